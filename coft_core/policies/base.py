@@ -183,11 +183,7 @@ def compared_certificate(
 ) -> Certificate:
     """What may be claimed for a policy whose thresholds were calibrated for another, or for the same.
 
-    Args:
-        calibrated: Fingerprint of the calibration.
-        used: Fingerprint of the policy.
-        accept_mismatch: Whether a mismatch is used knowingly.
-        silence: Why none of the calibration's thresholds says anything; empty if one does.
+    ``silence`` says why none of the calibration's thresholds says anything; it is empty if one does.
 
     Raises:
         CalibrationMismatch: They differ and ``accept_mismatch`` is False.

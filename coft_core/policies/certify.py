@@ -16,14 +16,9 @@ def joint_support(log_p_fused: Tensor, log_p_masked: Tensor) -> Tensor:
 
 
 def certified_set(joint: Tensor, log_tau: Tensor | float) -> Tensor:
-    """Membership in the certified set ``{v : m(v) >= log_tau}`` (Eq. 7).
+    """Membership in the certified set ``{v : m(v) >= log_tau}`` (Eq. 7), boolean ``(..., V)``.
 
-    Args:
-        joint: Joint support, ``(..., V)``.
-        log_tau: Log-threshold, a number or ``(..., 1)``; ``-inf`` certifies every token.
-
-    Returns:
-        Boolean ``(..., V)``.
+    The log-threshold is a number or ``(..., 1)``; ``-inf`` certifies every token.
     """
     return joint >= log_tau
 

@@ -87,12 +87,12 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
 
 def _label(source: str, labels: dict[str, int], wanted: str) -> int:
     names = (wanted,) if wanted else TOXIC_LABELS
-    found = next((labels[name] for name in names if name in labels), None)
-    if found is None and len(labels) == 1 and not wanted:
+    index = next((labels[name] for name in names if name in labels), None)
+    if index is None and len(labels) == 1 and not wanted:
         return 0
-    if found is None:
+    if index is None:
         raise ModelLoadError(
             f"The classifier {source!r} has the labels {', '.join(labels)}; name the toxic one, as in "
             f"{source}#{next(iter(labels))}."
         )
-    return found
+    return index

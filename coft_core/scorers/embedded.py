@@ -46,8 +46,8 @@ class Windows:
 
 def words_of(sentence: str) -> tuple[str, ...]:
     """The words of a sentence in lower case: a possessive ending is a word, ``an`` is ``a``, a number is ``0``."""
-    found = _WORD.findall(sentence.lower().replace("’", "'"))
-    return tuple("0" if word.isdigit() else _SAME.get(word, word) for word in found)
+    words = _WORD.findall(sentence.lower().replace("’", "'"))
+    return tuple("0" if word.isdigit() else _SAME.get(word, word) for word in words)
 
 
 def windows_of(sentence: str) -> list[tuple[str, ...]]:
@@ -153,9 +153,9 @@ def piece_hashes(words: Sequence[str]) -> tuple[Hashes, Places]:
     text = "".join(f"|{word}|" for word in cut)
     letters = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
     owners = np.repeat(np.arange(len(cut)), [len(word) + 2 for word in cut])
-    found = [sequence_hashes(letters, owners, length) for length in PIECE_LENGTHS]
-    hashes = np.concatenate([each for each, _ in found])
-    places = owners[np.concatenate([starts for _, starts in found])]
+    runs = [sequence_hashes(letters, owners, length) for length in PIECE_LENGTHS]
+    hashes = np.concatenate([each for each, _ in runs])
+    places = owners[np.concatenate([starts for _, starts in runs])]
     order = np.argsort(places, kind="stable")
     return hashes[order], places[order]
 
@@ -224,8 +224,8 @@ class WordLists:
         kinds = np.zeros(len(parts), dtype=np.uint8)
         for length in range(1, PHRASE_WORDS + 1):
             hashes, starts = sequence_hashes(parts, owners, length)
-            found = self.lookup(hashes)
-            hit, starts = found[found > 0], starts[found > 0]
+            listed = self.lookup(hashes)
+            hit, starts = listed[listed > 0], starts[listed > 0]
             for offset in range(length):
                 kinds[starts + offset] = hit
         return kinds
@@ -239,14 +239,14 @@ def feature_matrix(windows: Sequence[Sequence[str]], lists: WordLists) -> Any:
     parts = word_hashes(list(vocabulary))[flat]  # (T,)
     kinds = lists.marked(parts, owners)
     kept = ~_repeated(owners, kinds, _FOLDED)
-    found = [
+    cells = [
         *_runs(parts, owners, kinds, _FOLDED, (1, 2, 3), ~np.isin(kinds, _HARMLESS)),
         *_runs(parts, owners, kinds, _NAMED, (2, 3, 4), kinds >= _FIRST_HOSTILE),
         _pieces(list(vocabulary), flat, owners, kinds),
         _list_signs(owners[kept], kinds[kept], len(windows)),
     ]
-    rows = np.concatenate([row for row, _ in found])
-    columns = np.concatenate([column for _, column in found])
+    rows = np.concatenate([row for row, _ in cells])
+    columns = np.concatenate([column for _, column in cells])
     matrix = coo_matrix((np.ones(len(rows), np.float32), (rows, columns)), (len(windows), FEATURES)).tocsr()
     matrix.data[:] = 1.0
     return matrix
@@ -268,12 +268,12 @@ def _runs(
     values = np.where(placed, _PLACEHOLDERS[kinds], parts)
     repeated = _repeated(owners, kinds, folded)
     values, own, told = values[~repeated], owners[~repeated], np.cumsum([0, *telling[~repeated]])
-    found: list[_Cells] = []
+    cells: list[_Cells] = []
     for length in lengths:
         hashes, starts = sequence_hashes(values, own, length)
         kept = told[starts + length] > told[starts]
-        found.append((own[starts[kept]], (hashes[kept] % np.uint64(RUN_FEATURES)).astype(np.int64)))
-    return found
+        cells.append((own[starts[kept]], (hashes[kept] % np.uint64(RUN_FEATURES)).astype(np.int64)))
+    return cells
 
 
 def _repeated(owners: Places, kinds: _Kinds, folded: tuple[int, ...]) -> npt.NDArray[np.bool_]:

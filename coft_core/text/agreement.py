@@ -30,10 +30,10 @@ def takes_an(phrase: str) -> bool | None:
 
     Numbers and abbreviations go by how they are spoken: an 8-year-old, an HIV-positive man, a UN worker.
     """
-    found = _START.match(phrase)
-    if found is None:
+    start = _START.match(phrase)
+    if start is None:
         return None
-    word = found.group(1)
+    word = start.group(1)
     digits = re.match(r"\d+", word)
     if digits is not None:
         return _number_takes_an(digits.group())
@@ -100,13 +100,8 @@ def agreeing_edit(text: str, start: int, end: int, plural: bool) -> VerbEdit | N
     """How the verb beside a subject pronoun changes with the pronoun's number.
 
     The verb is the contraction at the pronoun ("she's"), the word after it, adverbs left out ("she often asks"), or in
-    a question the auxiliary before it ("does she ask"). Verbs farther away are left as they are.
-
-    Args:
-        text: The text.
-        start: First character of the pronoun.
-        end: One past its last character.
-        plural: True where "they" takes the place of "she" or "he", False the other way round.
+    a question the auxiliary before it ("does she ask"). Verbs farther away are left as they are. ``plural`` says that
+    "they" takes the place of "she" or "he", and not the other way round.
     """
     if contracted := _CONTRACTED_VERBS.match(text, end):
         return _contraction(text, contracted, plural)
@@ -131,19 +126,19 @@ def may_need_a_verb(text: str, end: int) -> bool:
     return not (_auxiliary(word, plural=False) or word in _FINITE or word.endswith("ed") or _NEGATION.search(word))
 
 
-def _contraction(text: str, found: re.Match[str], plural: bool) -> VerbEdit | None:
-    quote, letters = found.groups()
+def _contraction(text: str, contracted: re.Match[str], plural: bool) -> VerbEdit | None:
+    quote, letters = contracted.groups()
     if plural is not (letters.lower() == "s"):
         return None
     if not plural:
-        return VerbEdit(found.start(), found.end(), f"{quote}s")
-    space = _SPACE.match(text, found.end())
+        return VerbEdit(contracted.start(), contracted.end(), f"{quote}s")
+    space = _SPACE.match(text, contracted.end())
     word = _VERB_WORD.match(text, space.end()) if space else None
     if word is not None and word.group().lower() in _ADVERBS:
         space = _SPACE.match(text, word.end())
         word = _VERB_WORD.match(text, space.end()) if space else word
     full = word is not None and word.group().lower() in _TAKES_HAVE
-    return VerbEdit(found.start(), found.end(), f"{quote}ve" if full else f"{quote}re")
+    return VerbEdit(contracted.start(), contracted.end(), f"{quote}ve" if full else f"{quote}re")
 
 
 def _verb_after(text: str, end: int) -> re.Match[str] | None:
@@ -266,14 +261,14 @@ class Pronoun:
 
 def find_pronouns(text: str) -> tuple[Pronoun, ...]:
     """The third-person pronouns of a text in reading order; pairs such as "he or she" are one."""
-    found: list[Pronoun] = []
+    pronouns: list[Pronoun] = []
     for single in _singles(text):
-        paired = found and _PAIR.fullmatch(text, found[-1].end, single.start)
-        if paired and (both := _both(text, found[-1], single)):
-            found[-1] = both
+        paired = pronouns and _PAIR.fullmatch(text, pronouns[-1].end, single.start)
+        if paired and (both := _both(text, pronouns[-1], single)):
+            pronouns[-1] = both
         else:
-            found.append(single)
-    return tuple(found)
+            pronouns.append(single)
+    return tuple(pronouns)
 
 
 def is_pronoun(span: Span, pronouns: Sequence[Pronoun]) -> bool:
@@ -292,10 +287,10 @@ def _singles(text: str) -> Iterator[Pronoun]:
         if word in _ALSO_READ:
             yield Pronoun(match.start(), match.end(), *_ALSO_READ[word])
             continue
-        own = next(name for name in PRONOUN_SETS if word in FORMS[name].values())
-        roles = [role for role in ROLES if FORMS[own][role] == word]
+        named = next(name for name in PRONOUN_SETS if word in FORMS[name].values())
+        roles = [role for role in ROLES if FORMS[named][role] == word]
         role, sure = (roles[0], True) if len(roles) == 1 else _judged(text, match.start(), match.end(), roles)
-        yield Pronoun(match.start(), match.end(), frozenset((own,)), role, sure)
+        yield Pronoun(match.start(), match.end(), frozenset((named,)), role, sure)
 
 
 def _judged(text: str, start: int, end: int, roles: list[Role]) -> tuple[Role, bool]:
@@ -373,8 +368,8 @@ _ALONE_AFTER = word_set(
 
 def standing(text: str, span: Span, spans: Sequence[Span], words: LexiconWords) -> Standing:
     """How the words of a span stand, judged by the words beside them; what is marked there is noun or adjective."""
-    own = text[span.start : span.end]
-    if words.is_plural(own) or (words.is_person(own) and own.lower() not in _ALSO_ADJECTIVES):
+    phrase = text[span.start : span.end]
+    if words.is_plural(phrase) or (words.is_person(phrase) and phrase.lower() not in _ALSO_ADJECTIVES):
         return "noun"
     after = _NEXT.match(text, span.end)
     if after is not None:
@@ -410,8 +405,8 @@ def is_compound_part(text: str, span: Span) -> bool:
 
 def previous_word(text: str, start: int) -> str | None:
     """The word before a place in lower case, if nothing but white space lies between."""
-    found = _BEFORE.search(text, 0, start)
-    return None if found is None else found.group(1).lower().replace("’", "'")
+    before = _BEFORE.search(text, 0, start)
+    return None if before is None else before.group(1).lower().replace("’", "'")
 
 
 def has_determiner(text: str, start: int) -> bool:
@@ -424,10 +419,10 @@ def is_determined(text: str, start: int) -> bool:
     """Whether a noun at a place has a determiner, also with an adjective between: "the worst illness"."""
     if has_determiner(text, start):
         return True
-    found = _BEFORE.search(text, 0, start)
-    if found is None or found.group(1).lower() in _NO_NOUN:
+    before = _BEFORE.search(text, 0, start)
+    if before is None or before.group(1).lower() in _NO_NOUN:
         return False
-    return has_determiner(text, found.start())
+    return has_determiner(text, before.start())
 
 
 def has_owner(text: str, start: int) -> bool:
@@ -444,16 +439,16 @@ def begins_phrase(text: str, start: int) -> bool:
 
 def intensified_start(text: str, start: int) -> int:
     """Where the words before an adjective begin that only say how much: "very old"."""
-    found = _INTENSIFIED.search(text, 0, start)
-    return start if found is None else found.start()
+    intensifiers = _INTENSIFIED.search(text, 0, start)
+    return start if intensifiers is None else intensifiers.start()
 
 
 def _before_adverbs(text: str, start: int) -> tuple[str, int]:
     """The word before a place and before the adverbs there, in lower case, and where it begins; empty without one."""
     at = start
-    while found := _BEFORE.search(text, 0, at):
-        word = found.group(1).lower().replace("’", "'")
+    while before := _BEFORE.search(text, 0, at):
+        word = before.group(1).lower().replace("’", "'")
         if word not in _BETWEEN and not word.endswith("ly"):
-            return word, found.start()
-        at = found.start()
+            return word, before.start()
+        at = before.start()
     return "", at

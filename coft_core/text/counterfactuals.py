@@ -77,10 +77,10 @@ def substitutions(text: str, spans: Sequence[Span]) -> Substitutions:
         ways.setdefault(family, []).extend(groups.made(family))
     ordered = [ways[family] for family in KNOWN_FAMILIES if family in ways]
     interleaved = [item for item in chain.from_iterable(zip_longest(*ordered)) if item is not None]
-    found = {item.text: item for item in reversed(interleaved) if item.text != text}
+    distinct = {item.text: item for item in reversed(interleaved) if item.text != text}
     known = gender.known | groups.known
     left = dict.fromkeys(text[s.start : s.end] for s in sorted(spans) if s.masked and s not in known)
-    return Substitutions(tuple(reversed(found.values())), tuple(left))
+    return Substitutions(tuple(reversed(distinct.values())), tuple(left))
 
 
 def _substitution(
@@ -130,8 +130,8 @@ class _Gender:
             plural = self._words.is_plural(old)
             row = self._tables.gendered_word(self._words.base(old))
             if row is not None:
-                word, own = row
-                new = word.neutral if neutral else (word.male if own == "female" else word.female)
+                word, gender = row
+                new = word.neutral if neutral else (word.male if gender == "female" else word.female)
                 many = (neutral and word.neutral_plural) or self._words.plural(new)
                 if new:
                     yield span, many if plural else new
@@ -158,8 +158,8 @@ class _Groups:
     @property
     def families(self) -> tuple[str, ...]:
         """Families that can be substituted, in reading order."""
-        found = [(span, row.family) for span, row in self._rows.items()] + [(span, "age") for span in self._ages]
-        return tuple(dict.fromkeys(family for _, family in sorted(found)))
+        families = {span: row.family for span, row in self._rows.items()} | dict.fromkeys(self._ages, "age")
+        return tuple(dict.fromkeys(families[span] for span in sorted(families)))
 
     def made(self, family: str) -> Iterator[Substitution]:
         """The prompt with a family's words moved on by one place, by two, and so on."""
@@ -197,9 +197,9 @@ class _Groups:
 
     def _age(self, span: Span) -> re.Match[str] | None:
         words = self._text[span.start : span.end]
-        found = _NUMBER.search(words)
-        years = found is not None and 1 <= int(found.group()) <= 119
-        return found if span.masked and span.category == "age" and years and span not in self._rows else None
+        number = _NUMBER.search(words)
+        years = number is not None and 1 <= int(number.group()) <= 119
+        return number if span.masked and span.category == "age" and years and span not in self._rows else None
 
     def _aged(self, span: Span, age: int, shift: int) -> str:
         nearest = min(range(len(AGES)), key=lambda place: abs(AGES[place] - age))
@@ -216,7 +216,7 @@ def parse_pairs(written: str) -> Pairs:
     Raises:
         InvalidInputError: A pair has no equals sign, or one of its sides is empty.
     """
-    found = []
+    pairs = []
     for pair in written.split(";"):
         old, sign, new = (part.strip() for part in pair.partition("="))
         if not (old and sign and new):
@@ -224,8 +224,8 @@ def parse_pairs(written: str) -> Pairs:
                 f"The substitution {written.strip()!r} cannot be read; write it as “old = new”, and several with “;” "
                 "between them."
             )
-        found.append((old, new))
-    return tuple(found)
+        pairs.append((old, new))
+    return tuple(pairs)
 
 
 def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution | None:
@@ -236,7 +236,7 @@ def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution 
     is returned if nothing in the prompt fits.
     """
     kept = [span for span in spans if span.kept]
-    found: dict[Span, str] = {}
+    words: dict[Span, str] = {}
     sets: dict[Pronoun, PronounSet] = {}
     for old, new in pairs:
         source, wanted = _pronouns(old), _pronouns(new)
@@ -245,10 +245,10 @@ def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution 
             sets = {**dict.fromkeys(pronouns, wanted), **sets}
             continue
         for span, word in _occurrences(text, old, new):
-            if all(span.end <= other.start or other.end <= span.start for other in (*kept, *found)):
-                found[span] = word
-    made = _substitution(text, spans, found, sets)
-    return None if made.text == text else made
+            if all(span.end <= other.start or other.end <= span.start for other in (*kept, *words)):
+                words[span] = word
+    substitution = _substitution(text, spans, words, sets)
+    return None if substitution.text == text else substitution
 
 
 def _pronouns(word: str) -> PronounSet | None:

@@ -122,8 +122,8 @@ class SpanDetector:
             spans = settle_hints(spans, text)
         if self._user_list is None:
             return spans
-        own = self._user_list.find(text)
-        return sorted((*own, *cut_spans(spans, own, text)))
+        listed = self._user_list.find(text)
+        return sorted((*listed, *cut_spans(spans, listed, text)))
 
     @property
     def _settles_hints(self) -> bool:

@@ -42,10 +42,10 @@ _MARKERS = {
 
 def language_note(text: str) -> str:
     """One sentence if a text is in a language that the detector does not read; empty if it seems to be English."""
-    found = other_language(text)
-    if not found:
+    language = other_language(text)
+    if not language:
         return ""
-    return f"This text seems to be {found}; sensitive words are found in English alone, so mark them yourself."
+    return f"This text seems to be {language}; sensitive words are found in English alone, so mark them yourself."
 
 
 def other_language(text: str) -> str:

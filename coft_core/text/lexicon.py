@@ -174,7 +174,7 @@ def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[Seque
         if match is None:
             raise LexiconError(f"rule {name!r}: step {text!r} is malformed")
         named = tuple(sorted(set(match["classes"].split("|"))))
-        if unknown := [own for own in named if own not in classes]:
+        if unknown := [each for each in named if each not in classes]:
             raise LexiconError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
         parsed.append(SequenceItem(named, bool(match["negated"]), match["times"]))
     return tuple(parsed)
@@ -243,9 +243,7 @@ def _error(path: Path, line: int, problem: str, name: str | None = None) -> Lexi
 def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | TokenPattern]:
     """Read one lexicon file: a CSV file with a header, or a JSONL file with one object a line; UTF-8.
 
-    Args:
-        path: The file.
-        rules: The rules that the ``context`` field may name.
+    Its ``context`` field may name the given rules.
 
     Raises:
         LexiconError: The file is missing or malformed; names the file, the line and the field.

@@ -115,12 +115,12 @@ def mask_prompt(
     ids, places = read_tokens(tokenizer, text, chat)
     chosen = chosen_tokens(places, text, resolved)
     find = require_sentinel if required and chosen.families else resolve_sentinel
-    found = find(tokenizer, sentinel)
-    if chosen.families and found is None:
+    stand_in = find(tokenizer, sentinel)
+    if chosen.families and stand_in is None:
         chosen = ChosenTokens({}, places, (NO_SENTINEL,))
     positions = tuple(sorted(chosen.families))
     offsets, copies = chosen.offsets, copies_of(places)
-    fillers = {} if found is None else dict.fromkeys(positions, found.token_id)
+    fillers = {} if stand_in is None else dict.fromkeys(positions, stand_in.token_id)
     if mode == "soft":
         fillers |= _hinted(tokenizer, positions, offsets, copies, resolved, hint)
     prompt = MaskedPrompt(
@@ -132,10 +132,10 @@ def mask_prompt(
         spans=resolved,
         families=tuple(chosen.families[i] for i in positions),
         offsets=offsets,
-        sentinel="" if found is None else found.text,
-        sentinel_id=None if found is None else found.token_id,
+        sentinel="" if stand_in is None else stand_in.text,
+        sentinel_id=None if stand_in is None else stand_in.token_id,
         mode="hard" if mode == "hard" else f"soft: {hint}",
-        sentinel_reason="" if found is None else found.reason,
+        sentinel_reason="" if stand_in is None else stand_in.reason,
         repeated=frozenset(i for i in positions if copies[i] > 0),
         warnings=chosen.warnings,
     )
@@ -169,8 +169,8 @@ def masked_pieces(prompt: MaskedPrompt, tokenizer: Any) -> list[tuple[str, bool]
         if before := text[cursor:start] + swallowed[: len(swallowed) - len(swallowed.lstrip())]:
             pieces.append((before, False))
         token, cursor = prompt.masked_ids[index], end
-        own = token == prompt.sentinel_id
-        pieces.append((shown_sentinel(prompt.sentinel) if own else tokenizer.decode([token]).strip(), True))
+        plain = token == prompt.sentinel_id
+        pieces.append((shown_sentinel(prompt.sentinel) if plain else tokenizer.decode([token]).strip(), True))
     return [*pieces, (text[cursor:], False)] if text[cursor:] else pieces
 
 
@@ -258,10 +258,7 @@ def mask_families(prompt: MaskedPrompt, families: Collection[str] | None) -> tup
 def show_span(prompt: MaskedPrompt, span: Span, families: Collection[str] | None = None) -> tuple[int, ...]:
     """Tokens of the prompt with one of its masked spans shown again; what another span covers too stays masked.
 
-    Args:
-        prompt: The masked prompt.
-        span: The span.
-        families: Families that are masked; None masks all.
+    Only some families are masked, or all.
     """
     others = _masked_by(prompt, families).items()
     return _masked_at(prompt, {index for index, spans in others if any(other != span for other in spans)})

@@ -98,9 +98,7 @@ class LexiconMatcher:
     def match(self, text: str, judge: Judge | None = None) -> LexicalMatches:
         """Find the lexicons' terms in a text: of several that overlap the longest, then the first, then as listed.
 
-        Args:
-            text: Any text.
-            judge: Judges ambiguous terms in context; None leaves them to the context rules.
+        Ambiguous terms are judged in context; without a judge they are left to the context rules.
         """
         read = self.candidates(text)
         judged = (_judged(hit, read.view, judge) for hit in read.hits)
@@ -110,11 +108,11 @@ class LexiconMatcher:
     def candidates(self, text: str) -> LexicalMatches:
         """Every occurrence outside false friends, overlapping ones too, with whether a context rule holds."""
         view = view_tokens(self._nlp, text)
-        found = list(self._find(view))
-        shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
+        occurrences = list(self._find(view))
+        shielded = tuple((hit.start, hit.end) for hit in occurrences if hit.record.family == FALSE_FRIEND)
         candidates = [
             hit
-            for hit in found
+            for hit in occurrences
             if hit.record.family != FALSE_FRIEND
             and not any(start <= hit.start and hit.end <= end for start, end in shielded)
         ]

@@ -51,10 +51,8 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Merge overlapping spans; spans that only touch stay apart.
 
     The merged span covers the union. Everything else about it is the winner's: the reviewer's span before one of
-    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's.
-
-    Args:
-        spans: Spans in any order, without regard to ``kept`` and ``suggested``, which are the winner's too.
+    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's;
+    also whether it is kept or suggested.
     """
     merged: list[list[Span]] = []
     end = -1
@@ -78,33 +76,27 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
     return tuple(sorted(remains))
 
 
-def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+def resolve_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Settle which characters are masked, which are kept and which are only suggested.
 
-    A masked span of the reviewer replaces every detected masked span that it overlaps, and every kept span of a user
-    list. Any other kept span protects the characters that it covers: masked spans are cut around it. Suggested spans
-    give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked spans that
-    overlap merge, and so do kept ones and suggested ones. The reviewer's spans are told by the argument, by
-    ``source == "user"`` or by ``kept``, so that the result can be resolved again:
-    ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``. A span that is kept is not a suggestion, whatever it says.
+    A masked span of the reviewer (``source == "user"``) replaces every detected masked span that it overlaps, and every
+    kept span of a user list. Any other kept span protects the characters that it covers: masked spans are cut around
+    it. Suggested spans give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked
+    spans that overlap merge, and so do kept ones and suggested ones. A span that is kept is not a suggestion, whatever
+    it says. The result can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
 
-    Args:
-        detected: Spans of a detector, or spans resolved before.
-        user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
-        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+    Returns:
+        Disjoint spans sorted by their start, kept and suggested ones included.
     """
-    found, own = list(detected), list(user)
-    chosen = merge_spans(span for span in (*own, *(s for s in found if s.source == "user")) if span.masked)
-    kept = merge_spans(
-        replace(span, suggested=False)
-        for span in (*own, *(s for s in found if s.source != "list" or not any(overlap(s, mine) for mine in chosen)))
-        if span.kept
-    )
-    others = [span for span in found if span.masked and span.source != "user"]
+    given = list(spans)
+    chosen = merge_spans(span for span in given if span.masked and span.source == "user")
+    visible = (s for s in given if s.kept and not (s.source == "list" and any(overlap(s, mine) for mine in chosen)))
+    kept = merge_spans(replace(span, suggested=False) for span in visible)
+    others = (span for span in given if span.masked and span.source != "user")
     free = merge_spans(span for span in others if not any(overlap(span, mine) for mine in chosen))
-    masked = cut_spans((*chosen, *free), kept, text)
-    offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
-    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
+    masked = cut_spans((*chosen, *free), kept)
+    offered = merge_spans(span for span in given if span.suggested and not span.kept)
+    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked)))))
 
 
 def _problem(span: Span, length: int) -> str:
@@ -166,11 +158,7 @@ def settle_hints(spans: Sequence[Span], text: str) -> list[Span]:
     before anything else. Pronouns say nothing outright here, since they agree with whoever is meant. Beside another
     word for gender ("woman") no hint is masked but a name, which would give back what the mask of that word hides.
     Names stay visible where more than one person is named beside words for gender, pronouns included, or more than two
-    without any: nothing else would keep them apart.
-
-    Args:
-        spans: What a detector found, every hint suggested.
-        text: The text.
+    without any: nothing else would keep them apart. The spans are what a detector found, every hint suggested.
     """
     hints = [span for span in spans if span.suggested and only_hints(span.category, span.detail)]
     outright = {span.category for span in spans if span.masked and span.detail != _PRONOUNS}

@@ -34,17 +34,14 @@ class FirstNames:
     def gender(self, name: str) -> NameGender | None:
         """The gender that a name is given to; None for other words."""
         kind = self.words.kind(name)
-        return next((gender for gender, own in KINDS.items() if own == kind), None)
+        return next((gender for gender, listed in KINDS.items() if listed == kind), None)
 
     def other(self, name: str, taken: Collection[str] = ()) -> str | None:
         """The name of the other gender that comes next in the alphabet, and is not taken.
 
         Maudslay et al. (EMNLP 2019) pair names by how often and how exclusively they are given. The lexicons hold
-        neither, so names are paired by spelling: which one is taken is arbitrary, and always the same.
-
-        Args:
-            name: The name; None is returned if it is no first name of one gender.
-            taken: Names that must not be chosen, in lower case.
+        neither, so names are paired by spelling: which one is taken is arbitrary, and always the same. None is returned
+        for what is no first name of one gender; taken names are in lower case.
         """
         gender = self.gender(name)
         if gender is None:

@@ -78,8 +78,8 @@ def neutral_text(text: str, spans: Sequence[Span]) -> NeutralText:
     they are only suggested, if a masked span tells one; what is kept visible never changes.
     """
     rewriter = _Rewriter(text, spans, lexicon_words())
-    made = reword(text, spans, rewriter.words, dict.fromkeys(rewriter.pronouns, "they"))
-    return NeutralText(made.text, made.replacements, rewriter.left, rewriter.merged)
+    reworded = reword(text, spans, rewriter.words, dict.fromkeys(rewriter.pronouns, "they"))
+    return NeutralText(reworded.text, reworded.replacements, rewriter.left, rewriter.merged)
 
 
 class _Rewriter:
@@ -115,18 +115,18 @@ class _Rewriter:
     @property
     def merged(self) -> tuple[tuple[str, ...], ...]:
         """Different words of one family for which the same word stands now."""
-        found: dict[tuple[str, str], list[str]] = {}
+        olds: dict[tuple[str, str], list[str]] = {}
         for span, word in sorted(self.words.items()):
             if span.category != "name":  # names become one word only where they are one person's
                 base = self._words.base(self._text[span.start : span.end].strip())
-                found.setdefault((span.category, word), []).append(base)
+                olds.setdefault((span.category, word), []).append(base)
         sets = [sorted(item.sets)[0] for item in self.pronouns if len(item.sets) == 1]
-        groups = [dict.fromkeys(map(str.lower, words)) for words in found.values()] + [dict.fromkeys(sets)]
+        groups = [dict.fromkeys(map(str.lower, words)) for words in olds.values()] + [dict.fromkeys(sets)]
         return tuple(tuple(group) for group in groups if len(group) > 1)
 
     def _gendered(self, span: Span) -> GenderedWord | None:
-        found = self._tables.gendered_word(self._words.base(self._text[span.start : span.end]))
-        return None if found is None or span.category not in GENDERED_FAMILIES else found[0]
+        gendered = self._tables.gendered_word(self._words.base(self._text[span.start : span.end]))
+        return None if gendered is None or span.category not in GENDERED_FAMILIES else gendered[0]
 
     def _tells_gender(self, span: Span) -> bool:
         first = self._text[span.start : span.end].split()[0]

@@ -121,10 +121,10 @@ class EntityPipeline:
         starts = np.array([token.idx for token in document], dtype=np.int64)
         ends = np.array([token.idx + len(token) for token in document], dtype=np.int64)
         sensitive = np.zeros(len(document), dtype=np.float32) if chances is None else 1 - chances[:, 0]
-        found = list(_named(document, None if chances is None else sensitive))
+        entities = list(_named(document, None if chances is None else sensitive))
         if chances is not None:
-            found += _of_families(document, chances, self._family_labels)
-        return Recognized(tuple(sorted(found, key=lambda entity: entity.start)), starts, ends, sensitive)
+            entities += _of_families(document, chances, self._family_labels)
+        return Recognized(tuple(sorted(entities, key=lambda entity: entity.start)), starts, ends, sensitive)
 
     @property
     def judges(self) -> bool:

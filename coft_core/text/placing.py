@@ -85,14 +85,14 @@ def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) ->
     if not masked:
         return ChosenTokens({}, tuple(offsets))
     _require_placed(offsets, text, masked)
-    places = [_in_spans(own, masked) for own in offsets]
+    places = [_in_spans(place, masked) for place in offsets]
     families: dict[int, str] = {}
     told: dict[str, None] = {}
     kept = [span for span in spans if span.kept]
-    for index, own in enumerate(places):
-        if hidden := over(own, masked):
+    for index, place in enumerate(places):
+        if hidden := over(place, masked):
             families[index] = hidden[0].category
-            told |= dict.fromkeys(_shared(text, hidden, over(own, kept)))
+            told |= dict.fromkeys(_shared(text, hidden, over(place, kept)))
     if families and (count := max(copies_of(offsets)) + 1) > 1:
         told[_REPEATED.format(count=count)] = None
     return ChosenTokens(families, tuple(places), tuple(told))
@@ -102,11 +102,7 @@ def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
     chat = rendering.chat
     whole, copies = apply_chat_template(tokenizer, text, rendering.moment) if chat else (text, (Copy(0, len(text)),))
     encoded = tokenizer(
-        whole,
-        return_offsets_mapping=True,
-        return_special_tokens_mask=True,
-        add_special_tokens=not chat,
-        verbose=False,
+        whole, return_offsets_mapping=True, return_special_tokens_mask=True, add_special_tokens=not chat, verbose=False
     )
     ids = tuple(int(i) for i in encoded["input_ids"])
     offsets, last = [NOWHERE] * len(ids), 0

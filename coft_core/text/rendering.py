@@ -210,7 +210,7 @@ def require_steady(label: str) -> None:
 def _coarser(moment: datetime) -> list[str]:
     """Names of moments that agree with this one in more and more parts; the last is this one."""
     day = moment.date()
-    days = [own.isoformat() for own in (day.replace(month=1, day=1), day.replace(day=1), day)]
+    days = [start.isoformat() for start in (day.replace(month=1, day=1), day.replace(day=1), day)]
     return days + [moment.isoformat(timespec=spec) for spec in ("hours", "minutes", "seconds", "microseconds")]
 
 
@@ -250,15 +250,15 @@ def apply_chat_template(tokenizer: Any, text: str, moment: datetime | None = Non
     """
     moment = moment or datetime.now()
     templated, probe = render(tokenizer, text, moment), render(tokenizer, CHAT_PROBE, moment)
-    found = _copies(templated, probe, text)
-    if not found and probe != render(tokenizer, CHAT_PROBE, moment):
-        templated, found = _marked(tokenizer, text, moment)
-    if not found:
+    copies = _copies(templated, probe, text)
+    if not copies and probe != render(tokenizer, CHAT_PROBE, moment):
+        templated, copies = _marked(tokenizer, text, moment)
+    if not copies:
         raise InvalidInputError(
             "This model's chat template does more with the message than print it as typed, so sensitive spans cannot "
             "be placed in all that the model reads; use the plain prompt format."
         )
-    return templated, found
+    return templated, copies
 
 
 def _copies(templated: str, probe: str, text: str) -> tuple[Copy, ...]:
@@ -266,11 +266,11 @@ def _copies(templated: str, probe: str, text: str) -> tuple[Copy, ...]:
     if CHAT_PROBE not in probe:
         return ()
     forms = "|".join(map(re.escape, dict.fromkeys((text, text.rstrip(), text.lstrip(), text.strip()))))
-    found = re.fullmatch(f"({forms})".join(map(re.escape, probe.split(CHAT_PROBE))), templated, re.DOTALL)
+    match = re.fullmatch(f"({forms})".join(map(re.escape, probe.split(CHAT_PROBE))), templated, re.DOTALL)
     stripped = len(text) - len(text.lstrip())
     return tuple(
         Copy(start, end, 0 if templated[start:end] in (text, text.rstrip()) else stripped)
-        for start, end in (found.regs[1:] if found else ())
+        for start, end in (match.regs[1:] if match else ())
     )
 
 

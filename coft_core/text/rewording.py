@@ -112,23 +112,14 @@ _ROLE_NAMES: dict[Role, str] = {
 
 
 def reword(
-    text: str,
-    spans: Sequence[Span],
-    words: Mapping[Span, str],
-    pronouns: Mapping[Pronoun, PronounSet],
+    text: str, spans: Sequence[Span], words: Mapping[Span, str], pronouns: Mapping[Pronoun, PronounSet]
 ) -> RewordedText:
     """Replace spans by other words and pronouns by another set, with the articles and verbs that must agree.
 
     A word gets a capital where the one that it replaces opens a sentence, and capitals throughout where the whole text
     is written so; otherwise it stays as given. "A" or "an" right before it follows its sound. Verbs right beside a
-    subject pronoun agree with its number.
-
-    Args:
-        text: The text.
-        spans: All its spans.
-        words: New words by span, which need not be one of ``spans``; an empty text takes the words out, with the
-            white space after them.
-        pronouns: The set that takes each pronoun's place.
+    subject pronoun agree with its number. A span with a new word need not be one of ``spans``; an empty text takes its
+    words out, with the white space after them.
     """
     changes = [_word_change(text, span, word) for span, word in words.items()]
     changes += _pronoun_changes(text, pronouns)
@@ -170,8 +161,8 @@ def swap_text(
         for item in pronouns
         if item.sets & sources and item.sets != {wanted} and not any(s.kept and item.meets(s) for s in spans)
     ]
-    made = reword(text, spans, words or {}, dict.fromkeys(changing, wanted))
-    return replace(made, notes=tuple(_notes(text, changing, marked, wanted)))
+    reworded = reword(text, spans, words or {}, dict.fromkeys(changing, wanted))
+    return replace(reworded, notes=tuple(_notes(text, changing, marked, wanted)))
 
 
 def opens_sentence(text: str, start: int) -> bool:
@@ -199,31 +190,31 @@ def _pronoun_changes(text: str, changing: Mapping[Pronoun, PronounSet]) -> Itera
 
 def _capitals_moved(text: str, changes: Sequence[Replacement]) -> list[Replacement]:
     """The changes, with a capital on what opens a sentence once the words before it are taken out."""
-    found = {change.start: change for change in sorted(changes, key=lambda item: item.start)}
-    for start, change in list(found.items()):
+    moved = {change.start: change for change in sorted(changes, key=lambda item: item.start)}
+    for start, change in list(moved.items()):
         if change.after or not change.before[:1].isupper() or not opens_sentence(text, start):
             continue
-        following = found.get(change.end)
+        following = moved.get(change.end)
         if following is not None:
-            found[change.end] = replace(following, after=following.after[:1].upper() + following.after[1:])
+            moved[change.end] = replace(following, after=following.after[:1].upper() + following.after[1:])
         elif change.end < len(text):
             end = change.end + 1
-            found[start] = replace(change, end=end, before=text[start:end], after=text[change.end : end].upper())
-    return list(found.values())
+            moved[start] = replace(change, end=end, before=text[start:end], after=text[change.end : end].upper())
+    return list(moved.values())
 
 
 def _with_articles(text: str, changes: Sequence[Replacement], words: Mapping[Span, str]) -> list[Replacement]:
     """The changes, and those of the articles right before changed words."""
     ordered = sorted(changes, key=lambda change: change.start)
     given = {span.start: word for span, word in words.items()}
-    found = list(ordered)
+    agreeing = list(ordered)
     for place, change in enumerate(ordered):
         if change.kind == "span":
             follows = apply_replacements(text, (), ordered[place:]).text[change.start :]
             # Capitals throughout are no abbreviation here, so the article goes by the word as spoken.
             follows = follows.lower() if _in_capitals(text) else follows
-            found += _article(text, change.start, given[change.start] or follows)
-    return apart(found)
+            agreeing += _article(text, change.start, given[change.start] or follows)
+    return apart(agreeing)
 
 
 def _article(text: str, start: int, word: str) -> list[Replacement]:

@@ -124,7 +124,7 @@ def _named(tokenizer: Any, text: str) -> Sentinel:
 
 
 def _of_name(tokenizer: Any, text: str) -> int | None:
-    return next((found for find in _FINDERS if (found := find(tokenizer, text)) is not None), None)
+    return next((token_id for find in _FINDERS if (token_id := find(tokenizer, text)) is not None), None)
 
 
 def _candidates(tokenizer: Any) -> Iterator[Sentinel]:
@@ -185,7 +185,7 @@ def _piece(tokenizer: Any, text: str) -> int | None:
     forms = [text, *(text.replace(_SPACE, space) for space in SPACES[:2])]
     if not text.startswith(_SPACE):
         forms += [space + text for space in SPACES[:2]]
-    return next((found for form in forms if (found := _exact(tokenizer, form)) is not None), None)
+    return next((token_id for form in forms if (token_id := _exact(tokenizer, form)) is not None), None)
 
 
 def _byte(tokenizer: Any, text: str) -> int | None:

@@ -121,17 +121,9 @@ def fold(word: str) -> str:
 
 def view_tokens(nlp: Language, text: str) -> TokenView:
     """The words of a text by a pipeline of :func:`english_tokenizer`, with their offsets into it."""
-    words: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    for token in nlp.tokenizer(encodable(text)):
-        start, end = token.idx, token.idx + len(token.text)
-        word = fold(token.text)
-        if not word or word.isspace() or _joins(text, start, end):
-            continue
-        words.append(word)
-        starts.append(start)
-        ends.append(end)
+    pieces = ((fold(token.text), token.idx, token.idx + len(token.text)) for token in nlp.tokenizer(encodable(text)))
+    read = [(word, a, b) for word, a, b in pieces if word and not word.isspace() and not _joins(text, a, b)]
+    words, starts, ends = [word for word, _, _ in read], [start for _, start, _ in read], [end for _, _, end in read]
     gaps = (text[a:b] for a, b in zip([0, *ends], starts, strict=False))
     breaks = [len(_LINE_BREAK.findall(gap)) for gap in gaps]
     previous = ["", *words]

@@ -118,8 +118,8 @@ class RewordingTables:
     def hypernym(self, family: str, kind: str | None) -> Hypernym | None:
         """The neutral word for a kind, else for its family; None where the family has none."""
         rows = [row for row in self.hypernyms if row.family == family]
-        own = next((row for row in rows if kind and row.kind == kind), None)
-        return own or next((row for row in rows if not row.kind), None)
+        of_kind = next((row for row in rows if kind and row.kind == kind), None)
+        return of_kind or next((row for row in rows if not row.kind), None)
 
 
 @lru_cache(maxsize=1)
@@ -224,11 +224,11 @@ class LexiconWords:
 
     @cached_property
     def _terms(self) -> defaultdict[str, dict[str, list[str]]]:
-        found: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+        terms: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
         for entry in self._own:
             if entry.detail not in NOT_GROUPS:
-                found[entry.family].setdefault(entry.detail, []).append(entry.term)
-        return found
+                terms[entry.family].setdefault(entry.detail, []).append(entry.term)
+        return terms
 
     @cached_property
     def _entries(self) -> dict[str, LexiconEntry]:

@@ -149,11 +149,11 @@ class ItemReader:
 
     def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
         models = prepared.all_models
-        keys = [(id(models[own.model].module), own.hooks, own.input_ids, tokens) for own in branches]
-        missing = [own for own, key in zip(branches, keys, strict=True) if key not in self._logits]
+        keys = [(id(models[branch.model].module), branch.hooks, branch.input_ids, tokens) for branch in branches]
+        missing = [branch for branch, key in zip(branches, keys, strict=True) if key not in self._logits]
         if missing:
-            length = max(len(own.input_ids) for own in missing) + len(tokens)
-            size = sum(rows_size(models[own.model], 1, length) for own in missing)
+            length = max(len(branch.input_ids) for branch in missing) + len(tokens)
+            size = sum(rows_size(models[branch.model], 1, length) for branch in missing)
             scored = self._room.run(size, partial(score_branches, models, missing, tokens))  # (C, M, V)
             new = [key for key in keys if key not in self._logits]
             self._logits.update(zip(new, scored.unbind(1), strict=True))
@@ -224,7 +224,6 @@ def measure_many(
     scorers: Mapping[str, ToxicityScorer] | None = None,
     detector: SpanDetector | None = None,
     progress: Callable[[int], None] | None = None,
-    seed: int = 0,
     room: Room | None = None,
 ) -> list[Measured]:
     """Teacher-force every choice of every item under several policies; readings that they share are run once.
@@ -243,7 +242,6 @@ def measure_many(
         scorers: Toxicity scorers by name; None loads them.
         detector: Finds the spans where an item gives none.
         progress: Called with the number of items done after each.
-        seed: Seed of the bootstrap.
         room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
     model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
@@ -258,7 +256,7 @@ def measure_many(
             right[place].append(_is_right(item, choices[0], distribution))
         if progress is not None:
             progress(number)
-    return [_measured(items, np.array(own, dtype=float), said, seed) for own, said in zip(right, answers, strict=True)]
+    return [_measured(items, np.array(own, dtype=float), said) for own, said in zip(right, answers, strict=True)]
 
 
 def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken]]) -> npt.NDArray[np.float64]:
@@ -287,17 +285,17 @@ def _by_text(item: TuningItem, distribution: npt.NDArray[np.float64]) -> npt.NDA
 
 
 def _measured(
-    items: Sequence[TuningItem], right: npt.NDArray[np.float64], answers: Sequence[npt.NDArray[np.float64]], seed: int
+    items: Sequence[TuningItem], right: npt.NDArray[np.float64], answers: Sequence[npt.NDArray[np.float64]]
 ) -> Measured:
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
         places[f"pair {item.pair}" if item.pair is not None else f"item {place}"].append(place)
     pairs = list(places.values())
-    gaps = np.array([_largest_distance([answers[place] for place in own]) for own in pairs if len(own) > 1])
-    groups = [graded for own in pairs if (graded := [place for place in own if items[place].graded])]
-    hits = np.array([right[own].sum() for own in groups])
-    sizes = np.array([len(own) for own in groups], dtype=float)
-    generator = np.random.default_rng(seed)
+    gaps = np.array([_largest_distance([answers[place] for place in members]) for members in pairs if len(members) > 1])
+    groups = [graded for members in pairs if (graded := [place for place in members if items[place].graded])]
+    hits = np.array([right[members].sum() for members in groups])
+    sizes = np.array([len(members) for members in groups], dtype=float)
+    generator = np.random.default_rng(0)
     drawn = generator.integers(0, len(groups), (RESAMPLES, len(groups)))  # (R, groups)
     drawn_gaps = generator.integers(0, len(gaps), (RESAMPLES, len(gaps)))  # (R, pairs)
     return Measured(

@@ -86,7 +86,7 @@ def variants_of(
     fixed = dict(parameters or {})
     if method.fuses:
         return tuple(_fused(method, strengths or LAMS, calibrations, alphas, fixed, controls))
-    turned = next((own for own in method.parameters if own.strength), None)
+    turned = next((item for item in method.parameters if item.strength), None)
     if turned is None:
         return (Variant(method.name, {}, method.build(fixed, **controls)),)
     values = strengths or _multiples(float(turned.default), turned.low, turned.high)

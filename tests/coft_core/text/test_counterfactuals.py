@@ -94,12 +94,7 @@ def test_every_age_becomes_each_other_age_that_stands_for_a_stage_of_life():
 
 def test_the_first_substitution_of_each_family_comes_before_the_second_of_any():
     found = texts("the [old|age] [Muslim|religion] [man|gender]")
-    assert found[:4] == [
-        "the old Muslim woman",
-        "the old Jewish man",
-        "the young Muslim man",
-        "the old Muslim person",
-    ]
+    assert found[:4] == ["the old Muslim woman", "the old Jewish man", "the young Muslim man", "the old Muslim person"]
 
 
 def test_words_without_a_substitution_are_named_and_parts_of_compounds_are_left():

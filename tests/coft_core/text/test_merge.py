@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,26 +15,21 @@ LENGTH = 30
 
 
 @st.composite
-def spans(draw: st.DrawFn, sources: tuple[str, ...] = ("user", "list", "lexicon", "pipeline")) -> Span:
+def spans(draw: st.DrawFn) -> Span:
     start = draw(st.integers(0, LENGTH - 1))
     end = draw(st.integers(start + 1, LENGTH))
     category = draw(st.sampled_from((*FAMILIES, "other")))
-    source = draw(st.sampled_from(sources))
+    source = draw(st.sampled_from(("user", "list", "lexicon", "pipeline")))
     score = draw(st.none() | st.floats(0, 1))
     return Span(start, end, category, source, "", draw(st.booleans()), score, draw(st.booleans()))
 
 
-detected_lists = st.lists(spans(("lexicon", "pipeline")), max_size=8)
 any_lists = st.lists(spans(), max_size=8)
 texts = st.text(alphabet=st.sampled_from("ab \u00a0\n\u65e5\U0001f469"), min_size=LENGTH, max_size=LENGTH)
 
 
 def covered(found: tuple[Span, ...] | list[Span]) -> set[int]:
     return {i for span in found for i in range(span.start, span.end)}
-
-
-def masked(*given: Any) -> tuple[Span, ...]:
-    return tuple(span for span in resolve_spans(*given) if span.masked)
 
 
 TOUCHING = (Span(0, 3, "age", "lexicon"), Span(3, 6, "race", "lexicon"))
@@ -64,36 +58,36 @@ OFFERED = Span(4, 8, "family", "lexicon", score=0.5, suggested=True)
 
 
 @pytest.mark.parametrize(
-    ("found", "user", "expected"),
+    ("given", "expected"),
     [
-        ([WHOLE, Span(8, 9, "name", "list")], [Span(4, 8, "age")], [Span(4, 8, "age"), Span(8, 9, "name", "list")]),
-        ([WHOLE], [Span(0, 3, "age", "lexicon")], [Span(0, 3, "age", "lexicon")]),
-        ([NAME], [KEPT], [Span(0, 4, "name", "lexicon"), KEPT, Span(6, 10, "name", "lexicon")]),
-        ([replace(WHOLE, kept=True)], [Span(0, 8, "race")], [replace(WHOLE, kept=True), Span(6, 8, "race")]),
-        ([OFFERED], [Span(0, 9, "name")], [Span(0, 9, "name")]),
-        ([OFFERED, Span(4, 8, "family")], [], [Span(4, 8, "family")]),
-        ([LONGER, LISTED], [], [Span(0, 9, "race", "list", "hiring")]),
-        ([LONGER, LISTED], [Span(4, 6, "age")], [Span(4, 6, "age")]),
-        ([KEPT_BY_LIST], [Span(3, 8, "race")], [Span(3, 8, "race")]),
-        ([KEPT_BY_LIST, Span(3, 8, "race", "lexicon")], [], [KEPT_BY_LIST, Span(5, 8, "race", "lexicon")]),
+        ([WHOLE, Span(4, 8, "age"), Span(8, 9, "name", "list")], [Span(4, 8, "age"), Span(8, 9, "name", "list")]),
+        ([NAME, KEPT], [Span(0, 4, "name", "lexicon"), KEPT, Span(6, 10, "name", "lexicon")]),
+        ([replace(WHOLE, kept=True), Span(0, 8, "race")], [replace(WHOLE, kept=True), Span(6, 8, "race")]),
+        ([OFFERED, Span(0, 9, "name")], [Span(0, 9, "name")]),
+        ([OFFERED, Span(6, 9, "name")], [replace(OFFERED, end=6), Span(6, 9, "name")]),
+        ([OFFERED, replace(WHOLE, kept=True)], [replace(WHOLE, kept=True), replace(OFFERED, start=6)]),
+        ([OFFERED, Span(4, 8, "family")], [Span(4, 8, "family")]),
+        ([LONGER, LISTED], [Span(0, 9, "race", "list", "hiring")]),
+        ([LONGER, LISTED, Span(4, 6, "age")], [Span(4, 6, "age")]),
+        ([KEPT_BY_LIST, Span(3, 8, "race")], [Span(3, 8, "race")]),
+        ([KEPT_BY_LIST, Span(3, 8, "race", "lexicon")], [KEPT_BY_LIST, Span(5, 8, "race", "lexicon")]),
     ],
     ids=[
-        "the user's replaces what it overlaps", "the user's by the argument alone", "cut around a kept one",
-        "a kept detected one protects from the user's", "a covered suggestion vanishes",
+        "the user's replaces what it overlaps", "cut around a kept one", "a kept detected one protects from the user's",
+        "a covered suggestion vanishes", "a suggestion gives way to a masked one", "and to a kept one",
         "a suggestion is masked once it is the reviewer's", "a list wins over a longer one", "the reviewer over both",
         "what a list keeps is masked when marked", "and protects from what is found",
     ],
 )  # fmt: skip
-def test_who_wins_where_spans_meet(found: list[Span], user: list[Span], expected: list[Span]) -> None:
-    assert list(resolve_spans(found, user)) == expected
+def test_who_wins_where_spans_meet(given: list[Span], expected: list[Span]) -> None:
+    assert list(resolve_spans(given)) == expected
 
 
 def test_remains_lose_surrounding_whitespace_and_vanish_when_blank() -> None:
     text = "Middle Eastern man"
-    whole, eastern = Span(0, 14, "race", "lexicon"), Span(7, 14, "race", "user", kept=True)
-    assert masked([whole], [eastern], text) == (Span(0, 6, "race", "lexicon"),)
-    both = [Span(0, 6, kept=True), Span(7, 14, kept=True)]
-    assert masked([whole], both, text) == ()
+    whole, middle, eastern = Span(0, 14, "race", "lexicon"), Span(0, 6), Span(7, 14)
+    assert cut_spans([whole], [eastern], text) == (Span(0, 6, "race", "lexicon"),)
+    assert cut_spans([whole], [middle, eastern], text) == ()
 
 
 def test_cutting_leaves_spans_without_a_hole_as_they_were() -> None:
@@ -109,65 +103,41 @@ def test_merged_spans_are_sorted_disjoint_and_cover_the_same_characters(found: l
     assert merge_spans(merged) == merged
 
 
-@given(any_lists, any_lists, st.none() | texts)
-def test_resolved_spans_are_sorted_disjoint_and_a_fixed_point(
-    found: list[Span], user: list[Span], text: str | None
-) -> None:
-    resolved = resolve_spans(found, user, text)
+@given(any_lists)
+def test_resolved_spans_are_sorted_disjoint_and_a_fixed_point(found: list[Span]) -> None:
+    resolved = resolve_spans(found)
     assert all(a.end <= b.start for a, b in pairwise(resolved))
     assert all(span.start < span.end for span in resolved)
-    assert resolve_spans(resolved, text=text) == resolved
+    assert resolve_spans(resolved) == resolved
 
 
-@given(any_lists, any_lists, st.none() | texts)
-def test_no_character_of_a_kept_span_is_masked(found: list[Span], user: list[Span], text: str | None) -> None:
-    kept = covered([span for span in (*found, *user) if span.kept and span.source != "list"])
-    assert covered(masked(found, user, text)).isdisjoint(kept)
-
-
-@given(detected_lists, any_lists)
-def test_every_character_of_a_masked_user_span_is_masked_unless_kept(found: list[Span], user: list[Span]) -> None:
-    kept = covered([span for span in (*found, *user) if span.kept])
-    wanted = covered([span for span in user if span.masked])
-    assert wanted - kept <= covered(masked(found, user))
+@given(any_lists)
+def test_all_that_is_kept_is_visible_and_what_the_reviewer_marks_besides_is_masked(found: list[Span]) -> None:
+    masked = covered([span for span in resolve_spans(found) if span.masked])
+    assert masked.isdisjoint(covered([span for span in found if span.kept and span.source != "list"]))
+    marked = covered([span for span in found if span.masked and span.source == "user"])
+    assert marked - covered([span for span in found if span.kept]) <= masked
 
 
 @given(any_lists, any_lists, texts)
-def test_with_the_text_only_blank_characters_are_masked_less(found: list[Span], user: list[Span], text: str) -> None:
-    less = covered(masked(found, user)) - covered(masked(found, user, text))
+def test_with_the_text_only_blank_characters_are_covered_less(found: list[Span], holes: list[Span], text: str) -> None:
+    less = covered(cut_spans(found, holes)) - covered(cut_spans(found, holes, text))
     assert all(text[i].isspace() for i in less)
 
 
-@given(any_lists, any_lists, st.none() | texts)
-def test_suggestions_change_nothing_about_what_is_masked_or_kept(
-    found: list[Span], user: list[Span], text: str | None
-) -> None:
-    without = resolve_spans(*([s for s in given if s.kept or not s.suggested] for given in (found, user)), text)
-    with_suggestions = resolve_spans(found, user, text)
-    assert tuple(span for span in with_suggestions if not span.suggested) == without
-
-
-@given(any_lists, any_lists)
-def test_what_is_suggested_is_neither_masked_nor_lost(found: list[Span], user: list[Span]) -> None:
-    resolved = resolve_spans(found, user)
-    offered = covered([span for span in (*found, *user) if span.suggested and not span.kept])
-    shown = covered([span for span in resolved if span.suggested])
-    settled = covered([span for span in resolved if not span.suggested])
-    assert shown == offered - settled
+@given(any_lists)
+def test_suggestions_change_nothing_about_what_is_masked_or_kept_and_are_not_lost(found: list[Span]) -> None:
+    resolved = resolve_spans(found)
+    settled = tuple(span for span in resolved if not span.suggested)
+    assert settled == resolve_spans(span for span in found if span.kept or not span.suggested)
+    offered = covered([span for span in found if span.suggested and not span.kept])
+    assert covered([span for span in resolved if span.suggested]) == offered - covered(settled)
 
 
 @given(any_lists)
 def test_spans_have_one_order_with_and_without_scores(found: list[Span]) -> None:
     backwards = found[::-1]
     assert sorted(found) == sorted(backwards)
-
-
-def test_a_suggestion_gives_way_to_masked_and_kept_spans() -> None:
-    text = "grandmother Mary of the poor"
-    offered = Span(0, 16, "family", "lexicon", suggested=True)
-    mine, kept = Span(12, 16, "name"), Span(0, 5, "other", "lexicon", kept=True)
-    assert resolve_spans([offered], [mine], text) == (Span(0, 11, "family", "lexicon", suggested=True), mine)
-    assert resolve_spans([offered, kept], text=text) == (kept, Span(5, 16, "family", "lexicon", suggested=True))
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,7 @@ def test_a_role_that_only_a_reader_can_know_is_said_to_be_unsure():
     ]
 
 
-@given(
-    st.sampled_from(PRONOUN_SETS),
-    st.sampled_from(ROLES),
-    st.sampled_from((str.lower, str.capitalize, str.upper)),
-)
+@given(st.sampled_from(PRONOUN_SETS), st.sampled_from(ROLES), st.sampled_from((str.lower, str.capitalize, str.upper)))
 def test_a_form_keeps_the_letter_case_of_what_it_replaces(wanted, role, case):
     assert form_of(wanted, role, case("himself")) == case(FORMS[wanted][role])
 
