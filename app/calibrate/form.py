@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
-from app.shared.markup import hint, html, markup, upload
+from app.shared.markup import hint, laid_out, markup, upload
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import prompt_format, terms
@@ -135,12 +135,8 @@ def shares_line(fields: Fields) -> str:
         return ""
     spent = sum((Decimal(str(share)) for _, share in shares(fields)), Decimal(0))
     alpha = Decimal(str(fields["alpha"]))
-    return html(
-        """
-        {% if spent > alpha %}<p class="caution tnum">{{ icon("tri") }}The shares sum to {{ sum }}, more than alpha
-        {{ alpha | float | level }}: lower one of them.</p>
-        {% else %}<p class="hint tnum">The shares sum to {{ sum }} of alpha {{ alpha | float | level }}.</p>{% endif %}
-        """,
+    return laid_out(
+        "calibrate/shares_line.html",
         spent=spent,
         alpha=alpha,
         sum=f"{spent.normalize():f}",

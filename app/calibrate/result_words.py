@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from app.calibrate.words import Head, cells_table, family_name, field_name, row_head, run_facts
 from app.shared.audits import BinView, CalibrationView, CertifiedIn, CoverageView, FamilyThresholds
-from app.shared.markup import badge, html
+from app.shared.markup import badge, html, laid_out
 from app.shared.step_words import count, level, plural, table_threshold
 from coft_core.conformal.groups import GroupSummary
 
@@ -34,24 +34,8 @@ def risk(view: CalibrationView) -> float:
 def result_head(view: CalibrationView) -> Markup:
     """Name, headline figures, and what must be said with them."""
     group, family = shown_group(view), shown_family(view)
-    return html(
-        """
-        <section><div class="bar"><h2>Result: {{ view.summary.name }}</h2>{{ badge(state, state) }}<div class="end">
-        <button type="button" class="btn" data-do="export" data-id="{{ view.summary.id }}">{{ icon("down") }}Download
-        </button><a class="btn primary" href="./?calibration={{ view.summary.id }}">Use in audits</a></div></div>
-        <p class="hint tnum facts-line">{{ facts }}</p>
-        {% if group %}<p class="sub">Thresholds of the group <strong>{{ group.name }}</strong> alone.</p>
-        {% elif family %}<p class="sub">Thresholds where <strong>{{ family_name }}</strong> is masked, at its share
-        {{ family.alpha | level }} of alpha {{ view.alpha | level }}.</p>{% endif %}
-        <dl class="headline">
-        {% for name, value, note in figures %}
-          <div><dt>{{ name }}</dt><dd>{{ value }}</dd><dd class="tnum">{{ note }}</dd></div>
-        {% endfor %}
-        </dl>
-        {% if view.notes %}<ul class=noted aria-label=Notes>
-        {% for note in view.notes %}<li>{{ icon("tri") }}<span>{{ note }}</span></li>{% endfor %}
-        </ul>{% endif %}</section>
-        """,
+    return laid_out(
+        "calibrate/result_head.html",
         view=view,
         state=view.bins[0].state if view.bins else "uninformative",
         facts=run_facts(view.summary),
@@ -95,15 +79,8 @@ def _contexts_figure(view: CalibrationView) -> tuple[str, str]:
 
 def promises(view: CalibrationView) -> Markup:
     """What the calibration certifies, and what it does not, in plain words."""
-    return html(
-        """
-        <section><div class="bar"><h2>What can I certify with this?</h2></div>
-        <div class="{{ "pair" if lists | length > 1 else "alone" }}">
-        {% for mark, sentences in lists %}<ul class="said">
-          {% for sentence in sentences %}<li>{{ icon(mark) }}<span>{{ sentence }}</span></li>{% endfor %}</ul>
-        {% endfor %}
-        </div>{{ smallest }}</section>
-        """,
+    return laid_out(
+        "calibrate/promises.html",
         lists=[(mark, said) for mark, said in (("tick", _certified(view)), ("cross", _not_certified(view))) if said],
         smallest=smallest_alpha(view),
     )
@@ -140,12 +117,8 @@ def _certified(view: CalibrationView) -> list[Markup]:
     if calibrated and view.calibrated_up_to:
         overall = view.coverage[0].coverage if view.coverage else None
         sentences.append(
-            html(
-                """
-                <strong>Steps 1 to {{ last }}</strong>, {{ whom }}: averaged over new contexts and over the steps of a
-                bin, the true next token is in the set at least {{ often }}.
-                {%- if overall is not none %} Measured: {{ "%.2f" | format(overall) }}.{% endif %}
-                """,
+            laid_out(
+                "calibrate/certified_steps.html",
                 last=view.calibrated_up_to,
                 whom=_for_whom(view),
                 often=_often(risk(view)),
@@ -163,12 +136,8 @@ def _certified(view: CalibrationView) -> list[Markup]:
     chains = view.sequence
     if chains is not None and chains.state == "calibrated":
         sentences.append(
-            html(
-                """
-                <strong>Whole chains, counted up to {{ chains.horizon | plural("step") }}</strong>: averaged over
-                {{ chains.applies }}, all true tokens together reach τ {{ chains.tau | table_threshold }} at least
-                {{ often }}. {{ chains.lengths.sentence }}{{ measured }}
-                """,
+            laid_out(
+                "calibrate/certified_chains.html",
                 chains=chains,
                 often=_often(chains.alpha),
                 measured=_measured_chains(view),
@@ -193,12 +162,8 @@ def _measured_chains(view: CalibrationView) -> Markup:
         for row in lengths
     ]
     head = [("Length", ""), ("Contexts", "n"), ("Kept", "n"), ("Coverage", "n"), ("95 % interval", "n")]
-    return html(
-        """
-        {{ " Measured:" }} {{ kept }} of {{ contexts }} kept, {{ coverage }} ({{ low }} to {{ high }}).{{ by_length }}
-        <span class="hint">The promise is an average over lengths, not one for each; nothing is promised for chains that
-        are cut short.</span>
-        """,
+    return laid_out(
+        "calibrate/chains_measured.html",
         kept=count(overall.kept),
         contexts=count(overall.contexts),
         coverage=_share(overall.coverage),
@@ -294,15 +259,8 @@ def thresholds(view: CalibrationView) -> Markup:
         ("<span class=vh>Range</span>", "n"),
     ]  # fmt: skip
     rows = [_threshold_row(item, highest, floor, asked) for item in view.bins]
-    return html(
-        """
-        {{ table }}
-        <p class="hint">The bar is where true coverage can lie given this many contexts, by the law Beta(n + 1 − k, k),
-        95 %, drawn from {{ floor }} to 1. The blue line is the {{ asked | level }} that was asked for; in the picture,
-        a diamond is what was measured. A threshold holds averaged over the steps of its bin, not at each of them;
-        “steps differ” marks bins whose steps are certified unequally often beyond noise, by a score test over contexts
-        at level 0.05, shared out among the bins compared.</p>
-        """,
+    return laid_out(
+        "calibrate/thresholds.html",
         table=cells_table(head, rows, "thresholds", "Threshold by position"),
         floor=f"{floor:.2f}",
         asked=asked,
@@ -401,12 +359,8 @@ def coverage_table(view: CalibrationView) -> Markup:
 
 def coverage_by_step(view: CalibrationView) -> Markup:
     """Empirical coverage at each step, which no threshold promises."""
-    return html(
-        """
-        {% if rows %}<details class="smallest by-step"><summary>{{ icon("chev", "chev") }}Coverage at each step. A
-        threshold holds averaged over the steps of its bin, not at each of them.</summary>{{ table }}</details>
-        {% endif %}
-        """,
+    return laid_out(
+        "calibrate/coverage_by_step.html",
         rows=view.coverage_by_step,
         table=_measured(view.coverage_by_step, view, "Coverage by step on unseen contexts"),
     )
@@ -515,17 +469,8 @@ def _section(name: str, title: str, head: Head, rows: Sequence[Sequence[object]]
 
 def fingerprint(view: CalibrationView) -> Markup:
     """What must be equal for the calibration to hold."""
-    return html(
-        """
-        <section><div class="bar"><h2>Fingerprint</h2><span class="mono hint">{{ digest | abbreviated }}</span>
-        <div class="end"><button type="button" class="btn small quiet" data-do="copy" data-text="{{ digest }}">
-        {{- icon("copy") }}Copy</button></div></div>
-        <dl class="finger">
-        {% for name, value in fields %}<div><dt>{{ field_name(name) }}</dt><dd>{{ value | abbreviated }}</dd></div>
-        {% endfor %}
-        </dl><p class="hint">An audit that differs in any of these is shown as “uncertified: policy mismatch”.</p>
-        </section>
-        """,
+    return laid_out(
+        "calibrate/fingerprint.html",
         digest=view.fingerprint_digest,
         fields=view.fingerprint,
         field_name=field_name,

@@ -13,7 +13,7 @@ from app.shared.audits import (
     CalibrationView,
 )
 from app.shared.chain_words import DRIFT_STATES
-from app.shared.markup import html, table
+from app.shared.markup import html, laid_out, table
 from app.shared.prompt_sets import CalibrationEstimate
 from app.shared.step_words import abbreviated, count, day, level, plural, signed, table_threshold
 from coft_core.conformal.drift import DriftReport
@@ -46,22 +46,8 @@ def row_head(name: object) -> Markup:
 
 def runs_list(runs: Sequence[CalibrationSummary], shown: int | None) -> Markup:
     """Past runs, newest first."""
-    return html(
-        """
-        {% if not runs %}<p class="sub">No calibration yet. The first one that you make is listed here.</p>
-        {% else %}<ul class="runlist">
-        {% for run in runs %}
-          <li{{ " aria-current=true" if run.id == shown else "" }}>
-          <button type="button" class="link" data-do="show" data-id="{{ run.id }}">{{ run.name }}</button>
-          {% if run.embedded %}<span class="hint">comes with the program</span>
-          {% else %}<button type="button" class="btn small quiet" data-do="delete" data-id="{{ run.id }}"
-            data-name="{{ run.name }}"
-            data-what="The calibration goes for good. Audits that used it keep their results and its name."
-            aria-label="Delete {{ run.name }}">Delete</button>{% endif %}
-          <span class="hint tnum">{{ facts(run) }}</span></li>
-        {% endfor %}
-        </ul>{% endif %}
-        """,
+    return laid_out(
+        "calibrate/runs_list.html",
         runs=runs,
         shown=shown,
         facts=run_facts,
@@ -102,17 +88,8 @@ def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) ->
             f"{plural(estimate.unmasked, 'prompt')}{seen} {verb} nothing, so both views are equal there. Give spans "
             "in the file, mask more families, or use a word list."
         )
-    return html(
-        """
-        <div class="estimate"><p class="sub tnum"><strong>{{ estimate.prompts | plural("prompt") }},
-        {{ estimate.contexts | plural("context") }}</strong>: about {{ kept | count }} to calibrate,
-        {{ (estimate.contexts - kept) | count }} kept apart. Alpha {{ alpha | level }} needs at least
-        {{ estimate.needed | count }}.</p><p class="sub tnum">It takes {{ estimate.seconds | duration }} here, judged by
-        a trial with {{ estimate.tried | plural("prompt") }}.</p>
-        {% if cautions %}<ul class=cautions>
-        {% for caution in cautions %}<li>{{ icon("tri") }}<span>{{ caution }}</span></li>{% endfor %}
-        </ul>{% endif %}</div>
-        """,
+    return laid_out(
+        "calibrate/estimate_panel.html",
         estimate=estimate,
         kept=kept,
         alpha=alpha,
@@ -122,19 +99,8 @@ def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) ->
 
 def drift_head(report: DriftReport) -> Markup:
     """Badge and sentence."""
-    return html(
-        """
-        <div class="bar"><h2>Does it still fit?</h2>{{ badge("drift-" ~ report.status, word) }}</div>
-        <p class="sub">{{ report.sentence }}</p>
-        {% if report.two_sample_p is not none %}
-          <p class="hint tnum">The martingale stands at {{ "%.3g" | format(report.martingale) }} now; without drift it
-          reaches 100 in at most 1 of 100 cases.</p>
-        {% endif %}
-        {% if not report.baseline %}
-          <p class="hint">Calibrate on rollouts, or tick “Record chains”, so that audits have something to be compared
-          with.</p>
-        {% endif %}
-        """,
+    return laid_out(
+        "calibrate/drift_head.html",
         report=report,
         word=DRIFT_STATES.get(report.status, report.status),
     )
@@ -151,19 +117,8 @@ def drift_foot(report: DriftReport) -> Markup:
         for audit in report.left_out
     ]
     head = [("Audit", "n"), ("Prompt", ""), ("Why it does not count", "")]
-    return html(
-        """
-        {% if report.p_values %}
-          <p class="hint">Each dot is an audit: its place between 0 and 1 among the {{ report.baseline }} chains that
-          this calibration recorded. Without drift the dots lie evenly. Many low dots: the model now writes tokens with
-          less support in both views.</p>
-        {% endif %}
-        {% if report.left_out %}
-          <details class="meanings"><summary>{{ icon("chev", "chev") }}{{ report.left_out | length | plural("audit") }}
-          {{ "is" if report.left_out | length == 1 else "are" }} left out</summary><div class="scrolls" tabindex="0"
-            role="region" aria-label="Audits left out, table">{{ table }}</div></details>
-        {% endif %}
-        """,
+    return laid_out(
+        "calibrate/drift_foot.html",
         report=report,
         table=cells_table(head, rows, "plain", "Audits left out"),
     )
@@ -194,14 +149,8 @@ def comparison_settings(first: CalibrationView, second: CalibrationView) -> Mark
         [html('<th scope="row"><span class="ne" aria-hidden="true">≠</span>{{ name }}</th>', name=name), a, b]
         for name, a, b in differ
     ]
-    return html(
-        """
-        <div class="bar"><h3>What differs</h3><span class="hint tnum">{{ rows | length | plural("field") }}</span></div>
-        {% if rows %}{{ table }}{% else %}<p class=sub>Nothing.</p>{% endif %}
-        <details><summary>{{ icon("chev", "chev") }}{{ equal | length | plural("field") }} equal</summary>
-        <dl class="finger">
-        {% for name, value, _ in equal %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl></details>
-        """,
+    return laid_out(
+        "calibrate/comparison_settings.html",
         rows=rows,
         table=cells_table(head, rows, "plain differ", "What differs"),
         equal=[field for field in fields if field[1] == field[2]],

@@ -12,7 +12,7 @@ from gradio.events import Dependency
 
 from app.shared.events import EVENT, shown
 from app.shared.jobs import JobService, JobView
-from app.shared.markup import html, listing, markup
+from app.shared.markup import html, laid_out, listing, markup
 
 POLL_SECONDS = 0.7
 
@@ -25,22 +25,8 @@ def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
     """A job: progress while it runs, one sentence when it ended; ``cancelled`` says what becomes of a cancelled run."""
     if job is None:
         return ""
-    return html(
-        """
-        {% if job.active %}
-          <div class="run"><span>{{ job.title }}<span class="hint tnum">{{ job.message }}
-          {%- if job.seconds_left is not none %}, {{ job.seconds_left | duration }} left{% endif %}</span></span>
-          <span class="hint tnum">{{ percent }} %</span><div class="progress" role="progressbar" aria-valuemin="0"
-            aria-valuemax="100" aria-valuenow="{{ percent }}" aria-label="{{ job.title }}">
-          <i style="width:{{ percent }}%"></i></div><span class="hint wide">{{ cancelled }}</span></div>
-        {% elif job.status == "done" %}
-          <p class="hint">{{ job.title }}: finished, shown as the result.</p>
-        {% else %}
-          <ul class="cautions"><li>{{ icon("tri") }}<span>{{ job.title }} {{ ended.get(job.status, job.status) }}.
-          {%- if job.error %}{{ " " ~ job.error }}{% endif %}
-          {%- if job.resumable %}{{ " What was done is kept." }}{% endif %}</span></li></ul>
-        {% endif %}
-        """,
+    return laid_out(
+        "shared/job_status.html",
         job=job,
         percent=round(100 * job.progress),
         cancelled=cancelled,
@@ -59,19 +45,8 @@ def job_said(job: JobView | None) -> str:
 
 def resumable_jobs(jobs: Sequence[JobView]) -> str:
     """Runs that ended before they were done, and can go on."""
-    return html(
-        """
-        {% if jobs %}
-        <div class="bar"><h3>Not finished</h3></div><ul class="unfinished">
-        {% for job in jobs %}
-          <li><span>{{ job.title }}<br><span class="hint tnum">{{ ended.get(job.status, job.status) }} at
-          {{ (100 * job.progress) | round | int }} %{% if job.error %}: {{ job.error }}{% endif %}</span></span>
-          <button type="button" class="btn small" data-do="resume" data-id="{{ job.id }}"
-            aria-label="Resume {{ job.title }}">Resume</button></li>
-        {% endfor %}
-        </ul>
-        {% endif %}
-        """,
+    return laid_out(
+        "shared/resumable_jobs.html",
         jobs=[job for job in jobs if job.resumable and not job.active and job.status != "done"],
         ended=ENDED,
     )

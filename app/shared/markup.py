@@ -57,6 +57,16 @@ def html(template: str, **values: object) -> Markup:
     return Markup(_compiled(template).render(values))
 
 
+def laid_out(path: str, **values: object) -> Markup:
+    """:func:`html` with the template of a file in ``assets/templates``."""
+    return html(_read(path), **values)
+
+
+@cache
+def _read(path: str) -> str:
+    return assets_path("templates", *path.split("/")).read_text("utf-8")
+
+
 @cache
 def _compiled(template: str) -> Template:
     return _TEMPLATES.from_string(_LINE_END.sub(_joined, template.strip()))

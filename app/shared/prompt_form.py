@@ -15,7 +15,7 @@ from markupsafe import Markup
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
 from app.shared.events import shown
-from app.shared.markup import html, listing, markup, table, upload
+from app.shared.markup import html, laid_out, listing, markup, table, upload
 from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
     ParsedPromptSet,
@@ -67,16 +67,8 @@ def parsed_from(prompt_sets: PromptSetReader, path: str | None, columns: Sequenc
 
 def prompt_set(parsed: ParsedPromptSet) -> Markup:
     """An uploaded prompt set: its name, size and format, and the columns that were not read."""
-    return html(
-        """
-        <p class="sub tnum"><strong>{{ parsed.filename }}</strong>, {{ parsed.total | plural("row") }},
-        {{ kilobytes | count }} KB, {{ parsed.format }}</p>
-        {% if parsed.ignored_columns %}
-          <p class="hint">Not read: {{ parsed.ignored_columns | join(", ") }}.</p>
-        {% endif %}
-        {% if "prompt" not in mapping %}<p class="sub">Choose the column that holds the prompts.</p>{% endif %}
-        {% if grouping %}<p class="hint">{{ grouping }}</p>{% endif %}
-        """,
+    return laid_out(
+        "shared/prompt_set.html",
         parsed=parsed,
         kilobytes=max(1, round(parsed.size / 1024)),
         mapping=dict(parsed.mapping),
@@ -86,16 +78,8 @@ def prompt_set(parsed: ParsedPromptSet) -> Markup:
 
 def samples_list(samples: Sequence[SamplePromptSet]) -> Markup:
     """Buttons that load a prompt set which comes with the program."""
-    return html(
-        """
-        {% if samples %}<div class="samples"><span class="hint">Or try a sample:</span>
-        {% for sample in samples %}
-          <button type="button" class="btn small" data-do="sample" data-id="{{ loop.index0 }}"
-            title="{{ sample.description }}">{{ sample.title }}<span class="hint tnum">{{ sample.rows | count }}</span>
-          </button>
-        {% endfor %}
-        </div>{% endif %}
-        """,
+    return laid_out(
+        "shared/samples_list.html",
         samples=samples,
     )
 
@@ -120,13 +104,8 @@ def row_errors(errors: Sequence[RowError], total: int) -> Markup:
         for error in errors[:MOST_ERRORS]
     ]
     head = [("Line", "n"), ("Column", ""), ("What is wrong", "")]
-    return html(
-        """
-        <div class="bar"><h3>Rows that can’t be used</h3>
-        <span class="hint tnum">{{ bad | count }} of {{ total | count }}</span></div>
-        <div class="scroller" role="region" tabindex="0" aria-label="Rows that cannot be used">{{ table }}</div>
-        {% if more %}<p class="hint">{{ more | count }} more; correct these first.</p>{% endif %}
-        """,
+    return laid_out(
+        "shared/row_errors.html",
         bad=_bad_rows(errors),
         total=total,
         table=Markup(table(head, rows, "errors", "Rows that cannot be used")),
@@ -148,22 +127,8 @@ def preview_rows(rows: Sequence[PromptPreview], total: int) -> Markup:
     """The first rows with their spans marked, and whether these were found or given."""
     if not rows:
         return Markup('<p class="sub">No row can be used.</p>')
-    return html(
-        """
-        <div class="bar"><h3>As they will be masked</h3><span class="hint tnum">{{ shown }}</span></div>
-        <div class="scroller" role="region" tabindex="0" aria-label="First rows with their spans"><ol class="preview">
-        {% for row in rows %}
-          {% set masked = row.spans | selectattr("masked") | list | length %}
-          <li><p class="hint tnum">Line {{ row.line }}:{{ " " }}
-          {%- if masked %}{{ masked | plural("span") }} {{ "detected" if row.detected else "given in the file" }}
-          {%- else %}{{ icon("tri") }}<span class="caution">nothing is masked</span>{% endif %}
-          {%- if row.group %}, group {{ row.group }}{% endif %}
-          {%- if row.context %}, context {{ row.context }}{% endif %}</p>
-          <p class="marked">{{ marked_text(row.prompt, row.spans) }}
-          {%- if row.reference %}{{ " " }}<span class="ref">{{ row.reference }}</span>{% endif %}</p></li>
-        {% endfor %}
-        </ol></div>
-        """,
+    return laid_out(
+        "shared/preview_rows.html",
         rows=rows,
         shown=f"first {count(len(rows))} of {count(total)}" if total > len(rows) else plural(total, "row"),
         marked_text=marked_text,
@@ -177,13 +142,8 @@ def marked_text(text: str, spans: Sequence[Span]) -> Markup:
         if span.start >= at:
             pieces.append((text[at : span.start], span, text[span.start : span.end]))
             at = span.end
-    return html(
-        """
-        {% for before, span, marked in pieces %}{{ before }}
-        <span class="span f-{{ span.category }}{{ " white" if span.kept else "" }}">{{ marked }}
-        <span class="vh">, </span><span class="fam">{{ names.get(span.category, span.category) }}
-        {%- if span.kept %}, kept{% endif %}</span></span>{% endfor %}{{ rest }}
-        """,
+    return laid_out(
+        "shared/marked_text.html",
         pieces=pieces,
         rest=text[at:],
         names=FAMILY_NAMES,

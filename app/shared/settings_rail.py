@@ -13,7 +13,7 @@ from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView
 from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
-from app.shared.markup import hint, html, place
+from app.shared.markup import hint, html, laid_out, place
 from app.shared.planning import policy_of
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of
 from app.shared.policy_menu import parameters_from, parameters_text
@@ -178,14 +178,8 @@ def method_note(values: Sequence[object]) -> str:
 def calibration_note(view: CalibrationView | str | None, fit: SettingsFit, policy: str) -> str:
     """Badge and lines under the calibration menu; a refusal of its group stands in place of the calibration."""
     state, text, lines = calibration_status(view, policy)
-    return html(
-        """
-        <p>{{ badge(state, text) }}</p>
-        {% for line in lines %}<p class="hint tnum">{{ line }}</p>{% endfor %}
-        {% if misfits %}<ul class="cautions fit">
-        {% for line in misfits %}<li>{{ icon("tri") }}<span>{{ line }}</span></li>{% endfor %}
-        </ul>{% endif %}
-        """,
+    return laid_out(
+        "shared/calibration_note.html",
         state=state,
         text=text,
         lines=lines,
