@@ -405,7 +405,7 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
         ("word list", str(record.policy_settings.get("user_list") or "none")),
         ("whitelist", ", ".join(settings.whitelist) or "none"),
         ("group", settings.group or "all contexts together"),
-        *((("prompt format", words),) if (words := _prompt_format(record)) else ()),
+        *((("prompt format", told),) if (told := _prompt_format(record)) else ()),
         *(("computed", item.sentence) for item in computations_of(record)),
         ("numeric noise", f"log-probabilities agree within {session_noise(record).text}"),
         *(

@@ -266,23 +266,6 @@ class VerdictService:
             raise ServiceError(f"{name} is one of those who disagree on {target.label}; let a third person decide.")
         return self._write(request, name, target, "adjudication", False)
 
-    def disagreements(self, session_id: int, reviewer: str | None = None) -> tuple[StandingVerdict, ...]:
-        """Targets on which reviewers differ, decided or not; the whole session first, then by position.
-
-        Args:
-            session_id: The session.
-            reviewer: Who reads; None reads everything.
-
-        Raises:
-            ServiceError: The reader is in the middle of a blind review.
-        """
-        entries = self._entries(session_id)
-        if reviewer is not None and is_blind(entries, _name(reviewer)):
-            raise ServiceError(
-                f"{_name(reviewer)} is in the middle of a blind review; finish it to see where others differ."
-            )
-        return disagreements(entries)
-
     def agreement(self, first: str, second: str, session_id: int | None = None) -> ReviewerAgreement:
         """Cohen's kappa of two reviewers over targets that both judged.
 
