@@ -44,10 +44,6 @@ class VerdictRequest:
 def target_of(sessions: SessionsRepository, request: VerdictRequest) -> Target:
     """The target as the log names it: on the branch that made its last step, whichever branch is looked at.
 
-    Args:
-        sessions: The store of sessions.
-        request: What the verdict is said on.
-
     Raises:
         ServiceError: The branch is another session's, or the steps are not in its chain.
     """

@@ -152,14 +152,7 @@ def browser() -> Markup:
 
 
 def page_message(page: LibraryPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
-    """A page of the library: its rows, where it stands among the others, and what the filters can be set to.
-
-    Args:
-        page: The sessions that the query finds.
-        choices: What the store holds.
-        query: The filters, the order and the page.
-        said: What an action has done, in words.
-    """
+    """A page of the library: its rows, where it stands among the others, and what the filters can be set to."""
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
