@@ -182,8 +182,8 @@ class VerdictService:
         shown = visible(entries, name)
         opened = reviews(entries)
         own = [review for review in opened if review.reviewer == name]
-        hidden = sum(entry.kind in ("verdict", "adjudication") for entry in entries)
-        hidden -= sum(entry.kind in ("verdict", "adjudication") for entry in shown)
+        hidden = sum(entry.judges for entry in entries)
+        hidden -= sum(entry.judges for entry in shown)
         newest = shown[-1].entry if shown else 0
         return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden, newest)
 
