@@ -188,6 +188,11 @@ class AnnotationRecord(AnnotationFields):
         return Target(self.branch_path, self.branch_id, self.step_index, self.last_step_index)
 
     @property
+    def judges(self) -> bool:
+        """Whether it says something of its target; other entries begin and end reviews."""
+        return self.kind in ("verdict", "adjudication")
+
+    @property
     def content(self) -> LogContent:
         """What its digest covers: nothing that only this store knows, so that a copy can be checked elsewhere."""
         return {

@@ -234,7 +234,7 @@ def batch_head(view: BatchView) -> Markup:
         """
         <div class="bar batchbar"><h2 tabindex="-1">{{ view.name }}</h2>
         {% for claim, rows in claims.items() %}
-          {{ badge("calibrated" if claim == "certified" else "uninformative",
+          {{ badge(claim | certificate_state,
                    claim if claims | length == 1 else claim ~ " (" ~ (rows | count) ~ ")") }}
         {% endfor %}
         <span class="end">

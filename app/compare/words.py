@@ -14,7 +14,7 @@ from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSu
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
-from app.shared.markup import table
+from app.shared.markup import certificate_state, table
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
@@ -165,8 +165,7 @@ def settings_line(chain: ChainSummary) -> str:
 
 def claim(certificate: str) -> tuple[str, str]:
     """A certificate's badge and its words, without what a mismatch differs in."""
-    state = "calibrated" if Certificate.read(certificate).certified else "uninformative"
-    return state, certificate.partition(" (")[0]
+    return certificate_state(certificate), certificate.partition(" (")[0]
 
 
 def parting(comparison: Comparison, names: Sequence[str]) -> list[str]:

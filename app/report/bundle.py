@@ -236,13 +236,7 @@ def tables_of(data: SessionData) -> dict[str, bytes]:
 
 
 def bundle_of(data: SessionData, report: ReportPart, further: Mapping[str, bytes]) -> bytes:
-    """The evidence bundle; the same session gives the same bytes.
-
-    Args:
-        data: The stored session.
-        report: Its document.
-        further: Files beside report and tables, by name.
-    """
+    """The evidence bundle, with further files by name; the same session gives the same bytes."""
     files = {REPORT: report_text(report).encode("ascii"), **tables_of(data), **further}
     manifest = canonical(manifest_of(report, files), indent=1) + "\n"
     return pack({MANIFEST: manifest.encode("ascii"), **files})

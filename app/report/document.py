@@ -375,13 +375,7 @@ def report_from(text: str | bytes) -> ReportPart:
 
 
 def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | None) -> SummaryPart:
-    """Counts and extremes of one chain.
-
-    Args:
-        branch: Path of the branch.
-        steps: Its whole chain, from the first step.
-        chain: What may be claimed of it as a whole.
-    """
+    """Counts and extremes of one chain, which begins with its first step."""
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
     return SummaryPart(
         branch=branch,

@@ -77,12 +77,7 @@ def strip(steps: Sequence[Step]) -> Markup:
 
 
 def steps_chart(steps: Sequence[Step], name: str) -> Markup:
-    """Certified-set size and threshold by step; needs the library of :func:`plotly_script` in the page.
-
-    Args:
-        steps: The chain.
-        name: Identifies the chart in the page.
-    """
+    """Certified-set size and threshold by step; needs the library of :func:`plotly_script` in the page."""
     places = [step.index + 1 for step in steps]
     limited = [step.state not in ("none", "uninformative") for step in steps]
     sizes = [step.set_size if shown else None for step, shown in zip(steps, limited, strict=True)]
@@ -190,12 +185,7 @@ _PIXELS_PER_LOG = 10.0
 
 
 def render(data: SessionData, report: ReportPart) -> str:
-    """The report as HTML text; the same session gives the same text.
-
-    Args:
-        data: The stored session.
-        report: Its document.
-    """
+    """The report as HTML text; the same session gives the same text."""
     settings = settings_from_json(data.record.policy_settings["settings"])
     verdicts = standing(data.log)
     summaries = {item.branch: item for item in report.summary}
@@ -405,7 +395,7 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
         ("word list", str(record.policy_settings.get("user_list") or "none")),
         ("whitelist", ", ".join(settings.whitelist) or "none"),
         ("group", settings.group or "all contexts together"),
-        *((("prompt format", words),) if (words := _prompt_format(record)) else ()),
+        *((("prompt format", told),) if (told := _prompt_format(record)) else ()),
         *(("computed", item.sentence) for item in computations_of(record)),
         ("numeric noise", f"log-probabilities agree within {session_noise(record).text}"),
         *(

@@ -49,13 +49,7 @@ def _misleads(char: str) -> bool:
 
 
 def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:
-    """The summary of one chain in sentences.
-
-    Args:
-        summary: Its numbers.
-        steps: Its steps.
-        settings: The session's settings.
-    """
+    """The summary of one chain in sentences."""
     if not steps:
         return ("No token has been written yet.",)
     opening = f"The model wrote {plural(summary.steps, 'token')}."

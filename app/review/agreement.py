@@ -23,6 +23,9 @@ from coft_core.conformal.coverage import clopper_pearson
 PAIRS_PER_SQUARED_CATEGORY = 2
 """Pairs needed for k categories are ``2 k**2`` (Cicchetti 1981); with fewer the interval's law does not hold."""
 
+LEVEL = 0.95
+"""Level of the interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -51,18 +54,13 @@ class Agreement:
     low: float | None = None
     high: float | None = None
     error: float | None = None
-    level: float = 0.95
+    level: float = LEVEL
     reason: str = ""
 
     @property
     def scored(self) -> bool:
         """Whether there is a kappa."""
         return self.kappa is not None
-
-    @property
-    def observed(self) -> float | None:
-        """Share of the targets on which they agree; None without targets."""
-        return self.agreed / self.pairs if self.pairs else None
 
     @property
     def sentence(self) -> str:
@@ -76,23 +74,17 @@ class Agreement:
         )
 
 
-def cohen_kappa(
-    pairs: Sequence[tuple[str, str]], categories: Sequence[str] | None = None, level: float = 0.95
-) -> Agreement:
+def cohen_kappa(pairs: Sequence[tuple[str, str]], categories: Sequence[str]) -> Agreement:
     """Agreement of two reviewers over targets that both judged.
 
     Args:
         pairs: The first reviewer's and the second reviewer's verdict of each target.
-        categories: All verdicts that could be given, in the order of the table; None takes those that were given.
-            Verdicts that nobody gave change nothing.
-        level: Level of the interval, in (0, 1).
+        categories: All verdicts that could be given, in the order of the table; those that nobody gave change nothing.
 
     Raises:
-        ServiceError: A verdict is none of the categories, or the level is outside (0, 1).
+        ServiceError: A verdict is none of the categories.
     """
-    if not 0 < level < 1:
-        raise ServiceError(f"The level of the interval is {level}; choose a number between 0 and 1, such as 0.95.")
-    names = tuple(categories) if categories is not None else tuple(sorted({v for pair in pairs for v in pair}))
+    names = tuple(categories)
     table = _table(pairs, names)  # (C, C)
     n = int(table.sum())
     used = int(np.count_nonzero(table.sum(0) + table.sum(1)))
@@ -103,7 +95,6 @@ def cohen_kappa(
         "agreed": int(np.trace(table)),
         "categories": names,
         "table": tuple(tuple(int(cell) for cell in row) for row in table),
-        "level": level,
     }
     if n < needed:
         return Agreement(**counted, reason=f"{needed} targets are needed, and {n} were judged by both.")
@@ -113,8 +104,8 @@ def cohen_kappa(
             reason="a reviewer gave one and the same verdict throughout, so chance alone would agree as often.",
         )
     kappa, error = _kappa_and_error(table)
-    reach = float(norm.ppf((1 + level) / 2)) * error
-    low = kappa - reach if counted["agreed"] < n else _low_of_full_agreement(table, level)
+    reach = float(norm.ppf((1 + LEVEL) / 2)) * error
+    low = kappa - reach if counted["agreed"] < n else _low_of_full_agreement(table)
     return Agreement(**counted, kappa=kappa, error=error, low=max(-1.0, low), high=min(1.0, kappa + reach))
 
 
@@ -144,7 +135,7 @@ def _kappa_and_error(table: npt.NDArray[np.int64]) -> tuple[float, float]:
     return kappa, math.sqrt(max(variance, 0.0))
 
 
-def _low_of_full_agreement(table: npt.NDArray[np.int64], level: float) -> float:
+def _low_of_full_agreement(table: npt.NDArray[np.int64]) -> float:
     n = int(table.sum())
     expected = float((table.sum(1) / n) @ (table.sum(0) / n))
-    return (clopper_pearson(n, n, level)[0] - expected) / (1 - expected)
+    return (clopper_pearson(n, n, LEVEL)[0] - expected) / (1 - expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args
 
 from app.shared.errors import ServiceError
@@ -43,10 +44,6 @@ class VerdictRequest:
 
 def target_of(sessions: SessionsRepository, request: VerdictRequest) -> Target:
     """The target as the log names it: on the branch that made its last step, whichever branch is looked at.
-
-    Args:
-        sessions: The store of sessions.
-        request: What the verdict is said on.
 
     Raises:
         ServiceError: The branch is another session's, or the steps are not in its chain.
@@ -91,7 +88,7 @@ def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> 
     others = False
     for entry in entries:
         if entry.reviewer != reviewer:
-            others = others or entry.kind in ("verdict", "adjudication")
+            others = others or entry.judges
         elif others and (not entry.blind or entry.kind == "review_finished"):
             return True
         elif entry.kind == "review_finished":
@@ -155,12 +152,9 @@ def words_of(targets: Iterable[Target], chain: Callable[[int], Sequence[Step]]) 
         targets: What verdicts are about.
         chain: Reads the chain of a branch by the branch's id; called once a branch.
     """
-    chains: dict[int, Sequence[Step]] = {}
-    texts = {}
-    for target in targets:
-        if target.branch_id is not None and target.first_step is not None and target.last_step is not None:
-            if target.branch_id not in chains:
-                chains[target.branch_id] = chain(target.branch_id)
-            steps = chains[target.branch_id][target.first_step : target.last_step + 1]
-            texts[target.key] = "".join(step.token for step in steps)
-    return texts
+    steps_of = cache(chain)
+    return {
+        target.key: "".join(step.token for step in steps_of(target.branch_id)[target.first_step : target.last_step + 1])
+        for target in targets
+        if target.branch_id is not None and target.first_step is not None and target.last_step is not None
+    }

@@ -31,7 +31,7 @@ def _line(entry: AnnotationRecord) -> str:
         "review_started": "starts a review",
         "review_finished": "finishes the review",
     }[entry.kind]
-    about = f" on {entry.target.label}" if entry.kind in ("verdict", "adjudication") else ""
+    about = f" on {entry.target.label}" if entry.judges else ""
     blind = ", blind" if entry.blind else ""
     note = f": {entry.note}" if entry.note else ""
     head = f"{entry.entry:>4}  {entry.created_at:%Y-%m-%d %H:%M}  {entry.digest[:12]}"

@@ -182,8 +182,8 @@ class VerdictService:
         shown = visible(entries, name)
         opened = reviews(entries)
         own = [review for review in opened if review.reviewer == name]
-        hidden = sum(entry.kind in ("verdict", "adjudication") for entry in entries)
-        hidden -= sum(entry.kind in ("verdict", "adjudication") for entry in shown)
+        hidden = sum(entry.judges for entry in entries)
+        hidden -= sum(entry.judges for entry in shown)
         newest = shown[-1].entry if shown else 0
         return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden, newest)
 
@@ -265,23 +265,6 @@ class VerdictService:
         if name in {opinion.reviewer for opinion in dispute.opinions}:
             raise ServiceError(f"{name} is one of those who disagree on {target.label}; let a third person decide.")
         return self._write(request, name, target, "adjudication", False)
-
-    def disagreements(self, session_id: int, reviewer: str | None = None) -> tuple[StandingVerdict, ...]:
-        """Targets on which reviewers differ, decided or not; the whole session first, then by position.
-
-        Args:
-            session_id: The session.
-            reviewer: Who reads; None reads everything.
-
-        Raises:
-            ServiceError: The reader is in the middle of a blind review.
-        """
-        entries = self._entries(session_id)
-        if reviewer is not None and is_blind(entries, _name(reviewer)):
-            raise ServiceError(
-                f"{_name(reviewer)} is in the middle of a blind review; finish it to see where others differ."
-            )
-        return disagreements(entries)
 
     def agreement(self, first: str, second: str, session_id: int | None = None) -> ReviewerAgreement:
         """Cohen's kappa of two reviewers over targets that both judged.

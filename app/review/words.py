@@ -307,7 +307,6 @@ def _log(sheet: ReviewSheet) -> Markup:
           {% for title in ["When", "Who", "What", "On", "Note", "Digest"] %}<th scope="col">{{ title }}</th>{% endfor %}
           </tr></thead><tbody>
         {% for entry in sheet.log|reverse %}
-          {% set about = entry.kind in ("verdict", "adjudication") %}
           <tr><td class="n">{{ entry.entry|count }}</td>
           <td><span class="nowrap tnum">{{ entry.created_at|day }}</span></td>
           <td>{{ entry.reviewer }}</td>
@@ -316,7 +315,7 @@ def _log(sheet: ReviewSheet) -> Markup:
               "review_finished": "finishes the review"}[entry.kind] }}
             {{- ", blind" if entry.blind and entry.kind == "verdict" }}
             {%- if entry.tag %}<span class="judge-tag">{{ entry.tag }}</span>{% endif %}</td>
-          <td>{{ place_name(entry.target) if about }}</td>
+          <td>{{ place_name(entry.target) if entry.judges }}</td>
           <td>{% if entry.note %}<span class="judge-note">{{ entry.note }}</span>{% endif %}</td>
           <td><span class="mono">{{ entry.digest[:12] }}</span></td></tr>
         {% endfor %}</tbody></table>
@@ -370,7 +369,7 @@ def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said:
 
 def _is_closed(sheet: ReviewSheet, reviewer: str, reveal: bool) -> bool:
     """Whether the verdicts stay closed until the reader chose between a blind review and looking at them."""
-    others = any(entry.kind in ("verdict", "adjudication") and entry.reviewer != reviewer for entry in sheet.log)
+    others = any(entry.judges and entry.reviewer != reviewer for entry in sheet.log)
     return others and not reveal and reviewer not in sheet.reviewers
 
 

@@ -11,7 +11,6 @@ from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
-from coft_core.types import Certificate
 from db.library import LibraryChoicesRecord
 
 SIZES = (25, 50, 100)
@@ -153,14 +152,7 @@ def browser() -> Markup:
 
 
 def page_message(page: LibraryPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
-    """A page of the library: its rows, where it stands among the others, and what the filters can be set to.
-
-    Args:
-        page: The sessions that the query finds.
-        choices: What the store holds.
-        query: The filters, the order and the page.
-        said: What an action has done, in words.
-    """
+    """A page of the library: its rows, where it stands among the others, and what the filters can be set to."""
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
@@ -241,7 +233,7 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
           <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
             <span class="cut hint">{{ item.model }}</span></td>
           <td class="claim">
-            {{ badge("calibrated" if certified(item.certificate) else "uninformative", item.certificate) }}</td>
+            {{ badge(item.certificate|certificate_state, item.certificate) }}</td>
           <td class="n">{{ item.step_count|count }}<span class="hint folded">
             {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
           <td class="n branches">{{ item.branch_count|count }}</td>
@@ -262,7 +254,6 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
         entries=page.entries,
         query=query,
         beginning=beginning,
-        certified=lambda text: Certificate.read(text).certified,
         policy_about=policy_about,
         policy_name=policy_name,
     )

@@ -25,6 +25,7 @@ from app.shared.step_words import (
     table_threshold,
 )
 from coft_core.assets import assets_path
+from coft_core.types import Certificate
 
 
 def icon(name: str, classes: str = "") -> str:
@@ -37,10 +38,15 @@ def badge(state: str, text: str) -> str:
     return f'<span class="badge {escape(state)}">{escape(text)}</span>'
 
 
+def certificate_state(text: str) -> str:
+    """The state of a badge with a certificate's text."""
+    return "calibrated" if Certificate.read(text).certified else "uninformative"
+
+
 _TEMPLATES = Environment(loader=FileSystemLoader(assets_path("templates")), autoescape=True, undefined=StrictUndefined)
 _TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
 _FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
-_TEMPLATES.filters |= {form.__name__: form for form in _FORMATS}
+_TEMPLATES.filters |= {form.__name__: form for form in (certificate_state, *_FORMATS)}
 _LINE_END = re.compile(r"(?P<before>>|%\})?\s*\n\s*(?P<after><|\{%)?")
 
 

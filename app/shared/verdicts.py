@@ -127,7 +127,7 @@ def reviews(entries: Iterable[AnnotationRecord]) -> tuple[ReviewView, ...]:
 
 def standing(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict, ...]:
     """How every target stands that somebody spoke about, the whole session first, then by position."""
-    spoken = [entry for entry in entries if entry.kind in ("verdict", "adjudication")]
+    spoken = [entry for entry in entries if entry.judges]
     ordered = sorted(spoken, key=lambda entry: (entry.target.key, entry.entry))
     return tuple(_standing(list(group)) for _, group in groupby(ordered, key=lambda entry: entry.target.key))
 

@@ -98,12 +98,7 @@ class Loaded:
                 yield place_of(branch, step), branch, step
 
     def chain_certificate(self, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
-        """What may be claimed of a chain as a whole.
-
-        Args:
-            steps: The chain.
-            finished: How it ended; None if it can still go on.
-        """
+        """What may be claimed of a chain as a whole."""
         calibration = self.applied
         if calibration is None or calibration.layout == "factorized" or not steps:
             return None

@@ -101,12 +101,7 @@ _WITHOUT_LOGITS = _of_report(
 
 
 def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
-    """What no check of these can tell.
-
-    Args:
-        loaded: The report.
-        checks: The checks that were made of it.
-    """
+    """What no check of these can tell."""
     made = {check.name for check in checks if check.status != "skipped"}
     found = [_signed(loaded), *_ALWAYS, *_of_calibration(loaded, made), *_shortened(loaded)]
     if REPLAY_CHECK not in made:

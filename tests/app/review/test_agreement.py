@@ -93,8 +93,6 @@ def test_verdicts_that_nobody_gave_change_nothing() -> None:
     assert (two.kappa, two.error, two.needed) == (three.kappa, three.error, three.needed)
 
 
-def test_an_unknown_verdict_or_level_is_refused() -> None:
+def test_an_unknown_verdict_is_refused() -> None:
     with pytest.raises(ServiceError, match="'great' is none of fair, unfair, unclear"):
         cohen_kappa([("fair", "great")], VERDICTS)
-    with pytest.raises(ServiceError, match="level of the interval"):
-        cohen_kappa([("fair", "fair")], VERDICTS, level=95)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from app.audit.service import AuditService
-from app.review.log import VerdictRequest
+from app.review.log import VerdictRequest, disagreements
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
@@ -102,8 +102,6 @@ def test_in_a_blind_review_a_reviewer_sees_nothing_of_others_until_she_finishes(
     assert (mine.hidden, mine.review.open, mine.review.blind) == (1, True, True)
     assert {entry.reviewer for entry in verdicts.history(session[0], "B")} == {"B"}
     assert stands(verdicts, session[0], "A") == {"step 2 of branch 0": "disputed"}
-    with pytest.raises(ServiceError, match="blind review"):
-        verdicts.disagreements(session[0], "B")
     verdicts.finish_review(session[0], "B")
     after = verdicts.current(session[0], "B")
     assert (after.targets[0].status, after.hidden, after.review.open) == ("disputed", 0, False)
@@ -142,7 +140,7 @@ def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_ver
     give("A", "fair", 1)
     give("B", "unfair", 1)
     give("A", "fair", 2)
-    (dispute,) = verdicts.disagreements(session[0])
+    (dispute,) = disagreements(verdicts.history(session[0]))
     assert (dispute.target.label, dispute.status, dispute.verdict) == ("step 2 of branch 0", "disputed", None)
     decision = VerdictRequest(session[0], "C", "unfair", session[1], 1, note="the prompt names nobody")
     with pytest.raises(ServiceError, match="third person"):
@@ -155,14 +153,14 @@ def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_ver
     with pytest.raises(ServiceError, match="blind review"):
         verdicts.adjudicate(VerdictRequest(session[0], "D", "fair", session[1], 1))
     assert verdicts.adjudicate(decision).kind == "adjudication"
-    (decided,) = verdicts.disagreements(session[0])
+    (decided,) = disagreements(verdicts.history(session[0]))
     assert (decided.status, decided.verdict, decided.adjudication.reviewer) == ("adjudicated", "unfair", "C")
     assert decided.notes == "A (fair); B (unfair); C (decides unfair): the prompt names nobody"
     give("A", "unclear", 1)
     assert stands(verdicts, session[0])["step 2 of branch 0"] == "disputed"
     give("A", "unfair", 1)
     assert stands(verdicts, session[0])["step 2 of branch 0"] == "unfair"
-    assert verdicts.disagreements(session[0]) == ()
+    assert disagreements(verdicts.history(session[0])) == ()
 
 
 def test_agreement_counts_targets_that_both_judged_by_their_independent_verdicts(verdicts, session, give) -> None:
