@@ -91,10 +91,10 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchEstimate:
-    """What a batch will take, from a few steps of one of its own prompts.
+    """What the prompts of a batch that can be used will take, judged by a few steps of one of them.
 
     Attributes:
-        prompts: Prompts that can be used.
+        prompts: How many there are.
         contexts: Independent contexts among them.
         groups: Groups that they name.
         tokens: Tokens at most, if every chain runs to its last step.
@@ -326,15 +326,6 @@ class BatchService(PromptSetReader):
             notes=_notes(rows, bool(groups)),
         )
 
-    def outcomes(self, batch_id: int, rule: OutcomeRule) -> Outcomes:
-        """Which rows are selected, read from their continuations.
-
-        Raises:
-            ServiceError: The rule cannot be used.
-            NotFoundError: There is no such batch.
-        """
-        return outcomes_of(self._rows(batch_id), rule)
-
     def impact(self, batch_id: int, rule: OutcomeRule, exclude_small: bool = False) -> tuple[ImpactTable, Outcomes]:
         """Selection rates by group and impact ratios, and the outcomes that they rest on.
 
@@ -342,16 +333,8 @@ class BatchService(PromptSetReader):
             ServiceError: The rule cannot be used, or no decided row has a group.
             NotFoundError: There is no such batch.
         """
-        outcomes = self.outcomes(batch_id, rule)
+        outcomes = outcomes_of(self._rows(batch_id), rule)
         return impact_table(outcomes.pairs, exclude_small), outcomes
-
-    def csv(self, batch_id: int) -> str:
-        """The rows of a batch as RFC 4180 CSV text.
-
-        Raises:
-            NotFoundError: There is no such batch.
-        """
-        return rows_csv(self._rows(batch_id))
 
     def write_csv(self, batch_id: int, folder: Path) -> tuple[Path, Path]:
         """Write the rows and the totals by group into a folder, each file atomically, and return their paths."""
