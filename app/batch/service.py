@@ -23,7 +23,6 @@ from app.batch.rows import (
     GroupTotals,
     group_totals,
     groups_csv,
-    row_json,
     rows_csv,
     sorted_rows,
     totals_json,
@@ -37,7 +36,7 @@ from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
-from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, row_views
+from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
 from app.shared.prompt_sets import (
     ParsedPromptSet,
     PromptSetReader,
@@ -474,7 +473,7 @@ def batch_json(view: BatchView) -> dict[str, Any]:
         "job": None if view.job is None else job_json(view.job),
         "resumable": view.resumable,
         "counts": dict(view.counts),
-        "rows": [row_json(row) for row in view.rows],
+        "rows": [fields_json(row) for row in view.rows],
         "groups": [totals_json(group) for group in view.groups],
         "notes": list(view.notes),
     }

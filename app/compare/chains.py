@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
@@ -23,7 +22,7 @@ from app.compare.types import (
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.errors import ServiceError
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
-from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_interval
+from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_over
 from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
@@ -204,7 +203,9 @@ def parted(cells: Sequence[SetCell], chains: Sequence[Chain], by_text: bool) -> 
 def column_means(rows: Sequence[SetRow], place: int) -> tuple[MeanInterval, ...]:
     """Means of a column over its finished prompts; rows that share a context count once, by their mean."""
     finished = [row for row in rows if row.cells[place].state == "finished"]
-    return tuple(_mean(finished, place, measure) for measure in MEASURES)
+    return tuple(
+        mean_over(measure, [(row.unit, getattr(row.cells[place], measure)) for row in finished]) for measure in MEASURES
+    )
 
 
 def largest(footprints: Iterable[Footprint | None]) -> Footprint | None:
@@ -218,19 +219,6 @@ def by_line(
 ) -> dict[int, list[MeasuredStepRecord]]:
     """The main chain of each line; empty where there is none yet."""
     return {row.line: [] if row.root_branch_id is None else steps.get(row.root_branch_id, []) for row in records}
-
-
-def _mean(rows: Sequence[SetRow], place: int, measure: str) -> MeanInterval:
-    by_unit: defaultdict[tuple[str, str | int], list[float]] = defaultdict(list)
-    left_out = 0
-    for row in rows:
-        value = getattr(row.cells[place], measure)
-        if value is None or not math.isfinite(value):
-            left_out += 1
-        else:
-            unit = ("line", row.line) if row.context is None else ("context", row.context)
-            by_unit[unit].append(float(value))
-    return mean_interval(measure, [fmean(values) for values in by_unit.values()], left_out)
 
 
 def compared(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from app.shared.files import write_text
 from app.shared.json import chain_text, job_json, session_json, settings_json, step_numbers
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
-from app.shared.prompt_rows import MeanInterval
+from app.shared.prompt_rows import MeanInterval, fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
@@ -168,12 +167,7 @@ def _column_json(own: SetColumn) -> dict[str, Any]:
 
 
 def _cell_json(cell: SetCell) -> dict[str, Any]:
-    values = {name: _finite(value) for name, value in asdict(cell).items()}
-    return {**values, "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {**fields_json(cell), "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
 
 
 def print_comparison(found: Comparison) -> None:

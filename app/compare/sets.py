@@ -6,6 +6,7 @@ import builtins
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from app.batch.service import BatchRequest, BatchService, batch_request
@@ -36,7 +37,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
-from app.shared.prompt_rows import INTERVAL, OPEN, row_views
+from app.shared.prompt_rows import INTERVAL, OPEN, in_order, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint
@@ -61,15 +62,8 @@ PEAK = "measured: most memory that the device held, all loaded models included"
 
 def sorted_rows(rows: Sequence[SetRow], order: SetOrder, column: int, descending: bool) -> tuple[SetRow, ...]:
     """Rows sorted by a field of theirs or of a column's cells, then by line; what has no value stands last."""
-
-    def value(row: SetRow) -> float | str | None:
-        found: float | str | None = getattr(row if order in ROW_FIELDS else row.cells[column], order)
-        return found.casefold() if isinstance(found, str) else found
-
-    lines = sorted(rows, key=lambda row: row.line)
-    known = [row for row in lines if value(row) not in (None, "")]
-    known.sort(key=lambda row: value(row) or 0, reverse=descending)
-    return (*known, *(row for row in lines if value(row) in (None, "")))
+    lines = sorted(rows, key=attrgetter("line"))
+    return in_order(lines, lambda row: getattr(row if order in ROW_FIELDS else row.cells[column], order), descending)
 
 
 def set_csv(view: SetComparison) -> str:

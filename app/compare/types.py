@@ -237,6 +237,11 @@ class SetRow:
     context: str | None
     cells: tuple[SetCell, ...]
 
+    @property
+    def unit(self) -> tuple[str, str | int]:
+        """What is independent of the rest: the row's context, else the row itself."""
+        return ("line", self.line) if self.context is None else ("context", self.context)
+
 
 @dataclass(frozen=True, slots=True)
 class SetColumn:
