@@ -13,7 +13,7 @@ import gradio as gr
 import plotly.graph_objects as go
 from gradio.components import Component
 
-from app.audit.panel import SettingsHandlers, wire_tuned
+from app.audit.panel import SettingsHandlers, wire_settings
 from app.audit.service import AuditService
 from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table, outcomes_of
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv, whole_number
@@ -31,7 +31,6 @@ from app.batch.words import (
     totals_table,
 )
 from app.calibrate.service import CalibrationService
-from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
@@ -52,7 +51,6 @@ from app.shared.prompt_form import (
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_rail import (
     SettingsRail,
-    StoredChoices,
     control_values,
     default_calibration,
     known_policy,
@@ -147,22 +145,30 @@ SAME_SEED = "same"
 UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which rows the model cannot use.</p>'
 
 
+class BatchSettings(SettingsHandlers):
+    """The rail's handlers, with the choice to go on without a calibration that does not fit."""
+
+    @shown
+    def describe_calibration(self, *values: object) -> list[object]:
+        """Say what the rail says of the calibration, and offer the choice where there is one."""
+        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
+        return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
+
+
 class BatchFormHandlers:
     """What the form asks of the services; values are the columns, then the batch's own fields, then the rail's."""
 
     def __init__(self, services: Services) -> None:
         self._batches = services[BatchService]
         self._calibrations = services[CalibrationService]
-        self._audits = services[AuditService]
-        self._user_lists = services[UserListService]
-        self.settings = SettingsHandlers(services)
+        self.settings = BatchSettings(services)
         self.prompts = PromptHandlers(services[BatchService], UNTRIED)
 
     @shown
     def opened(self, request: gr.Request) -> list[object]:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         calibration = str(request.query_params.get("calibration", ""))
-        stored = StoredChoices(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        stored = self.settings.stored()
         settings = AuditSettings(
             policy=known_policy(request.query_params.get("policy")),
             calibration_id=default_calibration(
@@ -205,12 +211,6 @@ class BatchFormHandlers:
         """Begin the batch, and have the page open it."""
         batch_id = self._batches.submit(*self._batch(path, accept, values))
         return {"kind": "begun", "batch": batch_id, "at": time.monotonic_ns()}
-
-    @shown
-    def describe_calibration(self, *values: object) -> list[object]:
-        """What the rail says of the calibration, and the choice to go on without one that does not fit."""
-        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
-        return [*self.settings.describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
     def _batch(self, path: str | None, accept: bool, values: Sequence[Any]) -> tuple[ParsedPromptSet, BatchRequest]:
         """The prompt set as the form maps its columns, and the form's request."""
@@ -316,8 +316,6 @@ SEEDS = [
     ("A seed for each context: rows of one context share their draws, others do not", "contexts"),
     ("The same seed for every prompt", SAME_SEED),
 ]
-UNRELATED = ("greedy", "max_new_tokens", "seed")
-"""Settings that no calibration depends on."""
 MASKING = ("mask", "attribute", "masked_families", "user_list_id", "whitelist")
 """Settings that change which words are marked."""
 
@@ -378,7 +376,9 @@ def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
 def wire_new(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch, stage: gr.HTML) -> None:
     """Connect the form; a batch that begins is told to ``stage``, and a refused one names its rows."""
     _wire_prompts(handlers, form)
-    _wire_settings(app, handlers, form)
+    app.load(None, form.rail.inputs, None, js=CHANGED)
+    app.load(handlers.opened, None, form.rail.inputs, **EVENT)
+    wire_settings(app, handlers.settings, form.rail, CHANGED, [form.fields["proceed"]])
     part = form.part
     began = form.run.click(
         handlers.submit, [part.file, part.accept, *form.inputs[1:]], stage, trigger_mode="once", **EVENT
@@ -401,25 +401,6 @@ def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     counted = checked.success(handlers.estimate, form.inputs, form.estimate, **EVENT)
     for event in (checked, counted):
         event.failure(lambda: NOT_TRIED, None, form.estimate, **EVENT)
-
-
-def _wire_settings(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch) -> None:
-    rail, told = form.rail, handlers.settings
-    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
-    for change in changes.values():
-        change(None, rail.inputs, None, js=CHANGED)
-    app.load(None, rail.inputs, None, js=CHANGED)
-    app.load(handlers.opened, None, rail.inputs, **EVENT)
-    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    gr.on([changes["model"], app.load], told.describe_model, model, rail.model_note, **LATEST)
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt, form.fields["proceed"]]
-    described = [change for name, change in changes.items() if name not in UNRELATED]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
-    changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **LATEST)
-    gr.on([changes["policy"], changes["parameters"]], told.describe_method, rail.inputs, rail.method_note, **LATEST)
-    gr.on([changes["mask"], changes["model"], changes["policy"]], told.menu, rail.inputs, calibration, **LATEST)
-    rail.adopt.click(told.adopt, rail.inputs, rail.inputs, **EVENT)
-    wire_tuned(app, told, rail)
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
