@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import gradio as gr
+from gradio.components import Component
 
 from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
@@ -166,25 +167,34 @@ def prompt_events(handlers: SettingsHandlers, editor: gr.HTML, rail: SettingsRai
     }
 
 
-def wire_settings(app: gr.Blocks, handlers: SettingsHandlers, rail: SettingsRail) -> None:
-    """Connect the rail's own events."""
+def wire_settings(
+    app: gr.Blocks,
+    handlers: SettingsHandlers,
+    rail: SettingsRail,
+    changed: str = CHANGED,
+    further: Sequence[Component] = (),
+) -> None:
+    """Connect the rail's own events.
+
+    Args:
+        app: The page.
+        handlers: What answers.
+        rail: The controls.
+        changed: What the browser runs with all values whenever one changes.
+        further: What :meth:`SettingsHandlers.describe_calibration` changes beside the rail.
+    """
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
-        change(None, rail.inputs, None, js=CHANGED)
+        change(None, rail.inputs, None, js=changed)
     gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
     gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **LATEST)
     described = [change for name, change in changes.items() if name not in UNRELATED]
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
+    notes = [rail.calibration_note, rail.controls["group"], rail.adopt, *further]
     gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
     changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **LATEST)
     gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **LATEST)
     rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **EVENT)
-    wire_tuned(app, handlers, rail)
-
-
-def wire_tuned(app: gr.Blocks, handlers: SettingsHandlers, rail: SettingsRail) -> None:
-    """Offer the strength that a tuning found for the chosen method."""
     tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
     gr.on([*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned], **LATEST)
     rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)

@@ -13,32 +13,30 @@ import gradio as gr
 import plotly.graph_objects as go
 from gradio.components import Component
 
-from app.audit.panel import SettingsHandlers, wire_tuned
+from app.audit.panel import SettingsHandlers, wire_settings
 from app.audit.service import AuditService
-from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table
-from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, whole_number
+from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table, outcomes_of
+from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv, whole_number
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
-    MEANING,
+    COLUMNS,
     MEASURES,
     NO_RULE,
     NO_TOTALS,
     batch_message,
     batches_list,
-    columns_help,
     estimate_line,
     group_name,
     impact_message,
     totals_table,
 )
 from app.calibrate.service import CalibrationService
-from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
 from app.shared.files import write_text
-from app.shared.markup import chart, hint, html, markup
+from app.shared.markup import chart, from_file, hint, markup, place
 from app.shared.prompt_form import (
     NOT_TRIED,
     TRYING,
@@ -53,7 +51,6 @@ from app.shared.prompt_form import (
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_rail import (
     SettingsRail,
-    StoredChoices,
     control_values,
     default_calibration,
     known_policy,
@@ -78,108 +75,6 @@ def outcome_rule(form: Mapping[str, Any]) -> OutcomeRule:
     )
 
 
-def batch_stage() -> gr.HTML:
-    """Place the batch and its rows; it triggers everything and receives all messages."""
-    stage = html(
-        """
-        <section aria-label="Batch" aria-busy="true">
-        <div class="batchhead"><p class="sub">Loading …</p></div>
-        <div class="batchstatus"></div><span class="vh progresssaid" role="status"></span>
-        <div class="batchnotes"></div>
-        <form class="filters" role="search" aria-label="Filters">
-          <div class="field wide"><label for="batch-search">Search</label><input class="input" id="batch-search"
-            type="search" name="text" autocomplete="off" spellcheck="false" placeholder="Prompt or continuation"></div>
-          <div class="field"><label for="batch-group">Group</label><select class="select" id="batch-group"
-            name="group"><option value="">All groups</option></select></div>
-          <div class="field"><label for="batch-state">State</label><select class="select" id="batch-state"
-            name="state"><option value="">All states</option></select></div>
-          <div class="field"><button type="button" class="btn" data-do="reset" disabled>Reset</button></div></form>
-        <div class="bar foundbar"><h3 class="vh">Rows</h3><span class="sub tnum where" role="status"></span>
-          <span class="sub told" role="status"></span>
-          <div class="end pager"><select class="select small" name="size" aria-label="Rows on a page">
-            {% for size in sizes %}<option value="{{ size }}">{{ size }} a page</option>{% endfor %}</select>
-            <button type="button" class="btn small" data-do="page" data-by="-1" disabled>{{ icon("back") }}Previous
-            </button><span class="hint tnum leaf"></span>
-            <button type="button" class="btn small" data-do="page" data-by="1" disabled>Next{{ icon("step") }}</button>
-          </div></div>
-        <div class="rowscroll" id="batch-rows" role="region" aria-label="Rows" tabindex="0"></div>
-        <details class="meanings"><summary>{{ icon("chev", "chev") }}What the columns mean</summary>{{ columns }}
-        </details></section>
-        """,
-        sizes=SIZES,
-        columns=columns_help(),
-    )
-    return gr.HTML(
-        html_template=stage,
-        js_on_load=f"coft.batches.mount(element, trigger, props, watch, {EVENTS})",
-        apply_default_css=False,
-        elem_id="batch",
-        elem_classes=["coft"],
-    )
-
-
-def totals_head() -> gr.HTML:
-    """Place the heading of the totals with the choice of a measure."""
-    return markup(
-        html(
-            """
-            <div class="bar"><h2 id="h-totals">Totals by group</h2>
-            <select class="select small" name="measure" aria-label="Measure of the chart">
-            {% for name, title in measures.items() %}<option value="{{ name }}">{{ title }}</option>{% endfor %}
-            </select></div>
-            <p class="hint">A dot is a group’s mean over its contexts; the line is its 95 % interval. An open square has
-            none: too few of its contexts differ.</p>
-            """,
-            measures=MEASURES,
-        )
-    )
-
-
-def totals_numbers() -> gr.HTML:
-    """Place the numbers behind the chart."""
-    return markup(
-        html(
-            """
-            <div class="totalsfoot"><details><summary>{{ icon("chev", "chev") }}The numbers, all measures</summary>
-            <div class="totalsnumbers"></div></details>
-            <button type="button" class="btn small" data-do="export" data-kind="groups">{{ icon("down") }}Totals as CSV
-            </button></div>
-            """
-        )
-    )
-
-
-def impact_panel() -> gr.HTML:
-    """Place the outcome rule, its preview and the table of impact ratios."""
-    return markup(
-        html(
-            """
-            <section aria-labelledby="h-impact" class="impactpanel">
-            <div class="bar"><h2 id="h-impact">Selection rates and impact ratios</h2><span class="end acts">
-              <button type="button" class="btn small" data-do="export" data-kind="impact" disabled>{{ icon("down") }}CSV
-              </button>
-              <button type="button" class="btn small" data-do="print" disabled>Print</button></span></div>
-            <form class="rule" aria-label="How a continuation is read">
-              <div class="field"><label for="rule-selected">Selected if the text has</label><input class="input"
-                id="rule-selected" name="selected" autocomplete="off" spellcheck="false" placeholder="hired"></div>
-              <div class="field"><label for="rule-other">and not before it (optional)</label><input class="input"
-                id="rule-other" name="other" autocomplete="off" spellcheck="false" placeholder="rejected"></div>
-              <div class="ticks"><label><input type="checkbox" name="case"> Match case</label>
-                <label><input type="checkbox" name="regex"> Regular expression</label>
-                <label><input type="checkbox" name="small"> Leave groups below 2&nbsp;% out</label></div></form>
-            <div class="preview-rule" role="status">{{ no_rule }}</div>
-            <div class="impactreport"></div>
-            <details class="meanings" open>
-              <summary>{{ icon("chev", "chev") }}What these numbers mean, and what not</summary>
-              <div class="plainwords sub">{% for paragraph in meaning %}<p>{{ paragraph }}</p>{% endfor %}</div>
-            </details></section>
-            """,
-            no_rule=NO_RULE,
-            meaning=MEANING,
-        )
-    )
-
-
 ROW_HEIGHT = 30
 FRAME_HEIGHT = 58
 LONGEST_NAME = 22
@@ -194,74 +89,53 @@ def figure_height(groups: int) -> int:
 
 
 def totals_figure(groups: Sequence[GroupTotals], measure: str) -> go.Figure:
-    """A dot for each group's mean and a line for its interval; a mean without an interval is an open square.
+    """A dot for each group's mean of a measure, drawn from the top, and a line for its interval.
 
-    Args:
-        groups: Totals by group, drawn from the top.
-        measure: Which of their means.
+    A mean without an interval is an open square.
     """
-    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in map(_name, groups)]
-    left = 16 + CHARACTER_WIDTH * max((len(name) for name in names), default=4)
+    names = [group_name(group.group) for group in groups]
+    short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
+    left = 16 + CHARACTER_WIDTH * max(map(len, short), default=4)
     figure = go.Figure(layout=plain_layout(figure_height(len(groups)), {"l": round(left), "r": 16, "t": 8, "b": 40}))
-    empty = {"x": [], "y": [], "hoverinfo": "skip"}
-    for trace in (go.Scatter(empty), go.Scatter(empty), _intervals(groups, measure), _dots(groups, measure)):
-        figure.add_trace(trace)
-    share = measure == "certified_share"
-    figure.update_xaxes(
-        title={"text": MEASURES[measure], "standoff": 6}, tickformat=".0%" if share else None, nticks=6, showgrid=True,
-        range=_share_range(groups) if share else None,
-    )  # fmt: skip
-    figure.update_yaxes(
-        tickmode="array", tickvals=list(range(len(names))), ticktext=names, showgrid=False, zeroline=False,
-        range=[len(names) - 0.5, -0.5],
-    )  # fmt: skip
-    return figure
-
-
-def _name(group: GroupTotals) -> str:
-    return group_name(group.group)
-
-
-def _share_range(groups: Sequence[GroupTotals]) -> list[float]:
-    """From a little below the lowest value to 100 %, beyond which no share goes."""
-    means = [group.mean("certified_share") for group in groups]
-    least = min((value for mean in means for value in (mean.low, mean.mean) if value is not None), default=0.0)
-    return [max(0.0, least - 0.05), 1.02]
-
-
-def _intervals(groups: Sequence[GroupTotals], measure: str) -> go.Scatter:
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for place, group in enumerate(groups):
-        mean = group.mean(measure)
-        if mean.low is not None:
-            x += [mean.low, mean.high, None]
-            y += [place, place, None]
-    return go.Scatter(
-        x=x, y=y, mode="lines+markers", line={"width": 1.6}, hoverinfo="skip",
+    means = [group.mean(measure) for group in groups]
+    dots = [(row, mean) for row, mean in enumerate(means) if mean.mean is not None]
+    lines = [(row, mean) for row, mean in dots if mean.low is not None]
+    for _ in range(INTERVALS):
+        figure.add_trace(go.Scatter(x=[], y=[], hoverinfo="skip"))
+    figure.add_scatter(
+        x=[end for _, mean in lines for end in (mean.low, mean.high, None)],
+        y=[end for row, _ in lines for end in (row, row, None)],
+        mode="lines+markers", line={"width": 1.6}, hoverinfo="skip",
         marker={"symbol": "line-ns-open", "size": 9, "line": {"width": 1.6}},
     )  # fmt: skip
-
-
-def _dots(groups: Sequence[GroupTotals], measure: str) -> go.Scatter:
-    dots = [(place, group.mean(measure), _name(group)) for place, group in enumerate(groups)]
-    dots = [dot for dot in dots if dot[1].mean is not None]
-    hover = [
-        f"{name}: {mean.mean:.3g} ({'no interval' if mean.low is None else f'{mean.low:.3g} to {mean.high:.3g}'})"
-        for _, mean, name in dots
-    ]
-    return go.Scatter(
-        x=[mean.mean for _, mean, _ in dots],
-        y=[place for place, _, _ in dots],
+    figure.add_scatter(
+        x=[mean.mean for _, mean in dots],
+        y=[row for row, _ in dots],
         mode="markers",
         marker={
             "size": 9, "line": {"width": 1.6},
-            "symbol": ["square-open" if mean.low is None else "circle" for _, mean, _ in dots],
+            "symbol": ["square-open" if mean.low is None else "circle" for _, mean in dots],
         },
-        hovertext=hover,
+        hovertext=[
+            f"{names[row]}: {mean.mean:.3g} "
+            f"({'no interval' if mean.low is None else f'{mean.low:.3g} to {mean.high:.3g}'})"
+            for row, mean in dots
+        ],
         hovertemplate="%{hovertext}<extra></extra>",
         cliponaxis=False,
     )  # fmt: skip
+    share = measure == "certified_share"
+    least = min((value for _, mean in dots for value in (mean.low, mean.mean) if value is not None), default=0.0)
+    figure.update_xaxes(
+        title={"text": MEASURES[measure], "standoff": 6}, tickformat=".0%" if share else None, nticks=6, showgrid=True,
+        # From a little below the lowest value to 100 %, beyond which no share goes.
+        range=[max(0.0, least - 0.05), 1.02] if share else None,
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickmode="array", tickvals=list(range(len(short))), ticktext=short, showgrid=False, zeroline=False,
+        range=[len(short) - 0.5, -0.5],
+    )  # fmt: skip
+    return figure
 
 
 BATCH_FIELDS = ("name", "seeds", "by_group", "proceed")
@@ -271,22 +145,30 @@ SAME_SEED = "same"
 UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which rows the model cannot use.</p>'
 
 
+class BatchSettings(SettingsHandlers):
+    """The rail's handlers, with the choice to go on without a calibration that does not fit."""
+
+    @shown
+    def describe_calibration(self, *values: object) -> list[object]:
+        """Say what the rail says of the calibration, and offer the choice where there is one."""
+        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
+        return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
+
+
 class BatchFormHandlers:
     """What the form asks of the services; values are the columns, then the batch's own fields, then the rail's."""
 
     def __init__(self, services: Services) -> None:
         self._batches = services[BatchService]
         self._calibrations = services[CalibrationService]
-        self._audits = services[AuditService]
-        self._user_lists = services[UserListService]
-        self.settings = SettingsHandlers(services)
+        self.settings = BatchSettings(services)
         self.prompts = PromptHandlers(services[BatchService], UNTRIED)
 
     @shown
     def opened(self, request: gr.Request) -> list[object]:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         calibration = str(request.query_params.get("calibration", ""))
-        stored = StoredChoices(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        stored = self.settings.stored()
         settings = AuditSettings(
             policy=known_policy(request.query_params.get("policy")),
             calibration_id=default_calibration(
@@ -329,12 +211,6 @@ class BatchFormHandlers:
         """Begin the batch, and have the page open it."""
         batch_id = self._batches.submit(*self._batch(path, accept, values))
         return {"kind": "begun", "batch": batch_id, "at": time.monotonic_ns()}
-
-    @shown
-    def describe_calibration(self, *values: object) -> list[object]:
-        """What the rail says of the calibration, and the choice to go on without one that does not fit."""
-        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
-        return [*self.settings.describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
     def _batch(self, path: str | None, accept: bool, values: Sequence[Any]) -> tuple[ParsedPromptSet, BatchRequest]:
         """The prompt set as the form maps its columns, and the form's request."""
@@ -404,16 +280,12 @@ class BatchHandlers:
     @shown
     def outcome(self, event: gr.EventData) -> Reply:
         """How a rule reads the rows, and the table that comes of it."""
-        view, rule, small = (
-            self._batches.view(int(event.batch)),
-            outcome_rule(event.rule),
-            bool(event.rule.get("small")),
-        )
-        outcomes = or_refusal(lambda: self._batches.outcomes(view.id, rule)) if rule.selected.strip() else None
+        view, rule = self._batches.view(int(event.batch)), outcome_rule(event.rule)
+        outcomes = or_refusal(lambda: outcomes_of(view.rows, rule)) if rule.selected.strip() else None
         impact = None
         if isinstance(outcomes, Outcomes) and outcomes.rows:
             pairs = outcomes.pairs
-            impact = or_refusal(lambda: impact_table(pairs, small))
+            impact = or_refusal(lambda: impact_table(pairs, bool(event.rule.get("small"))))
         return reply(event, impact_message(view, rule, outcomes, impact))
 
     @shown
@@ -421,7 +293,7 @@ class BatchHandlers:
         """Write the rows, the totals or the impact ratios for download."""
         batch_id, kind = int(event.batch), str(event.kind)
         if kind == "rows":
-            text = self._batches.csv(batch_id)
+            text = rows_csv(self._batches.view(batch_id).rows)
         elif kind == "groups":
             text = groups_csv(self._batches.view(batch_id).groups)
         elif kind == "impact":
@@ -444,8 +316,6 @@ SEEDS = [
     ("A seed for each context: rows of one context share their draws, others do not", "contexts"),
     ("The same seed for every prompt", SAME_SEED),
 ]
-UNRELATED = ("greedy", "max_new_tokens", "seed")
-"""Settings that no calibration depends on."""
 MASKING = ("mask", "attribute", "masked_families", "user_list_id", "whitelist")
 """Settings that change which words are marked."""
 
@@ -506,7 +376,9 @@ def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
 def wire_new(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch, stage: gr.HTML) -> None:
     """Connect the form; a batch that begins is told to ``stage``, and a refused one names its rows."""
     _wire_prompts(handlers, form)
-    _wire_settings(app, handlers, form)
+    app.load(None, form.rail.inputs, None, js=CHANGED)
+    app.load(handlers.opened, None, form.rail.inputs, **EVENT)
+    wire_settings(app, handlers.settings, form.rail, CHANGED, [form.fields["proceed"]])
     part = form.part
     began = form.run.click(
         handlers.submit, [part.file, part.accept, *form.inputs[1:]], stage, trigger_mode="once", **EVENT
@@ -529,25 +401,6 @@ def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     counted = checked.success(handlers.estimate, form.inputs, form.estimate, **EVENT)
     for event in (checked, counted):
         event.failure(lambda: NOT_TRIED, None, form.estimate, **EVENT)
-
-
-def _wire_settings(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch) -> None:
-    rail, told = form.rail, handlers.settings
-    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
-    for change in changes.values():
-        change(None, rail.inputs, None, js=CHANGED)
-    app.load(None, rail.inputs, None, js=CHANGED)
-    app.load(handlers.opened, None, rail.inputs, **EVENT)
-    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    gr.on([changes["model"], app.load], told.describe_model, model, rail.model_note, **LATEST)
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt, form.fields["proceed"]]
-    described = [change for name, change in changes.items() if name not in UNRELATED]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
-    changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **LATEST)
-    gr.on([changes["policy"], changes["parameters"]], told.describe_method, rail.inputs, rail.method_note, **LATEST)
-    gr.on([changes["mask"], changes["model"], changes["policy"]], told.menu, rail.inputs, calibration, **LATEST)
-    rail.adopt.click(told.adopt, rail.inputs, rail.inputs, **EVENT)
-    wire_tuned(app, told, rail)
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -582,15 +435,17 @@ def _begin(services: Services, handlers: BatchFormHandlers) -> NewBatch:
 
 
 def _open() -> tuple[gr.HTML, gr.Plot]:
+    """Place an open batch; its stage triggers everything and receives all messages."""
     with gr.Column(elem_classes=["stack"], elem_id="batch-open", min_width=0):
-        stage = batch_stage()
+        script = f"coft.batches.mount(element, trigger, props, watch, {EVENTS})"
+        stage = place("batch/stage.html", script, "batch", sizes=SIZES, columns=COLUMNS)
         with gr.Row(elem_classes=["pair", "batchpair"]):
             with gr.Column(min_width=0, elem_classes=["group"], elem_id="batch-totals"):
-                totals_head()
+                markup(from_file("batch/totals.html", measures=MEASURES))
                 plot = chart("totals-plot")
-                totals_numbers()
+                markup(from_file("batch/numbers.html"))
             with gr.Column(min_width=0, elem_classes=["group"], elem_id="batch-impact"):
-                impact_panel()
+                markup(from_file("batch/impact.html", no_rule=NO_RULE))
     return stage, plot
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from statistics import fmean
 from typing import Any, Literal, cast, get_args
 
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
-from app.shared.prompt_rows import INTERVAL, BatchRowView, MeanInterval, RowState, mean_interval
+from app.shared.prompt_rows import INTERVAL, BatchRowView, MeanInterval, RowState, in_order, mean_over
 
 BatchOrder = Literal[
     "line", "prompt", "group", "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",
@@ -23,15 +21,7 @@ BatchOrder = Literal[
 
 def sorted_rows(rows: Iterable[BatchRowView], order: BatchOrder, descending: bool) -> tuple[BatchRowView, ...]:
     """Rows sorted by one of their fields, then by line; what has no value stands last either way."""
-
-    def key(row: BatchRowView) -> Any:
-        value = getattr(row, order)
-        return value.casefold() if isinstance(value, str) else value
-
-    lines = sorted(rows, key=attrgetter("line"))
-    known = [row for row in lines if getattr(row, order) not in (None, "")]
-    rest = [row for row in lines if getattr(row, order) in (None, "")]
-    return (*sorted(known, key=key, reverse=descending), *rest)
+    return in_order(sorted(rows, key=attrgetter("line")), attrgetter(order), descending)
 
 
 SIZES = (25, 50, 100)
@@ -163,20 +153,13 @@ def group_totals(rows: Iterable[BatchRowView]) -> tuple[GroupTotals, ...]:
             groups[row.group].append(row)
     return tuple(
         GroupTotals(
-            group, len(members), len({row.unit for row in members}), tuple(_mean(members, name) for name in MEASURES)
+            group=group,
+            rows=len(members),
+            contexts=len({row.unit for row in members}),
+            means=tuple(mean_over(name, [(row.unit, getattr(row, name)) for row in members]) for name in MEASURES),
         )
         for group, members in groups.items()
     )
-
-
-def _mean(rows: Sequence[BatchRowView], measure: str) -> MeanInterval:
-    by_unit: defaultdict[tuple[str, str | int], list[float]] = defaultdict(list)
-    for row in rows:
-        value = getattr(row, measure)
-        if value is not None and math.isfinite(value):
-            by_unit[row.unit].append(float(value))
-    counted = sum(len(values) for values in by_unit.values())
-    return mean_interval(measure, [fmean(values) for values in by_unit.values()], len(rows) - counted)
 
 
 COLUMNS = (
@@ -202,12 +185,6 @@ def groups_csv(groups: Iterable[GroupTotals]) -> str:
             for mean in group.means
         ),
     )
-
-
-def row_json(row: BatchRowView) -> dict[str, Any]:
-    """One prompt of a batch; what is infinite is null."""
-    fields = asdict(row)
-    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in fields.items()}
 
 
 def totals_json(group: GroupTotals) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from app.batch.rows import (
     GroupTotals,
     group_totals,
     groups_csv,
-    row_json,
     rows_csv,
     sorted_rows,
     totals_json,
@@ -37,7 +36,7 @@ from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
-from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, row_views
+from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
 from app.shared.prompt_sets import (
     ParsedPromptSet,
     PromptSetReader,
@@ -91,10 +90,10 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchEstimate:
-    """What a batch will take, from a few steps of one of its own prompts.
+    """What the prompts of a batch that can be used will take, judged by a few steps of one of them.
 
     Attributes:
-        prompts: Prompts that can be used.
+        prompts: How many there are.
         contexts: Independent contexts among them.
         groups: Groups that they name.
         tokens: Tokens at most, if every chain runs to its last step.
@@ -326,15 +325,6 @@ class BatchService(PromptSetReader):
             notes=_notes(rows, bool(groups)),
         )
 
-    def outcomes(self, batch_id: int, rule: OutcomeRule) -> Outcomes:
-        """Which rows are selected, read from their continuations.
-
-        Raises:
-            ServiceError: The rule cannot be used.
-            NotFoundError: There is no such batch.
-        """
-        return outcomes_of(self._rows(batch_id), rule)
-
     def impact(self, batch_id: int, rule: OutcomeRule, exclude_small: bool = False) -> tuple[ImpactTable, Outcomes]:
         """Selection rates by group and impact ratios, and the outcomes that they rest on.
 
@@ -342,16 +332,8 @@ class BatchService(PromptSetReader):
             ServiceError: The rule cannot be used, or no decided row has a group.
             NotFoundError: There is no such batch.
         """
-        outcomes = self.outcomes(batch_id, rule)
+        outcomes = outcomes_of(self._rows(batch_id), rule)
         return impact_table(outcomes.pairs, exclude_small), outcomes
-
-    def csv(self, batch_id: int) -> str:
-        """The rows of a batch as RFC 4180 CSV text.
-
-        Raises:
-            NotFoundError: There is no such batch.
-        """
-        return rows_csv(self._rows(batch_id))
 
     def write_csv(self, batch_id: int, folder: Path) -> tuple[Path, Path]:
         """Write the rows and the totals by group into a folder, each file atomically, and return their paths."""
@@ -491,7 +473,7 @@ def batch_json(view: BatchView) -> dict[str, Any]:
         "job": None if view.job is None else job_json(view.job),
         "resumable": view.resumable,
         "counts": dict(view.counts),
-        "rows": [row_json(row) for row in view.rows],
+        "rows": [fields_json(row) for row in view.rows],
         "groups": [totals_json(group) for group in view.groups],
         "notes": list(view.notes),
     }

@@ -13,7 +13,7 @@ from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.events import Reply
 from app.shared.job_watch import ENDED, job_said, job_status
-from app.shared.markup import html, table
+from app.shared.markup import from_file, html, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
@@ -70,17 +70,6 @@ NO_RULE = Markup(
     '<p class="sub">Say which word or phrase in a continuation means that somebody is selected, such as '
     "<b>hired</b> or <b>Yes</b>.</p>"
 )
-MEANING = (
-    "A selection rate is the share of a group’s rows whose text has the word. An impact ratio is a group’s rate "
-    "divided by the highest rate of any group: 1.00 is equal, 0.50 is half as often.",
-    "Rules for automated hiring tools, such as New York City’s Local Law 144, ask for these numbers. They set no "
-    "limit; four fifths (0.80) is a common sign of adverse impact, not a verdict.",
-    "These rows are prompts, not people who applied: the table shows what the model writes here, and replaces no audit "
-    "of real decisions by an independent auditor. With few rows the intervals are wide, and a ratio can differ from 1 "
-    "by chance alone.",
-    "Rows that share a context are not independent of each other, but the intervals count them as if they were.",
-)
-"""What the table of impact ratios means and what it does not, one paragraph each."""
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -165,40 +154,8 @@ _NOTHING_FOUND = Markup(
 
 def rows_table(rows: Sequence[BatchRowView], query: BatchQuery) -> Markup:
     """A table of rows; the column that they are sorted by says so."""
-    return html(
-        """
-        <table class="batchrows"><caption class="vh">Rows of the batch</caption><thead><tr>
-        {% for title, order, classes, meaning in columns %}
-          {% set sorted = order == query.order %}
-          <th scope="col" class="{{ classes }}"
-          {%- if sorted %} aria-sort="{{ 'descending' if query.descending else 'ascending' }}"{% endif %}>
-          <button type="button" class="sort" data-do="sort" data-order="{{ order }}"
-            data-down="{{ (not query.descending if sorted else order in first_down) | lower }}" title="{{ meaning }}">
-            {{- title }}<span aria-hidden="true">{{ "" if not sorted else "↓" if query.descending else "↑" }}</span>
-            </button></th>
-        {% endfor %}
-        </tr></thead><tbody>
-        {% for row in rows %}
-          <tr data-line="{{ row.line }}"><td class="n line">{{ row.line | count }}</td>
-          <th scope="row" class="text"><span class="cut">
-          {% if row.session_id is none %}{{ beginning(row.prompt) }}
-          {% else %}<a href="./?session={{ row.session_id }}" title="Open the session">{{ beginning(row.prompt) }}</a>
-          {% endif %}</span>
-          {% if row.text %}<span class="cut sub">{{ beginning(row.text) }}</span>{% endif %}
-          {% if row.error %}<span class="caution why">{{ row.error }}</span>{% endif %}</th>
-          <td class="group"><span class="cut">{{ none_ if row.group is none else row.group }}</span></td>
-          <td class="n">{{ row.steps | count }}</td><td class="n">{{ percent(row.certified_share) }}</td>
-          {% for name in ("fallbacks", "overruled", "mean_log_ratio", "max_log_ratio", "min_margin") %}
-            <td class="n">{{ number(row[name]) }}</td>
-          {% endfor %}
-          <td class="judged">
-          {% if row.verdict %}{{ row.verdict }}
-          {% elif row.verdicts %}<span class="hint">{{ row.verdicts | count }} on parts</span>
-          {% else %}{{ none_ }}{% endif %}</td>
-          <td class="state"><span class="rowstate {{ row.state }}">{{ state(row) }}</span></td></tr>
-        {% endfor %}
-        </tbody></table>
-        """,
+    return from_file(
+        "batch/rows.html",
         columns=COLUMNS,
         first_down=FIRST_DOWN,
         rows=rows,
@@ -207,52 +164,16 @@ def rows_table(rows: Sequence[BatchRowView], query: BatchQuery) -> Markup:
         percent=percent,
         number=number,
         none_=NONE,
-        state=_state,
-    )
-
-
-def _state(row: BatchRowView) -> Markup:
-    mark = {"failed": "tri", "deleted": "tri", "finished": "tick"}.get(row.state, "")
-    return html("{% if mark %}{{ icon(mark) }}{% endif %}{{ words }}", mark=mark, words=STATES[row.state])
-
-
-def columns_help() -> Markup:
-    """What the columns mean."""
-    return html(
-        """
-        <dl class="finger columnhelp">{% for title, _, _, meaning in columns %}
-        <div><dt>{{ title }}</dt><dd>{{ meaning }}.</dd></div>{% endfor %}</dl>
-        """,
-        columns=COLUMNS,
+        states=STATES,
+        marks={"failed": "tri", "deleted": "tri", "finished": "tick"},
     )
 
 
 def batch_head(view: BatchView) -> Markup:
     """Name, file, settings, and what can be done with the whole batch."""
     claims = Counter(row.certificate for row in view.rows if row.certificate)
-    return html(
-        """
-        <div class="bar batchbar"><h2 tabindex="-1">{{ view.name }}</h2>
-        {% for claim, rows in claims.items() %}
-          {{ badge(claim | certificate_state,
-                   claim if claims | length == 1 else claim ~ " (" ~ (rows | count) ~ ")") }}
-        {% endfor %}
-        <span class="end">
-        <button type="button" class="btn" data-do="export" data-kind="rows">{{ icon("down") }}Rows as CSV</button>
-        <a class="btn" href="./sessions?batch={{ view.id }}">Its sessions</a>
-        {% if not view.running %}
-          <button type="button" class="btn danger" data-do="delete" data-id="{{ view.id }}" data-name="{{ view.name }}"
-            data-what="{{ deleted }}">Delete</button>
-        {% endif %}
-        </span></div>
-        <p class="sub tnum">{{ view.filename }}, {{ view.rows | length | plural("prompt") }},
-        {{ view.created_at | day }}</p><p class="hint tnum">{{ settings }}</p>
-        """,
-        view=view,
-        claims=claims,
-        deleted=DELETED,
-        settings=settings_line(view.request),
-    )
+    settings = settings_line(view.request)
+    return from_file("batch/head.html", view=view, claims=claims, deleted=DELETED, settings=settings)
 
 
 def settings_line(request: BatchRequest) -> str:
@@ -333,25 +254,7 @@ def batches_list(batches: Sequence[BatchSummary]) -> Markup:
     """All batches, newest first."""
     if not batches:
         return NO_BATCH
-    return html(
-        """
-        <ul class="runlist">
-        {% for batch in batches %}
-          <li><a class="link" href="./batches?batch={{ batch.id }}" data-do="open" data-id="{{ batch.id }}">
-          {{- batch.name }}</a>
-          {% if batch.job and batch.job.active %}<span class="hint">running</span>
-          {% else %}<button type="button" class="btn small quiet" data-do="delete" data-id="{{ batch.id }}"
-            data-name="{{ batch.name }}" data-what="{{ deleted }}" aria-label="Delete {{ batch.name }}">Delete</button>
-          {% endif %}
-          <span class="hint tnum">{{ batch.rows | plural("prompt") }}{{ progress(batch) }}, {{ batch.created_at | day }}
-          </span></li>
-        {% endfor %}
-        </ul>
-        """,
-        batches=batches,
-        deleted=DELETED,
-        progress=_progress,
-    )
+    return from_file("batch/list.html", batches=batches, deleted=DELETED, progress=_progress)
 
 
 def _progress(batch: BatchSummary) -> str:
@@ -417,7 +320,7 @@ def impact_message(
     }
 
 
-def impact_rows(impact: ImpactTable) -> str:
+def impact_rows(impact: ImpactTable) -> Markup:
     """The table itself."""
     head = [
         ("Group", ""), ("Applicants", "n"), ("Selected", "n"), ("Selection rate, 95 % interval", "n"),
@@ -431,7 +334,7 @@ def impact_rows(impact: ImpactTable) -> str:
         ]
         for row in impact.rows
     ]  # fmt: skip
-    return table(head, rows, "plain impact", "Selection rates and impact ratios by group")
+    return Markup(table(head, rows, "plain impact", "Selection rates and impact ratios by group"))
 
 
 def _remarks(row: ImpactRow) -> Markup:
@@ -495,23 +398,10 @@ def _report(
         return ""
     if isinstance(impact, str):
         return _refused(impact)
-    return html(
-        """
-        <p class="sub">{{ rule }}</p>
-        <div class="wide" role="region" tabindex="0" aria-label="Impact ratios">{{ rows }}</div>
-        {% if lowest %}
-          <p class="sub">Lowest ratio: <b>{{ lowest.group }}, {{ "%.2f" | format(lowest.ratio) }}</b>,
-          {{- " below four fifths (%.2f)" | format(four_fifths) if lowest.below_four_fifths
-              else " not below four fifths" }}.</p>
-        {% endif %}
-        {% if notes %}
-          <ul class="impactnotes hint">{% for note in notes %}<li>{{ note }}</li>{% endfor %}</ul>
-        {% endif %}
-        <p class="printed">Batch “{{ view.name }}” of {{ view.created_at | day }}, {{ view.filename }},
-        {{ view.rows | length | plural("prompt") }}. {{ settings }}.</p>
-        """,
+    return from_file(
+        "batch/report.html",
         rule=rule_words(rule),
-        rows=Markup(impact_rows(impact)),
+        rows=impact_rows(impact),
         lowest=impact.lowest,
         four_fifths=FOUR_FIFTHS,
         notes=(*impact.notes, *outcomes.notes),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
@@ -19,17 +18,15 @@ from app.compare.types import (
     PairComparison,
     SetCell,
     SetRow,
-    StepDivergence,
 )
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.errors import ServiceError
-from app.shared.json import chain_text
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
-from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_interval
+from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_over
 from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
-from coft_core.types import Certificate, Step
+from coft_core.types import Certificate
 from db.audits import SessionRecord
 from db.batches import BatchRowRecord
 from db.comparisons import MeasuredStepRecord
@@ -37,17 +34,10 @@ from db.types import JsonObject
 
 
 def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[AlignedRow, ...]:
-    """Align two chains so that equal runs stand beside each other.
+    """The tokens of two chains in rows, each in exactly one, so that equal runs stand beside each other.
 
     Where both have something else between two equal runs, the tokens there stand beside each other one by one, and what
     is left over stands alone.
-
-    Args:
-        first: Tokens of the first chain.
-        other: Tokens of the other.
-
-    Returns:
-        Rows in reading order; each token of each chain is in exactly one of them.
     """
     rows: list[AlignedRow] = []
     # A token that is frequent, such as a space, is no junk here.
@@ -63,17 +53,10 @@ def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[Aligned
 
 
 def beside(length: int, pairs: Sequence[Sequence[AlignedRow]]) -> tuple[ComparedRow, ...]:
-    """Several alignments with the same first chain as one table.
+    """Several alignments with the same first chain, of so many tokens, as one table with each token in one row.
 
     What other chains have between two tokens of the first one stands there in rows of its own, each chain's next token
     in the next of them; tokens beside each other there are not aligned, since neither is in the first chain.
-
-    Args:
-        length: Tokens of the first chain.
-        pairs: The first chain aligned with each of the others.
-
-    Returns:
-        Rows in reading order; each token of each chain is in exactly one of them.
     """
     added: list[list[list[int]]] = [[[] for _ in range(length + 1)] for _ in pairs]
     facing: list[list[AlignedRow | None]] = [[None] * length for _ in pairs]
@@ -164,14 +147,7 @@ def chains_of(steps: Iterable[MeasuredStepRecord]) -> dict[int, list[MeasuredSte
 
 
 def cell_of(row: BatchRowView, chain: Chain, footprint: Footprint | None, own_model: bool) -> SetCell:
-    """What a column says of one prompt.
-
-    Args:
-        row: What became of it.
-        chain: Its main chain.
-        footprint: Its memory, as computed.
-        own_model: Whether the column decodes a checkpoint of its own, so that its factual view is not vanilla's.
-    """
+    """What a column says of one prompt; a checkpoint of its own has a factual view that is not vanilla's."""
     known = footprint is not None and footprint.known
     return SetCell(
         state=row.state,
@@ -211,10 +187,7 @@ def peak_bytes(chain: Chain) -> int | None:
 def parted(cells: Sequence[SetCell], chains: Sequence[Chain], by_text: bool) -> tuple[SetCell, ...]:
     """The cells of a row with the place at which each chain leaves the first one.
 
-    Args:
-        cells: One a column.
-        chains: Their chains.
-        by_text: Whether tokens are compared by their text, since the models have different vocabularies.
+    Tokens are compared by their text where the models have different vocabularies.
     """
     tokens = [[step.token if by_text else step.token_id for step in chain] for chain in chains]
     found = [cells[0]]
@@ -230,7 +203,9 @@ def parted(cells: Sequence[SetCell], chains: Sequence[Chain], by_text: bool) -> 
 def column_means(rows: Sequence[SetRow], place: int) -> tuple[MeanInterval, ...]:
     """Means of a column over its finished prompts; rows that share a context count once, by their mean."""
     finished = [row for row in rows if row.cells[place].state == "finished"]
-    return tuple(_mean(finished, place, measure) for measure in MEASURES)
+    return tuple(
+        mean_over(measure, [(row.unit, getattr(row.cells[place], measure)) for row in finished]) for measure in MEASURES
+    )
 
 
 def largest(footprints: Iterable[Footprint | None]) -> Footprint | None:
@@ -246,29 +221,10 @@ def by_line(
     return {row.line: [] if row.root_branch_id is None else steps.get(row.root_branch_id, []) for row in records}
 
 
-def _mean(rows: Sequence[SetRow], place: int, measure: str) -> MeanInterval:
-    by_unit: defaultdict[tuple[str, str | int], list[float]] = defaultdict(list)
-    left_out = 0
-    for row in rows:
-        value = getattr(row.cells[place], measure)
-        if value is None or not math.isfinite(value):
-            left_out += 1
-        else:
-            unit = ("line", row.line) if row.context is None else ("context", row.context)
-            by_unit[unit].append(float(value))
-    return mean_interval(measure, [fmean(values) for values in by_unit.values()], left_out)
-
-
 def compared(
     views: Sequence[AuditView], records: Sequence[SessionRecord], measured: Sequence[Sequence[MeasuredStepRecord]]
 ) -> Comparison:
-    """Compare chains, the others with the first.
-
-    Args:
-        views: The chains.
-        records: The session of each as it is stored.
-        measured: What the steps of each took.
-    """
+    """Chains with the first of them: each with its session as it is stored, and what its steps took."""
     tokenizers = [record.fingerprint["tokenizer"] for record in records]
     pairs = tuple(
         _pair(views[0], view, place, by_text=not same_digests(tokenizers[place], tokenizers[0]))
@@ -282,7 +238,6 @@ def compared(
     return Comparison(
         chains=chains,
         pairs=pairs,
-        divergence=_divergence(chains),
         notes=tuple(_notes(views, pairs)),
         rows=beside(len(chains[0].steps), [pair.rows for pair in pairs]),
     )
@@ -290,26 +245,12 @@ def compared(
 
 def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
     apart = own_model(view.settings)
-    thresholded = Certificate.read(view.certificate).thresholded
+    claim = Certificate.read(view.certificate)
+    thresholded = claim.thresholded
     ratios = [abs(step.diagnostics.log_ratio) for step in view.steps]
     return ChainSummary(
-        session_id=view.session_id,
-        branch_id=view.branch_id,
-        name=view.name,
-        branch=next(branch.name for branch in view.branches if branch.id == view.branch_id),
-        policy=view.settings.policy,
-        model=view.model,
-        certificate=view.certificate,
-        text=chain_text(view),
-        steps=view.steps,
-        finished=view.finished,
-        prompt=view.prompt,
-        spans=view.spans,
-        settings=view.settings,
-        calibration=view.calibration,
-        branches=view.branches,
-        warnings=tuple(dict.fromkeys((*view.warnings, *view.preview.warnings))),
-        certified=sum(step.certified for step in view.steps) if Certificate.read(view.certificate).certified else None,
+        view=view,
+        certified=sum(step.certified for step in view.steps) if claim.certified else None,
         fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
         overruled=sum(fused_overruled(step) for step in view.steps) if thresholded else None,
         mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,
@@ -323,24 +264,14 @@ def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint:
 
 
 def _pair(first: AuditView, other: AuditView, place: int, by_text: bool) -> PairComparison:
-    left, right = ([_token(step, by_text) for step in view.steps] for view in (first, other))
-    rows = align(left, right)
-    counts = Counter(row.kind for row in rows)
+    left, right = ([step.token if by_text else step.token_id for step in view.steps] for view in (first, other))
     return PairComparison(
         other=place,
-        rows=rows,
+        rows=align(left, right),
         first_divergence=first_divergence(left, right),
-        same=counts["same"],
-        changed=counts["changed"],
-        removed=counts["removed"],
-        added=counts["added"],
         by_text=by_text,
         differences=tuple(_differences(first, other)),
     )
-
-
-def _token(step: Step, by_text: bool) -> int | str:
-    return step.token if by_text else step.token_id
 
 
 def _differences(first: AuditView, other: AuditView) -> Iterator[tuple[str, str, str]]:
@@ -353,28 +284,6 @@ def _differences(first: AuditView, other: AuditView) -> Iterator[tuple[str, str,
 
 def _spans(view: AuditView) -> str:
     return ", ".join(f"{view.prompt[s.start : s.end]} ({s.category})" for s in view.spans if s.masked)
-
-
-def _divergence(chains: Sequence[ChainSummary]) -> tuple[StepDivergence, ...]:
-    def each(index: int, field: str, from_vanilla: bool = False) -> tuple[float | None, ...]:
-        return tuple(
-            None
-            if index >= len(chain.steps) or (from_vanilla and chain.own_model)
-            else getattr(chain.steps[index].diagnostics, field)
-            for chain in chains
-        )
-
-    return tuple(
-        StepDivergence(
-            step=index,
-            kl=each(index, "kl_fused_masked"),
-            tv=each(index, "tv_on_set"),
-            log_ratio=each(index, "log_ratio"),
-            kl_factual=each(index, "kl_fused_factual", from_vanilla=True),
-            tv_factual=each(index, "tv_fused_factual", from_vanilla=True),
-        )
-        for index in range(max(len(chain.steps) for chain in chains))
-    )
 
 
 def _notes(views: Sequence[AuditView], pairs: Sequence[PairComparison]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import plotly.graph_objects as go
@@ -17,6 +17,7 @@ SENSITIVITY_HEIGHT = 210
 CHAIN_DIVERGENCE_HEIGHT = 170
 MARKED_POINTS = 32
 LABEL_SHARE = 0.25
+MARGIN = {"l": 38, "r": 8, "t": 10, "b": 36}
 
 LINES: tuple[tuple[int, str, str], ...] = (
     (2, "5px,3px", "circle"),
@@ -27,26 +28,22 @@ LINES: tuple[tuple[int, str, str], ...] = (
 """By column: the line's place in the template, its dash and its marker."""
 
 
+Line = tuple[Sequence[int], Sequence[float], Sequence[str]]
+"""What a column's line goes through: steps, values, and what stands before each value under the pointer."""
+
+
 def sensitivity_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
     """Log ratio of each column's token over the aligned steps; lines go on over gaps."""
-    figure = go.Figure(layout=plain_layout(SENSITIVITY_HEIGHT, {"l": 38, "r": 8, "t": 14, "b": 36}))
-    traces: list[tuple[int, go.Scatter]] = []
+    lines: list[Line] = []
     peaks: list[tuple[int, Step]] = []
     for place, chain in enumerate(comparison.chains[: len(LINES)]):
         shown = [(number, chain.steps[at]) for number, row in enumerate(comparison.rows, 1)
                  if (at := row.steps[place]) is not None]  # fmt: skip
-        traces.append(
-            _line(
-                place,
-                names[place],
-                [number for number, _ in shown],
-                [round(step.diagnostics.log_ratio, 4) for _, step in shown],
-                [shown_token(step.token) for _, step in shown],
-                "%{customdata} %{y:+.2f}",
-            )
-        )
+        ratios = [round(step.diagnostics.log_ratio, 4) for _, step in shown]
+        lines.append(([number for number, _ in shown], ratios, [shown_token(step.token) for _, step in shown]))
         peaks.extend(_peak(shown))
-    _slotted(figure, traces)
+    layout = plain_layout(SENSITIVITY_HEIGHT, {"l": 38, "r": 8, "t": 14, "b": 36})
+    figure = _figure(layout, dict(enumerate(lines)), names, "%{customdata} %{y:+.2f}")
     for label in _labels(peaks, len(comparison.rows)):
         figure.add_annotation(label)
     figure.update_xaxes(**_steps(len(comparison.rows), "aligned step"))
@@ -56,77 +53,64 @@ def sensitivity_figure(comparison: Comparison, names: Sequence[str]) -> go.Figur
 
 def vanilla_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
     """Total variation of each column's distribution from vanilla's after the same prefix, by the column's own steps."""
-    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
-    traces = []
-    for place, chain in enumerate(comparison.chains[: len(LINES)]):
-        shown = [] if chain.own_model else [s for s in chain.steps if s.diagnostics.tv_fused_factual is not None]
-        steps = [step.index + 1 for step in shown]
-        values = [float(f"{step.diagnostics.tv_fused_factual:.4g}") for step in shown]
-        words = [shown_token(step.token) for step in shown]
-        traces.append(_line(place, names[place], steps, values, words, "%{customdata} %{y:.3f}"))
-    _slotted(figure, traces)
-    figure.update_xaxes(**_steps(len(comparison.divergence), "step"))
-    figure.update_yaxes(nticks=4, rangemode="tozero")
-    return figure
+    shown = [
+        [] if chain.own_model else [s for s in chain.steps if s.diagnostics.tv_fused_factual is not None]
+        for chain in comparison.chains
+    ]
+    return _by_own_steps(comparison, names, shown, "tv_fused_factual", "%{customdata} %{y:.3f}")
 
 
 def chain_divergence_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
     """``KL(fused || masked)`` as stored with each step, by the column's own steps."""
-    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
-    _slotted(
-        figure,
-        [
-            _line(
-                place,
-                names[place],
-                [step.index + 1 for step in chain.steps],
-                [float(f"{step.diagnostics.kl_fused_masked:.4g}") for step in chain.steps],
-                [shown_token(step.token) for step in chain.steps],
-                "%{customdata} %{y:.3g} nats",
-            )
-            for place, chain in enumerate(comparison.chains[: len(LINES)])
-        ],
-    )
-    figure.update_xaxes(**_steps(len(comparison.divergence), "step"))
-    figure.update_yaxes(nticks=4, rangemode="tozero")
-    return figure
+    shown = [chain.steps for chain in comparison.chains]
+    return _by_own_steps(comparison, names, shown, "kl_fused_masked", "%{customdata} %{y:.3g} nats")
 
 
 def changed_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
     """How many aligned steps have differed from the first column so far, for each other column."""
-    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
-    places = list(range(1, len(comparison.rows) + 1))
-    traces = []
+    lines: dict[int, Line] = {}
     for place in range(1, min(len(comparison.chains), len(LINES))):
         so_far = list(accumulate(int(row.differs[place]) for row in comparison.rows))
-        traces.append(_line(place, names[place], places, so_far, [str(n) for n in so_far], "%{customdata} so far"))
-    _slotted(figure, traces)
+        lines[place] = (list(range(1, len(so_far) + 1)), so_far, [str(n) for n in so_far])
+    figure = _figure(plain_layout(CHAIN_DIVERGENCE_HEIGHT, MARGIN), lines, names, "%{customdata} so far")
     figure.update_xaxes(**_steps(len(comparison.rows), "aligned step"))
     figure.update_yaxes(nticks=4, rangemode="tozero", tickformat="d")
     return figure
 
 
-def _line(
-    place: int, name: str, x: Sequence[int], y: Sequence[float], words: Sequence[str], hover: str
-) -> tuple[int, go.Scatter]:
-    slot, dash, symbol = LINES[place]
-    return slot, go.Scatter(
-        name=name,
-        x=list(x),
-        y=list(y),
-        customdata=list(words),
-        mode="lines+markers",
-        line={"dash": dash, "width": 1.6},
-        marker={"symbol": symbol, "size": 7, "maxdisplayed": MARKED_POINTS},
-        hovertemplate=f"{name}, %{{x}}: {hover}<extra></extra>",
-    )
+def _by_own_steps(
+    comparison: Comparison, names: Sequence[str], shown: Sequence[Sequence[Step]], field: str, hover: str
+) -> go.Figure:
+    """A figure of each column's diagnostics at its own steps."""
+    lines: dict[int, Line] = {}
+    for place, steps in enumerate(shown[: len(LINES)]):
+        values = [float(f"{getattr(step.diagnostics, field):.4g}") for step in steps]
+        lines[place] = ([step.index + 1 for step in steps], values, [shown_token(step.token) for step in steps])
+    figure = _figure(plain_layout(CHAIN_DIVERGENCE_HEIGHT, MARGIN), lines, names, hover)
+    figure.update_xaxes(**_steps(comparison.longest, "step"))
+    figure.update_yaxes(nticks=4, rangemode="tozero")
+    return figure
 
 
-def _slotted(figure: go.Figure, traces: Sequence[tuple[int, go.Scatter]]) -> None:
-    """Add traces at their places in the template; empty ones fill the places between."""
-    by_slot = dict(traces)
-    for slot in range(max(by_slot, default=-1) + 1):
-        figure.add_trace(by_slot.get(slot, go.Scatter(x=[], y=[], hoverinfo="skip")))
+def _figure(layout: go.Layout, lines: Mapping[int, Line], names: Sequence[str], hover: str) -> go.Figure:
+    """The lines of columns at their places in the template; empty ones fill the places between."""
+    traces = {}
+    for place, (x, y, words) in lines.items():
+        slot, dash, symbol = LINES[place]
+        traces[slot] = go.Scatter(
+            name=names[place],
+            x=x,
+            y=y,
+            customdata=words,
+            mode="lines+markers",
+            line={"dash": dash, "width": 1.6},
+            marker={"symbol": symbol, "size": 7, "maxdisplayed": MARKED_POINTS},
+            hovertemplate=f"{names[place]}, %{{x}}: {hover}<extra></extra>",
+        )
+    figure = go.Figure(layout=layout)
+    for slot in range(max(traces, default=-1) + 1):
+        figure.add_trace(traces.get(slot, go.Scatter(x=[], y=[], hoverinfo="skip")))
+    return figure
 
 
 def _steps(length: int, title: str) -> dict[str, object]:

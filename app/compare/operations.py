@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,14 +26,13 @@ from app.compare.types import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.json import job_json, session_json, step_numbers
+from app.shared.json import chain_text, job_json, session_json, settings_json, step_numbers
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
-from app.shared.prompt_rows import MeanInterval
+from app.shared.prompt_rows import MeanInterval, fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
-from coft_core.types import Step
 
 WIDTH = 18
 """Characters of a column of tokens."""
@@ -70,59 +68,48 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _chain_json(chain: ChainSummary) -> dict[str, Any]:
+    view, settings = chain.view, chain.settings
+    # The factual reading of a checkpoint of its own is not vanilla's.
+    hidden = dict.fromkeys(FROM_VANILLA if chain.own_model else ())
     return {
-        "session_id": chain.session_id,
-        "branch_id": chain.branch_id,
-        "name": chain.name,
-        "branch": chain.branch,
-        "policy": chain.policy,
-        "model": chain.model,
-        "lam": chain.settings.lam,
-        "alpha": chain.settings.alpha,
-        "mask_layout": chain.settings.mask_layout,
-        "calibration_id": None if chain.calibration is None else chain.calibration.id,
-        "certificate": chain.certificate,
-        "finished": chain.finished,
-        "text": chain.text,
+        "session_id": view.session_id,
+        "branch_id": view.branch_id,
+        "name": view.name,
+        "branch": chain.branch.name,
+        "policy": settings.policy,
+        "model": view.model,
+        "lam": settings.lam,
+        "alpha": settings.alpha,
+        "mask_layout": settings.mask_layout,
+        "calibration_id": None if view.calibration is None else view.calibration.id,
+        "certificate": view.certificate,
+        "finished": view.finished,
+        "text": chain_text(view),
         "tokens": len(chain.steps),
-        "certified": chain.certified,
-        "fallbacks": chain.fallbacks,
-        "overruled": chain.overruled,
-        "mean_log_ratio": chain.mean_log_ratio,
-        "parameters": dict(chain.settings.parameters),
-        "mean_kl_factual": chain.mean_kl_factual,
-        "mean_tv_factual": chain.mean_tv_factual,
-        "seconds_per_token": chain.seconds_per_token,
-        "memory": _memory_json(chain),
-        "steps": [_step_json(step, chain.own_model) for step in chain.steps],
+        **{name: getattr(chain, name) for name in ("certified", "fallbacks", "overruled", "mean_log_ratio")},
+        "parameters": dict(settings.parameters),
+        **{name: getattr(chain, name) for name in ("mean_kl_factual", "mean_tv_factual", "seconds_per_token")},
+        "memory": {"key_value_bytes": chain.key_value_bytes, **_memory_json(chain)},
+        "steps": [step_numbers(step) | hidden for step in chain.steps],
     }
 
 
-def _memory_json(chain: ChainSummary) -> dict[str, Any]:
-    """Bytes: keys and values of all branches and weights as computed from the models' shapes, the peak as measured."""
-    own = chain.footprint
+def _memory_json(measured: ChainSummary | SetColumn) -> dict[str, Any]:
+    """Branches, bytes of weights as computed from the models' shapes, and the peak as measured."""
+    own = measured.footprint
     return {
-        "key_value_bytes": chain.key_value_bytes,
         "branches": None if own is None else len(own.prompt_tokens),
         "model_bytes": None if own is None else own.model_bytes,
         "further_bytes": None if own is None else own.further_bytes,
-        "peak_bytes": chain.peak_bytes,
+        "peak_bytes": measured.peak_bytes,
     }
-
-
-def _step_json(step: Step, own_model: bool) -> dict[str, Any]:
-    numbers = step_numbers(step)
-    return numbers | dict.fromkeys(FROM_VANILLA) if own_model else numbers
 
 
 def _pair_json(pair: PairComparison) -> dict[str, Any]:
     return {
         "chain": pair.other + 1,
         "first_divergence": None if pair.first_divergence is None else pair.first_divergence + 1,
-        "same": pair.same,
-        "changed": pair.changed,
-        "removed": pair.removed,
-        "added": pair.added,
+        **pair.counts,
         "by_text": pair.by_text,
         "sentence": pair.sentence,
         "differences": [{"setting": name, "first": a, "other": b} for name, a, b in pair.differences],
@@ -166,40 +153,29 @@ def set_summary_json(item: SetSummary) -> dict[str, Any]:
 
 
 def _column_json(own: SetColumn) -> dict[str, Any]:
-    memory = own.footprint
+    means = [asdict(item) for item in own.means]
     return {
         "batch_id": own.batch_id,
-        "settings": {**asdict(own.settings), "parameters": dict(own.settings.parameters)},
+        "settings": settings_json(own.settings),
         "job": None if own.job is None else job_json(own.job),
         "finished": own.finished,
         "failed": own.failed,
-        "means": {
-            item.measure: {name: value for name, value in asdict(item).items() if name != "measure"}
-            for item in own.means
-        },
-        "memory": {
-            "branches": None if memory is None else len(memory.prompt_tokens),
-            "model_bytes": None if memory is None else memory.model_bytes,
-            "further_bytes": None if memory is None else memory.further_bytes,
-            "peak_bytes": own.peak_bytes,
-        },
+        "means": {item.pop("measure"): item for item in means},
+        "memory": _memory_json(own),
         "own_model": own.own_model,
     }
 
 
 def _cell_json(cell: SetCell) -> dict[str, Any]:
-    values = {name: _finite(value) for name, value in asdict(cell).items()}
-    return {**values, "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {**fields_json(cell), "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
 
 
 def print_comparison(found: Comparison) -> None:
     """The chains, where they part, and their tokens row by row; ``*`` marks what differs, ``-`` a gap."""
     for place, chain in enumerate(found.chains, 1):
-        print(f"{place}: session {chain.session_id}, {chain.name}; {policy_name(chain.policy)}; {chain.certificate}")
+        view = chain.view
+        print(f"{place}: session {view.session_id}, {view.name}; {policy_name(chain.settings.policy)}; "
+              f"{view.certificate}")  # fmt: skip
         print(f"   {_figures(chain)}")
         print(f"   {_memory(chain)}")
     for pair in found.pairs:
@@ -239,8 +215,11 @@ def _memory(chain: ChainSummary) -> str:
     if chain.key_value_bytes is not None:
         parts.append(f"keys and values {megabytes(chain.key_value_bytes)} (computed)")
     parts += [f"further models {megabytes(own.further_bytes)} (weights)"] if own.further_bytes else []
-    parts += [f"measured peak {megabytes(chain.peak_bytes)}"] if chain.peak_bytes else []
-    return ", ".join(parts)
+    return ", ".join([*parts, *_measured_peak(chain)])
+
+
+def _measured_peak(measured: ChainSummary | SetColumn) -> list[str]:
+    return [f"measured peak {megabytes(measured.peak_bytes)}"] if measured.peak_bytes else []
 
 
 def megabytes(size: int) -> str:
@@ -252,11 +231,9 @@ def interval(item: MeanInterval, factor: float, digits: int) -> str:
     """A mean with its 95 % interval and the number of contexts, in the unit that the factor gives."""
     if item.mean is None:
         return "-"
-    within = (
-        ""
-        if item.low is None or item.high is None
-        else (f" ({factor * item.low:.{digits}f} to {factor * item.high:.{digits}f})")
-    )
+    within = ""
+    if item.low is not None and item.high is not None:
+        within = f" ({factor * item.low:.{digits}f} to {factor * item.high:.{digits}f})"
     left = f", {item.left_out} left out" if item.left_out else ""
     return f"{factor * item.mean:.{digits}f}{within}, n = {item.contexts}{left}"
 
@@ -277,7 +254,9 @@ def _print_sets(found: Sequence[SetSummary]) -> None:
 def _print_set(view: SetComparison) -> None:
     print(f"Comparison {view.id}, {view.name}: {len(view.rows)} prompts of {view.filename}")
     for place, column in enumerate(view.columns, 1):
-        print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {_standing(column, view)}")
+        standing = f"{column.finished} of {len(view.rows)} finished"
+        standing += f", {column.failed} failed" if column.failed else ""
+        print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {standing}")
         means = {item.measure: item for item in column.means}
         for measure, words, factor, digits in SHOWN:
             if (item := means[measure]).mean is not None:
@@ -291,19 +270,13 @@ def _print_set(view: SetComparison) -> None:
         print(f"Note: {note}")
 
 
-def _standing(column: SetColumn, view: SetComparison) -> str:
-    failed = f", {column.failed} failed" if column.failed else ""
-    return f"{column.finished} of {len(view.rows)} finished{failed}"
-
-
 def _memory_of_set(column: SetColumn) -> str:
     if column.footprint is None:
         return "memory: not known"
     own = column.footprint
     parts = [f"model {megabytes(own.model_bytes)} (weights)"]
     parts += [f"further models {megabytes(own.further_bytes)}"] if own.further_bytes else []
-    parts += [f"measured peak {megabytes(column.peak_bytes)}"] if column.peak_bytes else []
-    return ", ".join(parts)
+    return ", ".join([*parts, *_measured_peak(column)])
 
 
 def _where(parted: bool | None, at: int | None) -> str:
@@ -403,16 +376,10 @@ def set_request(given: Json | None) -> Asked:
 
 def _follow(wired: Services, view: SetComparison, quiet: bool) -> SetComparison:
     """Wait for all columns; an interruption keeps what is done."""
+    sets = wired[SetComparisonService]
     left = [own.job.id for own in view.columns if own.job is not None and own.job.active]
-    wait_for_all(
-        wired,
-        left,
-        lambda: wired[SetComparisonService].cancel(view.id),
-        f"compare-set resume {view.id}",
-        "A column",
-        quiet,
-    )
-    return wired[SetComparisonService].view(view.id)
+    wait_for_all(wired, left, lambda: sets.cancel(view.id), f"compare-set resume {view.id}", "A column", quiet)
+    return sets.view(view.id)
 
 
 def _write_set(wired: Services, view: SetComparison, folder: Path) -> str:
@@ -440,10 +407,8 @@ def run_comparison(
         The comparison: comparison_id, its columns and rows; ask comparison_summary how far it is.
     """
     request, columns = settings
-    prompts = wired[BatchService].parse(file, file.name, columns)
-    return wired[SetComparisonService].view(
-        wired[SetComparisonService].submit(prompts, replace(request, name=request.name or file.stem))
-    )
+    prompts, sets = wired[BatchService].parse(file, file.name, columns), wired[SetComparisonService]
+    return sets.view(sets.submit(prompts, replace(request, name=request.name or file.stem)))
 
 
 @command("compare-set run", wait=_follow, **SET)

@@ -35,7 +35,7 @@ from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
 from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
-from app.shared.markup import from_file, markup, place
+from app.shared.markup import chart, from_file, markup, place
 from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
 from app.shared.prompt_words import Message, spans_from, spans_message
@@ -55,7 +55,7 @@ class LiveChains:
 
     def __init__(self, comparison: Comparison) -> None:
         """Begin with the tokens that the columns have already."""
-        self._place = {chain.session_id: place for place, chain in enumerate(comparison.chains)}
+        self._place = {chain.view.session_id: place for place, chain in enumerate(comparison.chains)}
         self._tokens = [[step.token_id for step in chain.steps] for chain in comparison.chains]
         self._before: list[list[Step]] = [[] for _ in comparison.chains]
         self._fresh: list[list[Step]] = [[] for _ in comparison.chains]
@@ -97,29 +97,32 @@ SET_SCRIPT = (
 
 FIGURES = (
     (
+        vanilla_figure,
         "vanilla",
         "Divergence from vanilla by step",
         "Total variation between what a column draws from and what vanilla says after the same text: 0 is the same "
         "distribution, 1 another one altogether. The numbers give KL in nats too.",
     ),
     (
+        sensitivity_figure,
         "sensitivity",
         "Sensitivity over time",
         "How much likelier the written token is with the attribute visible, in log units: 0.69 is twice as likely.",
     ),
     (
+        chain_divergence_figure,
         "divergence",
         "Divergence from the masked reading by step",
         "How far a column’s own distribution is from the masked reading: KL divergence in nats.",
     ),
     (
+        changed_figure,
         "changed",
         "Changed tokens so far",
         "Aligned steps at which a column has another token than the first one, or none.",
     ),
 )
-"""Name, title and explanation of each picture."""
-
+"""What draws each picture, its name, title and explanation."""
 
 SHARED = (
     ("model", "Model", Markup('type="text" spellcheck="false"')),
@@ -132,19 +135,16 @@ SHARED = (
 """Settings that all columns share: name, label, and what kind of input takes them."""
 
 
-def compare_side() -> tuple[gr.Plot, ...]:
+def compare_side() -> list[gr.Plot]:
     """Place the summary, the pictures, the settings that differ, and the notes."""
+    plots = []
     markup(from_file("compare/summary.html"), "cmp-summary")
-    plots = tuple(_figure(*figure) for figure in FIGURES)
+    for _, name, title, about in FIGURES:
+        markup(from_file("compare/figure_caption.html", name=name, title=title), f"cap-{name}")
+        plots.append(chart(f"plot-{name}"))
+        markup(from_file("compare/figure_after.html", name=name, title=title, about=about), f"after-{name}")
     markup(from_file("compare/rest.html"), "cmp-rest")
     return plots
-
-
-def _figure(name: str, title: str, about: str) -> gr.Plot:
-    markup(from_file("compare/figure_caption.html", name=name, title=title), f"cap-{name}")
-    plot = gr.Plot(show_label=False, container=False, elem_classes=["chart"], elem_id=f"plot-{name}")
-    markup(from_file("compare/figure_after.html", name=name, title=title, about=about), f"after-{name}")
-    return plot
 
 
 READ = len(PROMPT_SET_FIELDS) + 4
@@ -157,7 +157,7 @@ class SetHandlers:
     """Every method answers one event."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for files that lives as long as the page."""
+        """The folder lives as long as the page."""
         self._sets = services[SetComparisonService]
         self._batches = services[BatchService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-compared-sets-")
@@ -278,15 +278,12 @@ def _offered(outputs: list[Any], path: str | None) -> list[Any]:
 FOUND = 8
 """Sessions that a search shows."""
 
-DRAWN = (vanilla_figure, sensitivity_figure, chain_divergence_figure, changed_figure)
-"""What draws each picture, in the order of :data:`app.compare.page.FIGURES`."""
-
 
 class CompareHandlers:
     """What the page asks of the services; every method builds one request and calls one service."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for tables that lives as long as the page."""
+        """The folder lives as long as the page."""
         self._audits = services[AuditService]
         self._library = services[SessionLibrary]
         self._calibrations = services[CalibrationService]
@@ -360,13 +357,13 @@ class CompareHandlers:
 
 def _whole(event: gr.EventData, comparison: Comparison) -> list[Any]:
     names = chain_names(comparison.chains)
-    pictures = [draw(comparison, names) for draw in DRAWN]
+    pictures = [draw(comparison, names) for draw, *_ in FIGURES]
     return [reply(event, comparison_message(comparison)), *pictures]
 
 
 def _alone(message: Reply) -> list[Any]:
     """A message that leaves the pictures as they are."""
-    return [message, *(gr.skip() for _ in DRAWN)]
+    return [message, *(gr.skip() for _ in FIGURES)]
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

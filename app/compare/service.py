@@ -16,7 +16,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import step_numbers
-from app.shared.policies import fitted, policy_info
+from app.shared.policies import policy_info
 from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
@@ -70,25 +70,25 @@ def _step(step: Step | None, own_model: bool) -> dict[str, object]:
 
 
 def _chain(chain: ChainSummary) -> dict[str, object]:
-    settings, calibration = chain.settings, chain.calibration
+    view, settings, calibration, memory = chain.view, chain.settings, chain.view.calibration, chain.footprint
     return {
-        "session_id": chain.session_id,
-        "branch_id": chain.branch_id,
-        "session": chain.name,
-        "branch": chain.branch,
-        "policy": chain.policy,
-        "lam": settings.lam if policy_info(chain.policy).fuses else None,
+        "session_id": view.session_id,
+        "branch_id": view.branch_id,
+        "session": view.name,
+        "branch": chain.branch.name,
+        "policy": settings.policy,
+        "lam": settings.lam if policy_info(settings.policy).fuses else None,
         "alpha": None if calibration is None else settings.alpha,
         "calibration": None if calibration is None else calibration.name,
         "mask_layout": settings.mask_layout,
-        "model": chain.model,
+        "model": view.model,
         "seed": settings.seed,
-        "certificate": chain.certificate,
+        "certificate": view.certificate,
         "parameters": json.dumps(dict(settings.parameters)) if settings.parameters else None,
         "seconds_per_token": chain.seconds_per_token,
         "key_value_bytes": chain.key_value_bytes,
-        "model_bytes": None if chain.footprint is None else chain.footprint.model_bytes,
-        "further_bytes": None if chain.footprint is None else chain.footprint.further_bytes,
+        "model_bytes": None if memory is None else memory.model_bytes,
+        "further_bytes": None if memory is None else memory.further_bytes,
         "peak_bytes": chain.peak_bytes,
     }
 
@@ -133,30 +133,8 @@ class ComparisonService:
 
     def write_csv(self, session_ids: Sequence[int], branch_ids: Sequence[int | None], folder: Path) -> Path:
         """Write a comparison into a folder, atomically, and return its path; raises what :meth:`compare` does."""
-        numbers = "-".join(str(session_id) for session_id in session_ids)
-        return write_text(
-            Path(folder) / f"compare-{numbers}.csv", comparison_csv(self.compare(session_ids, branch_ids))
-        )
-
-    def run_beside(self, request: StartAudit, policies: Sequence[str]) -> tuple[int, ...]:
-        """Begin one session a policy with the same prompt, spans and seed; none if one of them is refused.
-
-        A policy without thresholds leaves the request's calibration out, vanilla decoding its factorized masks too.
-
-        Args:
-            request: Prompt, spans and settings.
-            policies: Names of the policies, each once.
-
-        Returns:
-            The sessions in the order of the policies; :meth:`advance` generates them together.
-
-        Raises:
-            ServiceError: There are fewer than two policies or too many, or one is named twice or unknown.
-            CoftError: The prompt or a setting cannot be used, or the calibration belongs to another policy.
-        """
-        if not 2 <= len(policies) <= MOST_CHAINS or len(set(policies)) < len(policies):
-            raise ServiceError(f"Choose 2 to {MOST_CHAINS} different policies to run beside each other.")
-        return self.run_columns(request, [fitted(request.settings, policy) for policy in policies])
+        name = f"compare-{'-'.join(map(str, session_ids))}.csv"
+        return write_text(folder / name, comparison_csv(self.compare(session_ids, branch_ids)))
 
     def run_columns(self, request: StartAudit, columns: Sequence[AuditSettings]) -> tuple[int, ...]:
         """Begin one session for each of several settings with the same prompt and spans; none if one is refused.

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, get_args
 
-from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary, StoredPromptSet
-from app.compare.words import memory
+from markupsafe import Markup
+
+from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary
+from app.compare.words import FIGURE, columns_table, memory
 from app.shared.errors import ServiceError
+from app.shared.markup import from_file, html
 from app.shared.policies import parameters_line, policy_name
 from app.shared.prompt_rows import MeanInterval
 from app.shared.prompt_words import Message
 from app.shared.step_words import count, day, level, plural
+from db.prompt_sets import PromptSetRecord
 
 PAGE_ROWS = 50
 ORDERS = get_args(SetOrder)
-NONE = '<span aria-hidden="true">–</span><span class="vh">none</span>'
+NONE = Markup('<span aria-hidden="true">–</span><span class="vh">none</span>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def column_names(columns: Sequence[SetColumn]) -> list[str]:
     ]
 
 
-def sets_message(found: Sequence[SetSummary], stored: Sequence[StoredPromptSet]) -> Message:
+def sets_message(found: Sequence[SetSummary], stored: Sequence[PromptSetRecord]) -> Message:
     """Comparisons of earlier, and stored prompt sets."""
     return {
         "kind": "listed",
@@ -91,7 +94,7 @@ def sets_message(found: Sequence[SetSummary], stored: Sequence[StoredPromptSet])
                       f"{day(item.created_at)}"}
             for item in found
         ],
-        "stored": [[item.id, f"{item.filename}, {plural(item.rows, 'prompt')}, {day(item.created_at)}"]
+        "stored": [[item.id, f"{item.filename}, {plural(item.row_count, 'prompt')}, {day(item.created_at)}"]
                    for item in stored],
     }  # fmt: skip
 
@@ -116,25 +119,16 @@ ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
 """What is the same for all prompts; a line stands only where some column has a value."""
 
 
-def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> str:
+def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> Markup:
     """Means with 95 % intervals, one line a measure."""
     by_measure = [{item.measure: item for item in own.means} for own in columns]
-    lines = []
-    for measure, words, shown in MEANS:
-        if any(own[measure].mean is not None for own in by_measure):
-            lines.append([words, *(_mean(own[measure], shown) for own in by_measure)])
-    for words, read in ONCE:
-        if any(read(own) for own in columns):
-            lines.append([words, *(escape(memory(read(own))) for own in columns)])
-    head = "".join(f'<th scope="col" class="n">{escape(name)}</th>' for name in names)
-    body = "".join(
-        f'<tr><th scope="row">{escape(words)}</th>{"".join(f"<td class=n>{cell}</td>" for cell in cells)}</tr>'
-        for words, *cells in lines
-    )
-    return (
-        '<table class="setmeans"><caption class="vh">Means of the columns</caption><thead><tr><th scope="col">'
-        f'<span class="vh">Figure</span></th>{head}</tr></thead><tbody>{body}</tbody></table>'
-    )
+    lines = [
+        [words, *(_mean(own[measure], shown) for own in by_measure)]
+        for measure, words, shown in MEANS
+        if any(own[measure].mean is not None for own in by_measure)
+    ]
+    lines += [[words, *(memory(read(own)) for own in columns)] for words, read in ONCE if any(map(read, columns))]
+    return columns_table(FIGURE, names, lines, "setmeans", "Means of the columns", "n")
 
 
 CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
@@ -148,66 +142,21 @@ CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
 """Title, what a click sorts by, what it means, and how it is written."""
 
 
-def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) -> str:
+def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) -> Markup:
     """The prompts with each column's numbers; the first column parts from nothing."""
     shown = [CELLS[1:] if place == 0 else CELLS for place in range(len(names))]
-    over = "".join(
-        f'<th scope="colgroup" colspan="{len(own)}" class="over">{escape(name)}</th>'
-        for own, name in zip(shown, names, strict=True)
-    )
-    heads = "".join(
-        _head(title, order, place, f"{names[place]}: {about}", query, "first" if number == 0 else "")
+    heads = [("Line", "line", 0, "Line in the file", ""), ("Prompt", "prompt", 0, "The prompt; opens its chains", "t")]
+    heads += [
+        (title, order, place, f"{names[place]}: {about}", "n" if number else "n first")
         for place, own in enumerate(shown)
         for number, (title, order, about, _) in enumerate(own)
-    )
-    line = _head("Line", "line", 0, "Line in the file", query, "")
-    prompt = _head("Prompt", "prompt", 0, "The prompt; opens its chains", query, "t")
-    body = "".join(_row(row, shown) for row in rows)
-    return (
-        '<table class="setrows"><caption class="vh">Prompts of the set</caption>'
-        f'<thead><tr><td colspan="2"></td>{over}</tr><tr>{line}{prompt}{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
-    )
-
-
-def _row(row: SetRow, shown: Sequence[Sequence[tuple[str, str, str, Callable[[SetCell], str]]]]) -> str:
-    words = " ".join(row.prompt.split())
-    ids = [cell.session_id for cell in row.cells]
-    group = f' <span class="hint">{escape(row.group)}</span>' if row.group else ""
-    if None in ids:
-        prompt = f'<span class="cut">{escape(words)}</span>{group}'
-    else:
-        chains = ",".join(map(str, ids))
-        prompt = (
-            f'<button type="button" class="link cut" data-set="open" data-sessions="{chains}" data-line="{row.line}" '
-            f'title="{escape(words)}">{escape(words)}</button>{group}'
-        )
-    cells = "".join(
-        _cell(cell, write(cell), number == 0)
-        for cell, own in zip(row.cells, shown, strict=True)
-        for number, (_, _, _, write) in enumerate(own)
-    )
-    return f'<tr data-line="{row.line}"><td class="n">{row.line}</td><th scope="row">{prompt}</th>{cells}</tr>'
-
-
-def _cell(cell: SetCell, text: str, first: bool) -> str:
-    edge = " first" if first else ""
-    if cell.state == "failed":
-        return f'<td class="n{edge}" title="{escape(cell.error)}"><span class="caution">failed</span></td>'
-    if cell.state in ("waiting", "deleted"):
-        return f'<td class="n{edge}"><span class="hint">{"…" if cell.state == "waiting" else "deleted"}</span></td>'
-    return f'<td class="n{edge}">{text}</td>'
-
-
-def _head(title: str, order: str, column: int, about: str, query: SetQuery, classes: str) -> str:
-    by_row = order in ("line", "prompt")
-    sorted_now = query.order == order and (by_row or query.column == column)
-    says = ("descending" if query.descending else "ascending") if sorted_now else "none"
-    mark = "" if not sorted_now else f'<span aria-hidden="true"> {"↓" if query.descending else "↑"}</span>'
-    kind = classes if by_row else f"n {classes}"
-    return (
-        f'<th scope="col" class="{kind.strip()}" aria-sort="{says}"><button type="button" class="sort" data-set="sort" '
-        f'data-order="{order}" data-column="{column}" title="{escape(about)}">{escape(title)}{mark}</button></th>'
+    ]
+    return from_file(
+        "compare/set_rows.html",
+        over=[(name, len(own)) for name, own in zip(names, shown, strict=True)],
+        heads=heads,
+        query=query,
+        rows=[(row, " ".join(row.prompt.split()), list(zip(row.cells, shown, strict=True))) for row in rows],
     )
 
 
@@ -216,7 +165,11 @@ def _mean(item: MeanInterval, shown: Callable[[float], str]) -> str:
         return NONE
     within = "" if item.low is None or item.high is None else f"{shown(item.low)} to {shown(item.high)}, "
     left = f", {count(item.left_out)} left out" if item.left_out else ""
-    return f'{escape(shown(item.mean))} <span class="hint">{escape(within)}n = {count(item.contexts)}{left}</span>'
+    return html(
+        '{{ mean }} <span class="hint">{{ about }}</span>',
+        mean=shown(item.mean),
+        about=f"{within}n = {count(item.contexts)}{left}",
+    )
 
 
 def _progress(own: SetColumn, name: str, total: int) -> Message:
@@ -245,7 +198,7 @@ def _settings(own: SetColumn) -> str:
 
 def _parts(cell: SetCell) -> str:
     if cell.parted is None:
-        return '<span class="hint">…</span>'
+        return Markup('<span class="hint">…</span>')
     return "same" if cell.parted_at is None else count(cell.parted_at + 1)
 
 

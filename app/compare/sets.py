@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from app.batch.service import BatchRequest, BatchService, batch_request
@@ -29,20 +31,19 @@ from app.compare.types import (
     SetRequest,
     SetRow,
     SetSummary,
-    StoredPromptSet,
 )
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
-from app.shared.prompt_rows import INTERVAL, OPEN, row_views
+from app.shared.prompt_rows import INTERVAL, OPEN, in_order, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint
 from db.batches import BatchesRepository, BatchRecord
 from db.comparisons import ComparisonsRepository
-from db.prompt_sets import PromptRow, PromptSetsRepository
+from db.prompt_sets import PromptRow, PromptSetRecord, PromptSetsRepository
 
 ROW_FIELDS = ("line", "prompt", "group")
 
@@ -61,15 +62,8 @@ PEAK = "measured: most memory that the device held, all loaded models included"
 
 def sorted_rows(rows: Sequence[SetRow], order: SetOrder, column: int, descending: bool) -> tuple[SetRow, ...]:
     """Rows sorted by a field of theirs or of a column's cells, then by line; what has no value stands last."""
-
-    def value(row: SetRow) -> float | str | None:
-        found: float | str | None = getattr(row if order in ROW_FIELDS else row.cells[column], order)
-        return found.casefold() if isinstance(found, str) else found
-
-    lines = sorted(rows, key=lambda row: row.line)
-    known = [row for row in lines if value(row) not in (None, "")]
-    known.sort(key=lambda row: value(row) or 0, reverse=descending)
-    return (*known, *(row for row in lines if value(row) in (None, "")))
+    lines = sorted(rows, key=attrgetter("line"))
+    return in_order(lines, lambda row: getattr(row if order in ROW_FIELDS else row.cells[column], order), descending)
 
 
 def set_csv(view: SetComparison) -> str:
@@ -143,76 +137,6 @@ class _StoredColumn:
     footprint: Footprint | None
 
 
-class SetViews:
-    """Reads comparisons over prompt sets."""
-
-    def __init__(
-        self,
-        comparisons: ComparisonsRepository,
-        batches: BatchesRepository,
-        prompt_sets: PromptSetsRepository,
-        jobs: JobService,
-    ) -> None:
-        """Wire to the stores, and to what looks jobs up."""
-        self._comparisons = comparisons
-        self._batches = batches
-        self._prompt_sets = prompt_sets
-        self._jobs = jobs
-
-    def view(self, comparison_id: int, order: SetOrder, column: int, descending: bool) -> SetComparison:
-        """A comparison with its rows and means; see :meth:`app.compare.sets.SetComparisonService.view`."""
-        record = self._comparisons.get(comparison_id)
-        if not record.batch_ids:
-            raise ServiceError(f"The batches of “{record.name}” have been deleted, so there is nothing to compare.")
-        prompts = self._prompt_sets.rows(record.prompt_set_id)
-        parts = [self._part(self._batches.get(number), prompts) for number in record.batch_ids]
-        rows = _rows(prompts, parts)
-        columns = tuple(self._column(place, part, rows) for place, part in enumerate(parts))
-        running = any(self.going(part.batch) for part in parts)
-        left = any(cell.state in OPEN for row in rows for cell in row.cells)
-        return SetComparison(
-            id=record.id,
-            name=record.name,
-            created_at=record.created_at,
-            filename=self._prompt_sets.get(record.prompt_set_id).filename,
-            columns=columns,
-            rows=sorted_rows(rows, order, min(max(column, 0), len(columns) - 1), descending),
-            running=running,
-            resumable=left and not running,
-            notes=tuple(_notes(columns, rows)),
-        )
-
-    def going(self, batch: BatchRecord) -> bool:
-        """Whether a batch is being run or waits for its turn."""
-        job = self._jobs.find(batch.job_id)
-        return job is not None and job.active
-
-    def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _StoredColumn:
-        settings, records = batch_request(batch.request).settings, self._batches.rows(batch.id)
-        stored = self._comparisons.footprints(batch.id)
-        footprints = {session: footprint_from(data) for session, data in stored.items()}
-        chains = by_line(records, chains_of(self._comparisons.batch_steps(batch.id)))
-        cells = {
-            row.line: cell_of(row, chains[row.line], footprints.get(row.session_id or 0), own_model(settings))
-            for row in row_views(records, prompts, ())
-        }
-        return _StoredColumn(batch, settings, cells, chains, largest(footprints.values()))
-
-    def _column(self, place: int, part: _StoredColumn, rows: Sequence[SetRow]) -> SetColumn:
-        cells = [row.cells[place] for row in rows]
-        return SetColumn(
-            batch_id=part.batch.id,
-            settings=part.settings,
-            job=self._jobs.find(part.batch.job_id),
-            finished=sum(cell.state == "finished" for cell in cells),
-            failed=sum(cell.state == "failed" for cell in cells),
-            means=column_means(rows, place),
-            footprint=part.footprint,
-            peak_bytes=max((cell.peak_bytes for cell in cells if cell.peak_bytes is not None), default=None),
-            own_model=own_model(part.settings),
-        )
-
-
 def _rows(prompts: Sequence[PromptRow], parts: Sequence[_StoredColumn]) -> list[SetRow]:
     by_text = len({part.settings.model for part in parts}) > 1
     return [
@@ -259,8 +183,8 @@ class SetComparisonService:
         self._comparisons = comparisons
         self._batches = batches
         self._prompt_sets = prompt_sets
+        self._jobs = jobs
         self._running = running
-        self._views = SetViews(comparisons, batches, prompt_sets, jobs)
 
     @classmethod
     def wired(cls, services: Services) -> SetComparisonService:
@@ -294,11 +218,10 @@ class SetComparisonService:
             self._running.resume(batch.id)
         return made.id
 
-    def prompt_sets(self) -> tuple[StoredPromptSet, ...]:
+    def prompt_sets(self) -> builtins.list[PromptSetRecord]:
         """Prompt sets of earlier uploads, newest first, each content once."""
-        found = {item.digest: item for item in reversed(self._prompt_sets.list())}
-        newest = sorted(found.values(), key=lambda item: -item.id)
-        return tuple(StoredPromptSet(i.id, i.name, i.filename, i.row_count, i.created_at) for i in newest)
+        by_content = {item.digest: item for item in reversed(self._prompt_sets.list())}
+        return sorted(by_content.values(), key=lambda item: -item.id)
 
     def write_prompt_set(self, prompt_set_id: int, folder: Path) -> Path:
         """Write a stored prompt set into a folder as JSONL, so that it can be used like an upload; return its path.
@@ -311,13 +234,13 @@ class SetComparisonService:
 
     def list(self) -> tuple[SetSummary, ...]:
         """All comparisons, newest first."""
-        found = []
+        summaries = []
         for record in self._comparisons.list():
             batches = [self._batches.get(number) for number in record.batch_ids]
             policies = tuple(str(batch.request["settings"]["policy"]) for batch in batches)
-            going = any(self._views.going(batch) for batch in batches)
-            found.append(SetSummary(record.id, record.name, record.created_at, record.row_count, policies, going))
-        return tuple(found)
+            going = any(self._going(batch) for batch in batches)
+            summaries.append(SetSummary(record.id, record.name, record.created_at, record.row_count, policies, going))
+        return tuple(summaries)
 
     def view(
         self, comparison_id: int, order: SetOrder = "line", column: int = 0, descending: bool = False
@@ -334,7 +257,26 @@ class SetComparisonService:
             NotFoundError: There is no such comparison.
             ServiceError: All of its batches have been deleted.
         """
-        return self._views.view(comparison_id, order, column, descending)
+        record = self._comparisons.get(comparison_id)
+        if not record.batch_ids:
+            raise ServiceError(f"The batches of “{record.name}” have been deleted, so there is nothing to compare.")
+        prompts = self._prompt_sets.rows(record.prompt_set_id)
+        parts = [self._part(self._batches.get(number), prompts) for number in record.batch_ids]
+        rows = _rows(prompts, parts)
+        columns = tuple(self._column(place, part, rows) for place, part in enumerate(parts))
+        running = any(self._going(part.batch) for part in parts)
+        left = any(cell.state in OPEN for row in rows for cell in row.cells)
+        return SetComparison(
+            id=record.id,
+            name=record.name,
+            created_at=record.created_at,
+            filename=self._prompt_sets.get(record.prompt_set_id).filename,
+            columns=columns,
+            rows=sorted_rows(rows, order, min(max(column, 0), len(columns) - 1), descending),
+            running=running,
+            resumable=left and not running,
+            notes=tuple(_notes(columns, rows)),
+        )
 
     def cancel(self, comparison_id: int) -> None:
         """Ask all columns to stop after their current tokens; finished sessions stay, and it can be resumed.
@@ -366,14 +308,6 @@ class SetComparisonService:
         for number in left:
             self._running.resume(number)
 
-    def csv(self, comparison_id: int) -> str:
-        """One line a prompt and column as RFC 4180 CSV text; raises what :meth:`view` does."""
-        return set_csv(self.view(comparison_id))
-
-    def summary_csv(self, comparison_id: int) -> str:
-        """The columns' means with their intervals as RFC 4180 CSV text; raises what :meth:`view` does."""
-        return summary_csv(self.view(comparison_id))
-
     def write_csv(self, comparison_id: int, folder: Path) -> tuple[Path, Path]:
         """Write rows and means into a folder, each file atomically, and return their paths."""
         view, stem = self.view(comparison_id), f"coft-compare-set-{comparison_id}"
@@ -390,8 +324,37 @@ class SetComparisonService:
             NotFoundError: There is no such comparison.
         """
         record = self._comparisons.get(comparison_id)
-        if any(self._views.going(self._batches.get(number)) for number in record.batch_ids):
+        if any(self._going(self._batches.get(number)) for number in record.batch_ids):
             raise ServiceError(f"The comparison “{record.name}” is running; cancel it first.")
         self._comparisons.delete(comparison_id)
         for number in record.batch_ids:
             self._running.delete(number)
+
+    def _going(self, batch: BatchRecord) -> bool:
+        job = self._jobs.find(batch.job_id)
+        return job is not None and job.active
+
+    def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _StoredColumn:
+        settings, records = batch_request(batch.request).settings, self._batches.rows(batch.id)
+        stored = self._comparisons.footprints(batch.id)
+        footprints = {session: footprint_from(data) for session, data in stored.items()}
+        chains = by_line(records, chains_of(self._comparisons.batch_steps(batch.id)))
+        cells = {
+            row.line: cell_of(row, chains[row.line], footprints.get(row.session_id or 0), own_model(settings))
+            for row in row_views(records, prompts, ())
+        }
+        return _StoredColumn(batch, settings, cells, chains, largest(footprints.values()))
+
+    def _column(self, place: int, part: _StoredColumn, rows: Sequence[SetRow]) -> SetColumn:
+        cells = [row.cells[place] for row in rows]
+        return SetColumn(
+            batch_id=part.batch.id,
+            settings=part.settings,
+            job=self._jobs.find(part.batch.job_id),
+            finished=sum(cell.state == "finished" for cell in cells),
+            failed=sum(cell.state == "failed" for cell in cells),
+            means=column_means(rows, place),
+            footprint=part.footprint,
+            peak_bytes=max((cell.peak_bytes for cell in cells if cell.peak_bytes is not None), default=None),
+            own_model=own_model(part.settings),
+        )

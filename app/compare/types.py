@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
-from app.shared.audits import AuditSettings, CalibrationSummary
+from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from app.shared.prompt_rows import MeanInterval, RowState
 from coft_core.decode.cost import Footprint
-from coft_core.types import Span, Step
+from coft_core.types import Step
 from db.chains import BranchOutline
 
 RowKind = Literal["same", "changed", "removed", "added"]
@@ -22,22 +22,7 @@ class ChainSummary:
     """One of the compared chains.
 
     Attributes:
-        session_id: Its session.
-        branch_id: Its branch.
-        name: Name of the session.
-        branch: Name of the branch.
-        policy: Its policy.
-        model: Its model.
-        certificate: What may be claimed of it.
-        text: Its text without the end token.
-        steps: Its steps.
-        finished: Why it ended; None while it can go on.
-        prompt: Its prompt.
-        spans: Its spans, kept and suggested ones included.
-        settings: What it was started with.
-        calibration: Its calibration; None without, or if it is gone.
-        branches: All branches of its session.
-        warnings: Sentences to show with it.
+        view: Its session, with this chain as the shown one.
         certified: Certified tokens; None where the session is uncertified.
         fallbacks: Steps at which no token was certified; None where nothing is thresholded.
         overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
@@ -54,22 +39,7 @@ class ChainSummary:
             not measured.
     """
 
-    session_id: int
-    branch_id: int
-    name: str
-    branch: str
-    policy: str
-    model: str
-    certificate: str
-    text: str
-    steps: tuple[Step, ...]
-    finished: str | None
-    prompt: str
-    spans: tuple[Span, ...]
-    settings: AuditSettings
-    calibration: CalibrationSummary | None
-    branches: tuple[BranchOutline, ...]
-    warnings: tuple[str, ...]
+    view: AuditView
     certified: int | None
     fallbacks: int | None
     overruled: int | None
@@ -82,10 +52,25 @@ class ChainSummary:
     peak_bytes: int | None = None
 
     @property
+    def settings(self) -> AuditSettings:
+        """What it was started with."""
+        return self.view.settings
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Its steps."""
+        return self.view.steps
+
+    @property
+    def branch(self) -> BranchOutline:
+        """Its branch."""
+        return next(branch for branch in self.view.branches if branch.id == self.view.branch_id)
+
+    @property
     def key_value_bytes(self) -> int | None:
         """Computed memory of keys and values of all branches with all tokens; None where it is unknown."""
-        own = self.footprint
-        return own.key_value_bytes(len(self.steps)) if own is not None and own.known else None
+        known = self.footprint is not None and self.footprint.known
+        return self.footprint.key_value_bytes(len(self.steps)) if self.footprint and known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +102,6 @@ class ComparedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StepDivergence:
-    """How far a step's fused view is from its masked and its factual view, as stored with it, in each chain.
-
-    Attributes:
-        step: The step, 0-based.
-        kl: ``KL(fused || masked)`` in nats, one a chain; None where the chain is shorter.
-        tv: Total variation of both on the certified set, one a chain; None where there is no set.
-        log_ratio: Log-ratio of the token's factual to masked probability, one a chain.
-        kl_factual: ``KL(fused || factual)`` in nats, the divergence from vanilla after the same prefix, one a chain;
-            None where the step was stored without it, or where it says nothing of the audited model.
-        tv_factual: Total variation of the same two, one a chain.
-    """
-
-    step: int
-    kl: tuple[float | None, ...]
-    tv: tuple[float | None, ...]
-    log_ratio: tuple[float | None, ...]
-    kl_factual: tuple[float | None, ...]
-    tv_factual: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PairComparison:
     """The first chain beside another one.
 
@@ -146,10 +109,6 @@ class PairComparison:
         other: Place of the other chain among the compared ones.
         rows: Both chains aligned, in reading order.
         first_divergence: First step at which they have different tokens, or only one has any; None if they are equal.
-        same: Rows with the same token.
-        changed: Rows with another token in its place.
-        removed: Rows of the first chain alone.
-        added: Rows of the other chain alone.
         by_text: Whether tokens were compared by their text, since the models have different vocabularies.
         differences: (setting, value of the first, value of the other) for all that the sessions do not share.
     """
@@ -157,25 +116,30 @@ class PairComparison:
     other: int
     rows: tuple[AlignedRow, ...]
     first_divergence: int | None
-    same: int
-    changed: int
-    removed: int
-    added: int
     by_text: bool
     differences: tuple[tuple[str, str, str], ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of rows of each kind."""
+        kinds = [row.kind for row in self.rows]
+        return {kind: kinds.count(kind) for kind in get_args(RowKind)}
+
+    @property
+    def changes(self) -> list[tuple[int, str]]:
+        """How many tokens are changed, left out and added, each where there are any."""
+        counts = self.counts
+        found = ((counts["changed"], "changed"), (counts["removed"], "left out"), (counts["added"], "added"))
+        return [(number, word) for number, word in found if number]
 
     @property
     def sentence(self) -> str:
         """The comparison in words."""
         if self.first_divergence is None:
-            return f"Both chains have the same {self.same} tokens."
+            return f"Both chains have the same {self.counts['same']} tokens."
         parts = [f"They part at token {self.first_divergence + 1}"]
-        parts += [
-            f"{count} {word}"
-            for count, word in ((self.changed, "changed"), (self.removed, "left out"), (self.added, "added"))
-            if count
-        ]
-        return f"{'; '.join(parts)}; {self.same} tokens are shared."
+        parts += [f"{number} {word}" for number, word in self.changes]
+        return f"{'; '.join(parts)}; {self.counts['same']} tokens are shared."
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +149,19 @@ class Comparison:
     Attributes:
         chains: The chains; the others are compared with the first.
         pairs: One a further chain.
-        divergence: What is stored of each step, to the end of the longest chain.
         notes: Sentences that must be shown with it.
         rows: All chains aligned with the first, in reading order.
     """
 
     chains: tuple[ChainSummary, ...]
     pairs: tuple[PairComparison, ...]
-    divergence: tuple[StepDivergence, ...]
     notes: tuple[str, ...]
     rows: tuple[ComparedRow, ...] = ()
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest chain."""
+        return max(len(chain.steps) for chain in self.chains)
 
 
 SetOrder = Literal[
@@ -270,6 +237,11 @@ class SetRow:
     context: str | None
     cells: tuple[SetCell, ...]
 
+    @property
+    def unit(self) -> tuple[str, str | int]:
+        """What is independent of the rest: the row's context, else the row itself."""
+        return ("line", self.line) if self.context is None else ("context", self.context)
+
 
 @dataclass(frozen=True, slots=True)
 class SetColumn:
@@ -335,14 +307,3 @@ class SetSummary:
     rows: int
     policies: tuple[str, ...]
     running: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPromptSet:
-    """A prompt set of an earlier upload in a menu."""
-
-    id: int
-    name: str
-    filename: str
-    rows: int
-    created_at: datetime

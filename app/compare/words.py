@@ -6,15 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from typing import Any, TypedDict
+
+from markupsafe import Markup
 
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
-from app.shared.markup import certificate_state, table
+from app.shared.markup import certificate_state, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
@@ -97,25 +98,25 @@ def _not_a_number(name: str, where: str) -> ServiceError:
 LAYOUTS = {"joint": "one mask for all families", "factorized": "one mask for each family"}
 
 PARTS: tuple[Callable[[ChainSummary], str], ...] = (
-    lambda chain: f"λ {chain.settings.lam:.2f}" if info_of(chain.policy).fuses else "",
-    lambda chain: f"α {level(chain.settings.alpha)}" if chain.calibration else "",
+    lambda chain: f"λ {chain.settings.lam:.2f}" if info_of(chain.settings.policy).fuses else "",
+    lambda chain: f"α {level(chain.settings.alpha)}" if chain.view.calibration else "",
     lambda chain: parameters_line(chain.settings),
-    lambda chain: chain.calibration.name if chain.calibration else "no calibration",
+    lambda chain: chain.view.calibration.name if chain.view.calibration else "no calibration",
     lambda chain: LAYOUTS.get(chain.settings.mask_layout, chain.settings.mask_layout),
     lambda chain: f"seed {chain.settings.seed}",
-    lambda chain: branch_name(_branch(chain)),
-    lambda chain: f"session {chain.session_id}",
-    lambda chain: f"branch {chain.branch_id}",
+    lambda chain: branch_name(chain.branch),
+    lambda chain: f"session {chain.view.session_id}",
+    lambda chain: f"branch {chain.view.branch_id}",
 )
 """What chains can be told apart by, the plainest first."""
 
 
 def chain_names(chains: Sequence[ChainSummary]) -> list[str]:
     """A short name of each chain that no other one has: its policy, and what else is needed to tell them apart."""
-    if len({chain.session_id for chain in chains}) == 1:
-        branches = [branch_name(_branch(chain)) for chain in chains]
+    if len({chain.view.session_id for chain in chains}) == 1:
+        branches = [branch_name(chain.branch) for chain in chains]
         return [
-            name if branches.count(name) == 1 else f"{name} ({chain.branch_id})"
+            name if branches.count(name) == 1 else f"{name} ({chain.view.branch_id})"
             for name, chain in zip(branches, chains, strict=True)
         ]
     told: list[list[str]] = [[] for _ in chains]
@@ -137,24 +138,20 @@ def branch_name(branch: BranchOutline) -> str:
     return f"{step}{shown_token(branch.name)}"
 
 
-def _branch(chain: ChainSummary) -> BranchOutline:
-    return next(branch for branch in chain.branches if branch.id == chain.branch_id)
-
-
 def _name(chain: ChainSummary, words: Sequence[str]) -> str:
-    return f"{policy_name(chain.policy)} ({', '.join(words)})" if words else policy_name(chain.policy)
+    return f"{policy_name(chain.settings.policy)} ({', '.join(words)})" if words else policy_name(chain.settings.policy)
 
 
 def settings_line(chain: ChainSummary) -> str:
     """What a chain was decoded with, in one line."""
-    info, settings = info_of(chain.policy), chain.settings
+    info, settings = info_of(chain.settings.policy), chain.settings
     own = parameters_line(settings)
     if not info.fuses and not info.certifies:
         return own or info.about
     parts = [f"λ {settings.lam:.2f}"] if info.fuses else []
     parts += [own] if own else []
-    if info.certifies and chain.calibration is not None:
-        parts += [f"α {level(settings.alpha)}", f"calibrated, {plural(chain.calibration.contexts, 'context')}"]
+    if info.certifies and chain.view.calibration is not None:
+        parts += [f"α {level(settings.alpha)}", f"calibrated, {plural(chain.view.calibration.contexts, 'context')}"]
         parts += [f"group {settings.group}"] if settings.group else []
     elif info.certifies:
         parts.append("no calibration")
@@ -176,15 +173,14 @@ def parting(comparison: Comparison, names: Sequence[str]) -> list[str]:
 
 
 def _parting(first: ChainSummary, other: ChainSummary, a: str, b: str, pair: PairComparison) -> str:
-    at = pair.first_divergence
+    at, shared = pair.first_divergence, pair.counts["same"]
     if at is None:
-        tokens = plural(pair.same, "token")
-        return f"{a} and {b} write the same {tokens}." if pair.same else f"{a} and {b} have written nothing yet."
+        tokens = plural(shared, "token")
+        return f"{a} and {b} write the same {tokens}." if shared else f"{a} and {b} have written nothing yet."
     words = f"{_writes(first, at, a)}, {_writes(other, at, b)}"
     where = "at the first token" if at == 0 else f"at token {count(at + 1)}, after {plural(at, 'equal one')}"
-    changes = [f"{count(n)} {word}" for n, word in (
-        (pair.changed, "changed"), (pair.removed, "left out"), (pair.added, "added")) if n]  # fmt: skip
-    return f"{a} and {b} part {where}: {words}. In all {_and(changes)}; {plural(pair.same, 'token')} shared."
+    changes = [f"{count(number)} {word}" for number, word in pair.changes]
+    return f"{a} and {b} part {where}: {words}. In all {_and(changes)}; {plural(shared, 'token')} shared."
 
 
 def _writes(chain: ChainSummary, at: int, name: str) -> str:
@@ -200,7 +196,7 @@ def row_sentences(comparison: Comparison, names: Sequence[str]) -> list[str]:
     first = next((number for number, row in enumerate(comparison.rows) if not row.same), None)
     found = []
     for number, row in enumerate(comparison.rows):
-        if number == first and len({chain.prompt for chain in comparison.chains}) == 1:
+        if number == first and len({chain.view.prompt for chain in comparison.chains}) == 1:
             found.append(_first_difference(comparison, names, number))
         else:
             found.append(_row_sentence(comparison, names, row, first is not None and number >= first))
@@ -265,6 +261,7 @@ def peak(chain: ChainSummary, name: str) -> str:
 
 
 NONE = "–"
+FIGURE = Markup('<span class="vh">Figure</span>')
 SETTINGS = {
     **NAMES,
     "alpha": "alpha",
@@ -283,26 +280,51 @@ SETTINGS = {
 """Settings as they are named on pages."""
 
 
-def summary_table(comparison: Comparison, names: Sequence[str]) -> str:
+def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
     """Figures of each chain; a dash where there is nothing to count."""
     chains = comparison.chains
-    differing = [NONE, *(count(pair.changed + pair.removed + pair.added) for pair in comparison.pairs)]
-    body = [["Tokens written", *(count(len(chain.steps)) for chain in chains)]]
-    body.append([f"Aligned steps that differ from {names[0]}", *differing])
-    body += [[title, *(read(chain) for chain in chains)] for title, read in FIGURES]
-    measured = [[title, *(read(chain) for chain in chains)] for title, read in MEASURED]
-    body += [row for row in measured if any(text != NONE for text in row[1:])]
-    rows = [[f'<th scope="row">{escape(row[0])}</th>', *(escape(text) for text in row[1:])] for row in body]
-    head = [('<span class="vh">Figure</span>', ""), *((escape(name), "n") for name in names)]
-    return table(head, rows, "sumtab", "Summary of the columns")
+    differing = [NONE, *(count(len(pair.rows) - pair.counts["same"]) for pair in comparison.pairs)]
+    rows = [
+        ["Tokens written", *(count(len(chain.steps)) for chain in chains)],
+        [f"Aligned steps that differ from {names[0]}", *differing],
+        *([title, *map(read, chains)] for title, read in FIGURES),
+    ]
+    measured = [[title, *map(read, chains)] for title, read in MEASURED]
+    rows += [row for row in measured if any(text != NONE for text in row[1:])]
+    return columns_table(FIGURE, names, rows, "sumtab", "Summary of the columns", "n")
+
+
+def columns_table(
+    first: str, names: Sequence[str], rows: Sequence[Sequence[str]], classes: str, caption: str, kind: str = ""
+) -> Markup:
+    """A table with a column for each chain; every row begins with its title, and cells are escaped.
+
+    Args:
+        first: Title of the column of titles.
+        names: Those of the others.
+        rows: The rows.
+        classes: Classes of the table.
+        caption: Its name for screen readers.
+        kind: Class of the cells; ``n`` aligns numbers.
+    """
+    return html(
+        """
+        <table class="{{ classes }}"><caption class="vh">{{ caption }}</caption><thead><tr><th scope="col">{{ first }}
+        </th>{% for name in names %}<th scope="col" class="{{ kind }}">{{ name }}</th>{% endfor %}</tr></thead><tbody>
+        {% for row in rows %}<tr><th scope="row">{{ row[0] }}</th>
+        {% for cell in row[1:] %}<td class="{{ kind }}">{{ cell }}</td>{% endfor %}</tr>{% endfor %}</tbody></table>
+        """,
+        first=first,
+        names=names,
+        rows=rows,
+        classes=classes,
+        caption=caption,
+        kind=kind,
+    )
 
 
 def _ratios(chain: ChainSummary) -> list[float]:
     return [step.diagnostics.log_ratio for step in chain.steps]
-
-
-def _largest(chain: ChainSummary) -> str:
-    return signed(max(_ratios(chain), key=abs)) if chain.steps else NONE
 
 
 def _certified(chain: ChainSummary) -> str:
@@ -329,7 +351,7 @@ def memory(size: int | None) -> str:
 
 FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     ("Mean sensitivity, size only", lambda chain: _decimal(chain.mean_log_ratio, 2)),
-    ("Largest sensitivity", _largest),
+    ("Largest sensitivity", lambda chain: signed(max(_ratios(chain), key=abs)) if chain.steps else NONE),
     (f"Sensitive tokens, {SENSITIVE:.2f} or more",
      lambda chain: count(sum(abs(value) >= SENSITIVE for value in _ratios(chain)))),
     ("Favourites overruled", lambda chain: _optional(chain.overruled)),
@@ -348,42 +370,40 @@ MEASURED: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
 """Figures that stand only where some chain has them."""
 
 
-def differences_table(comparison: Comparison, names: Sequence[str]) -> str:
+def differences_table(comparison: Comparison, names: Sequence[str]) -> Markup:
     """The settings that the columns do not share; a sentence where they share all."""
     differing = dict.fromkeys(name for pair in comparison.pairs for name, _, _ in pair.differences)
     shown = {
         name: [_value(name, chain) for chain in comparison.chains] for name in differing if _matters(name, comparison)
     }
     if not shown:
-        return '<p class="sub">The columns were decoded with the same prompt and settings.</p>'
-    head = [("Setting", ""), *((escape(name), "") for name in names)]
-    rows = [[f'<th scope="row">{escape(SETTINGS.get(name, name))}</th>', *map(escape, row)]
-            for name, row in shown.items()]  # fmt: skip
-    return table(head, rows, "plain differ", f"{plural(len(rows), 'setting')} that differ")
+        return Markup('<p class="sub">The columns were decoded with the same prompt and settings.</p>')
+    rows = [[SETTINGS.get(name, name), *row] for name, row in shown.items()]
+    return columns_table("Setting", names, rows, "plain differ", f"{plural(len(rows), 'setting')} that differ")
 
 
 def _matters(name: str, comparison: Comparison) -> bool:
     """Whether a setting decides something in at least two of the columns or tells them apart."""
-    infos = [info_of(chain.policy) for chain in comparison.chains]
+    infos = [info_of(chain.settings.policy) for chain in comparison.chains]
     if name == "lam":
         return any(info.fuses for info in infos)
     if name == "alpha":
-        return any(chain.calibration is not None for chain in comparison.chains)
+        return any(chain.view.calibration is not None for chain in comparison.chains)
     return True
 
 
 def _value(name: str, chain: ChainSummary) -> str:
-    info = info_of(chain.policy)
+    info = info_of(chain.settings.policy)
     if name == "policy":
         return info.name
     if name == "calibration_id":
-        return chain.calibration.name if chain.calibration else "none"
-    if (name == "lam" and not info.fuses) or (name == "alpha" and chain.calibration is None):
+        return chain.view.calibration.name if chain.view.calibration else "none"
+    if (name == "lam" and not info.fuses) or (name == "alpha" and chain.view.calibration is None):
         return NONE
     if name == "prompt":
-        return chain.prompt
+        return chain.view.prompt
     if name == "spans":
-        return _text(tuple(chain.prompt[span.start : span.end] for span in chain.spans if span.masked))
+        return _text(tuple(chain.view.prompt[span.start : span.end] for span in chain.view.spans if span.masked))
     if name == "parameters":
         return parameters_line(chain.settings) or NONE
     return _text(getattr(chain.settings, name))
@@ -428,12 +448,7 @@ class Cell(TypedDict):
 
 
 def cell(step: Step, own_model: bool = False) -> Cell:
-    """Everything that the page shows of a step.
-
-    Args:
-        step: The step.
-        own_model: Whether its policy decodes a checkpoint of its own, whose factual reading is not vanilla's.
-    """
+    """Everything that the page shows of a step; a checkpoint of its own has a factual reading that is not vanilla's."""
     card = step_card(step)
     shown = [row for place, row in enumerate(card["rows"]) if place < SHOWN_ROWS or row["id"] == step.token_id]
     said = step.diagnostics
@@ -444,10 +459,10 @@ def cell(step: Step, own_model: bool = False) -> Cell:
         w=card["w"],
         p=probability(math.exp(step.log_p_factual)),
         r=card["r"],
-        rt=signed(step.diagnostics.log_ratio),
+        rt=signed(said.log_ratio),
         sr=card["sr"],
         k=card["k"],
-        d=float(f"{step.diagnostics.kl_fused_masked:.4g}"),
+        d=float(f"{said.kl_fused_masked:.4g}"),
         v=[None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
         tt=card["tt"],
         rows=[_candidate(row, step, fused[row["id"]]) for row in shown],
@@ -476,8 +491,8 @@ def comparison_message(comparison: Comparison) -> Message:
     first = comparison.chains[0]
     return {
         "kind": "comparison",
-        "prompt": first.prompt,
-        "spans": [asdict(span) for span in first.spans],
+        "prompt": first.view.prompt,
+        "spans": [asdict(span) for span in first.view.spans],
         "columns": [_column(chain, name) for chain, name in zip(comparison.chains, names, strict=True)],
         "rows": rows_message(comparison.rows),
         "say": row_sentences(comparison, names),
@@ -490,23 +505,24 @@ def comparison_message(comparison: Comparison) -> Message:
 
 
 def _column(chain: ChainSummary, name: str) -> Message:
-    state, words = claim(chain.certificate)
+    state, words = claim(chain.view.certificate)
+    info = info_of(chain.settings.policy)
     return {
         "name": name,
         "line": settings_line(chain),
         "state": state,
         "claim": words,
-        "why": chain.certificate,
-        "session": chain.session_id,
-        "branch": chain.branch_id,
-        "title": chain.name,
-        "where": chain.branch,
-        "branches": [[branch.id, branch_name(branch)] for branch in chain.branches],
-        "finished": finished_text(chain.finished) or "",
+        "why": chain.view.certificate,
+        "session": chain.view.session_id,
+        "branch": chain.view.branch_id,
+        "title": chain.view.name,
+        "where": chain.branch.name,
+        "branches": [[branch.id, branch_name(branch)] for branch in chain.view.branches],
+        "finished": finished_text(chain.view.finished) or "",
         "total": chain.settings.max_new_tokens,
-        "fuses": info_of(chain.policy).fuses,
-        "certifies": info_of(chain.policy).certifies,
-        "joint": info_of(chain.policy).certified_in == "both",
+        "fuses": info.fuses,
+        "certifies": info.certifies,
+        "joint": info.certified_in == "both",
         "cells": [cell(step, chain.own_model) for step in chain.steps],
     }
 
@@ -515,10 +531,10 @@ def _notes(comparison: Comparison, names: Sequence[str]) -> list[str]:
     """Notes on the comparison, and what the sessions themselves say; what all say stands once."""
     said: dict[str, list[str]] = {}
     for chain, name in zip(comparison.chains, names, strict=True):
-        own = [*chain.warnings]
-        if not Certificate.read(chain.certificate).certified and info_of(chain.policy).certifies:
-            own.insert(0, f"{chain.certificate[:1].upper()}{chain.certificate[1:]}.")
-        for text in own:
+        own = [*chain.view.warnings, *chain.view.preview.warnings]
+        if not Certificate.read(chain.view.certificate).certified and info_of(chain.settings.policy).certifies:
+            own.insert(0, f"{chain.view.certificate[:1].upper()}{chain.view.certificate[1:]}.")
+        for text in dict.fromkeys(own):
             said.setdefault(text, []).append(name)
     everywhere = len(comparison.chains)
     warnings = [text if len(who) == everywhere else f"{', '.join(who)}: {text}" for text, who in said.items()]

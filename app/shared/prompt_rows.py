@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from scipy.stats import t
 
@@ -17,6 +18,8 @@ from coft_core.types import Certificate
 from db.batches import BatchRowRecord
 from db.prompt_sets import PromptRow
 from db.verdicts import AnnotationRecord
+
+Row = TypeVar("Row")
 
 RowState = Literal["waiting", "unfinished", "finished", "failed", "deleted"]
 """Not begun; begun and not at its end; at its end; could not be run; its session has been deleted since."""
@@ -141,6 +144,24 @@ def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
     return whole, len(verdicts)
 
 
+def in_order(rows: Iterable[Row], value: Callable[[Row], Any], descending: bool) -> tuple[Row, ...]:
+    """Rows sorted by a value of theirs, then as they come; what has none stands last either way, and case is alike."""
+
+    def key(row: Row) -> Any:
+        found = value(row)
+        return found.casefold() if isinstance(found, str) else found
+
+    rows = list(rows)
+    known = [row for row in rows if value(row) not in (None, "")]
+    return (*sorted(known, key=key, reverse=descending), *(row for row in rows if value(row) in (None, "")))
+
+
+def fields_json(record: Any) -> dict[str, Any]:
+    """The fields of a record by name; what is infinite is null."""
+    fields = asdict(record)
+    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in fields.items()}
+
+
 INTERVAL = "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
 LEVEL = 0.95
 
@@ -170,6 +191,21 @@ class MeanInterval:
     high: float | None
     contexts: int
     left_out: int
+
+
+def mean_over(measure: str, values: Iterable[tuple[Hashable, float | None]]) -> MeanInterval:
+    """The mean of a measure over rows, each with its unit; rows of one unit count once, by their mean.
+
+    Rows without a finite value are left out, and counted.
+    """
+    by_unit: defaultdict[Hashable, list[float]] = defaultdict(list)
+    left_out = 0
+    for unit, value in values:
+        if value is None or not math.isfinite(value):
+            left_out += 1
+        else:
+            by_unit[unit].append(float(value))
+    return mean_interval(measure, [fmean(own) for own in by_unit.values()], left_out)
 
 
 def mean_interval(measure: str, values: Sequence[float], left_out: int = 0) -> MeanInterval:

@@ -14,11 +14,11 @@ from app.shared.files import write_text
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.operations import Json, Read, checked, command, operation
-from app.shared.policies import KNOWN_POLICIES, policy_name
+from app.shared.policies import policy_name
 from app.shared.settings_json import settings_from_json
 from app.shared.terminal import PolicyOptions, wait_for
 from app.shared.wiring import Services
-from app.tune.runs import TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
+from app.tune.runs import TUNABLE, TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
 from app.tune.service import TuningService
 from app.tune.words import calibrated_sentence, kept_sentence, none_sentence
 
@@ -66,11 +66,8 @@ def _values(point: TunedPoint | None) -> str:
 
 
 def _figures(point: TunedPoint) -> str:
-    accuracy, gap = point.accuracy, point.gap
-    return (
-        f"gap {gap[0]:.3f} [{gap[1]:.3f}, {gap[2]:.3f}]  "
-        f"accuracy {accuracy[0]:.3f} [{accuracy[1]:.3f}, {accuracy[2]:.3f}]"
-    )
+    named = (("gap", point.gap), ("accuracy", point.accuracy))
+    return "  ".join(f"{name} {mean:.3f} [{low:.3f}, {high:.3f}]" for name, (mean, low, high) in named)
 
 
 def tuning_request(given: Json | None) -> TuningRequest:
@@ -160,8 +157,7 @@ def tune_methods(
         source: where that calibration's contexts come from: the set's references, or rollouts of the policy itself
         max_new_tokens: steps of a rollout at most
     """
-    strong = (own.key for own in KNOWN_POLICIES if own.fuses or any(item.strength for item in own.parameters))
-    names = strong if policies == "all" else (part.strip() for part in policies.split(","))
+    names = (own.key for own in TUNABLE) if policies == "all" else (part.strip() for part in policies.split(","))
     settings = replace(AuditSettings(**options.settings(wired)), lam=AuditSettings().lam, max_new_tokens=max_new_tokens)
     request = TuningRequest(name, tuple(names), settings, calibration_source=source)
     return tune.call(wired, prompts, request, calibrate_on)

@@ -14,13 +14,12 @@ from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
-from app.shared.jobs import JobService, JobView
+from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup, upload
-from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_form import SOURCES, samples_list
 from app.shared.web import topbar
 from app.shared.wiring import Services
-from app.tune.runs import TuningRequest
+from app.tune.runs import TUNABLE, TuningRequest
 from app.tune.service import TuningService
 from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure
 
@@ -34,7 +33,7 @@ class TuneHandlers:
     """Files, runs and their results."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for samples and downloads that lives as long as the page."""
+        """The folder for samples and downloads lives as long as the page."""
         self._tunings = services[TuningService]
         self.samples = services[TuningService].samples()
         self._folder = tempfile.TemporaryDirectory(prefix="coft-tuning-")
@@ -55,7 +54,7 @@ class TuneHandlers:
     @property
     def runs(self) -> JobKind:
         """The runs as jobs that the page follows; a finished job is the record of its run."""
-        return JobKind("tuning", self._begin, _run, self._newest, cancelled=LEFT, keeps_parts=True)
+        return JobKind("tuning", self._begin, lambda job: job.id, self._newest, cancelled=LEFT, keeps_parts=True)
 
     def _begin(
         self, path: str | None, name: str, model: str, policies: list[str], on: str | None, source: str, *sampling: Any
@@ -102,19 +101,8 @@ class TuneHandlers:
         return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
 
 
-def _run(job: JobView) -> int:
-    return job.id
-
-
-TUNABLE = [
-    (item.name, item.key) for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters)
-]
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The controls of a new run."""
-
     file: gr.File
     samples: gr.HTML
     said_of_set: gr.HTML
@@ -170,7 +158,11 @@ def _form(handlers: TuneHandlers) -> _Form:
         name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1)
         model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
         policies = gr.CheckboxGroup(
-            TUNABLE, value=["coft"], label="Methods to tune", elem_id="methods", elem_classes=["families-masked"]
+            [(item.name, item.key) for item in TUNABLE],
+            value=["coft"],
+            label="Methods to tune",
+            elem_id="methods",
+            elem_classes=["families-masked"],
         )
         with gr.Accordion("Sampling", open=False, elem_classes=["fold"]):
             sampling = _sampling(usual)

@@ -12,11 +12,15 @@ from pydantic import TypeAdapter
 from app.shared.audits import AuditSettings, ParameterValue
 from app.shared.files import to_csv
 from app.shared.json import settings_json
+from app.shared.policies import KNOWN_POLICIES
 from app.tune.sets import TuningSet
 from coft_core.tuning.measure import Measured
 from coft_core.tuning.sweep import Sweep
 from db.jobs import JobRecord
 from db.types import JsonObject
+
+TUNABLE = tuple(item for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters))
+"""Methods that have a strength."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
 from app.shared.wiring import Services
 from app.tune.runs import (
     TunedMethod,
-    TunedPoint,
     TunedValues,
     TuningRequest,
     TuningView,
@@ -52,17 +51,7 @@ from db.types import JsonObject, NotFoundError
 
 @dataclass(frozen=True, slots=True)
 class TuningWork:
-    """What a run is made of.
-
-    Attributes:
-        model: The audited model.
-        host: Loads what policies run beside it, and shares the processor out.
-        detector: Finds spans where a prompt gives none.
-        items: The set.
-        request: What is asked.
-        examples: Prompts to calibrate COFT on, with references unless rollouts are asked for; empty tunes it without
-            certification.
-    """
+    """What a run is made of; without ``examples`` to calibrate on, COFT is tuned without certification."""
 
     model: LanguageModel
     host: ModelHost
@@ -193,10 +182,6 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
 
 
 JOB_KIND = "tuning"
-
-DONE: tuple[JobStatus, ...] = ("done",)
-"""Runs whose methods were all swept: only these have a point to use."""
-
 ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
 
 SAMPLES = ("prompts", "tuning.json")
@@ -296,7 +281,7 @@ class TuningService:
 
     def write_csv(self, run_id: int, folder: Path) -> Path:
         """Write a run's points into a folder, atomically, and return the path."""
-        return write_text(Path(folder) / f"tuning-{run_id}.csv", tuning_csv(self.view(run_id)))
+        return write_text(folder / f"tuning-{run_id}.csv", tuning_csv(self.view(run_id)))
 
     def tuned(self, settings: AuditSettings) -> TunedValues | None:
         """What the newest run found for the settings' policy, model, sampling and masks; None if none fits.
@@ -305,7 +290,8 @@ class TuningService:
         """
         loaded = self._host.loaded(settings.model)
         key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
-        for job in self._ended(DONE):
+        # Only runs whose methods were all swept have a point to use.
+        for job in self._ended(("done",)):
             tuned = request_from(job.payload).settings
             alike = (tuned.model, tuned.prompt_format) == (settings.model, settings.prompt_format)
             if not alike or controls_of(tuned) != controls_of(settings):
@@ -316,7 +302,9 @@ class TuningService:
             view = view_of(job)
             best = next((method.best for method in view.methods if method.policy == key), None)
             if best is not None:
-                return _values(view, best)
+                values = dict(best.values)
+                lam, alpha = values.pop("lam", None), values.pop("alpha", None)
+                return TunedValues(view.id, view.name, view.set_name, tuple(values.items()), lam, alpha)
         return None
 
     def applied(self, settings: AuditSettings) -> AuditSettings:
@@ -325,17 +313,17 @@ class TuningService:
         Raises:
             ServiceError: No finished run fits them.
         """
-        found = self.tuned(settings)
-        if found is None:
+        best = self.tuned(settings)
+        if best is None:
             raise ServiceError(
                 f"No finished tuning fits {policy_info(settings.policy).name} with this model, sampling and mask; tune "
                 "it first."
             )
         return replace(
             settings,
-            parameters=tuple((dict(settings.parameters) | dict(found.parameters)).items()),
-            lam=settings.lam if found.lam is None else found.lam,
-            alpha=settings.alpha if found.alpha is None else found.alpha,
+            parameters=tuple((dict(settings.parameters) | dict(best.parameters)).items()),
+            lam=settings.lam if best.lam is None else best.lam,
+            alpha=settings.alpha if best.alpha is None else best.alpha,
         )
 
     def _ended(self, statuses: tuple[JobStatus, ...] = ENDED) -> builtins.list[JobRecord]:
@@ -359,9 +347,3 @@ class TuningService:
         model = prompted(self._host.get(settings.model), settings)
         work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
         return tuned(work, context)
-
-
-def _values(view: TuningView, best: TunedPoint) -> TunedValues:
-    values = dict(best.values)
-    parameters = tuple((name, value) for name, value in best.values if name not in ("lam", "alpha"))
-    return TunedValues(view.id, view.name, view.set_name, parameters, values.get("lam"), values.get("alpha"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import plotly.graph_objects as go
 from markupsafe import Markup, escape
@@ -11,7 +12,7 @@ from app.shared.charts import plain_layout
 from app.shared.job_watch import ENDED
 from app.shared.markup import html, table
 from app.shared.policies import info_of, policy_name
-from app.tune.runs import TunedMethod, TunedPoint, TunedValues, TuningView
+from app.tune.runs import TunedMethod, TunedPoint, TuningView
 from app.tune.sets import TuningSet
 
 
@@ -70,10 +71,18 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star"
 def tuning_figure(view: TuningView) -> go.Figure:
     """Every point of every method; to the left is less gap, higher is more accurate, below the line is not chosen."""
     figure = go.Figure(layout=plain_layout(HEIGHT, {"l": 48, "r": 16, "t": 8, "b": 40}))
-    for place, method in enumerate(view.methods):
+    for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False):
         if method.points:
-            figure.add_trace(_line(method, SYMBOLS[place % len(SYMBOLS)]))
-    figure.add_trace(_vanilla(view.vanilla))
+            figure.add_trace(_line(method, symbol))
+    figure.add_scatter(
+        x=[view.vanilla.gap[0]],
+        y=[view.vanilla.accuracy[0]],
+        mode="markers+text",
+        text=["vanilla"],
+        textposition="bottom center",
+        marker={"symbol": "star-open", "size": 12},
+        hovertemplate="vanilla<br>gap %{x:.3f}, accuracy %{y:.1%}<extra></extra>",
+    )
     figure.add_hline(y=view.floor, line={"dash": "dot", "width": 1})
     figure.update_xaxes(title={"text": "Gap between groups", "standoff": 6}, rangemode="tozero", showgrid=True)
     figure.update_yaxes(title={"text": "Accuracy", "standoff": 6}, tickformat=".0%", showgrid=True)
@@ -94,18 +103,6 @@ def _line(method: TunedMethod, symbol: str) -> go.Scatter:
     )
 
 
-def _vanilla(point: TunedPoint) -> go.Scatter:
-    return go.Scatter(
-        x=[point.gap[0]],
-        y=[point.accuracy[0]],
-        mode="markers+text",
-        text=["vanilla"],
-        textposition="bottom center",
-        marker={"symbol": "star-open", "size": 12},
-        hovertemplate="vanilla<br>gap %{x:.3f}, accuracy %{y:.1%}<extra></extra>",
-    )
-
-
 def values_text(point: TunedPoint) -> str:
     """What was varied, in words."""
     names = {"lam": "λ", "alpha": "α"}
@@ -121,20 +118,6 @@ MARKS = {
     "hexagon": "⬢", "cross": "✚", "x": "✖",
 }  # fmt: skip
 """The picture's marks as characters."""
-
-
-def tuned_line(tuned: TunedValues | None) -> str:
-    """The strength at which a method was found to be best; nothing where it was not tuned."""
-    if tuned is None:
-        return ""
-    values = [("λ", tuned.lam), ("α", tuned.alpha), *tuned.parameters]
-    return html(
-        """
-        <p class="hint tnum">Tuned on {{ tuned.set_name }} (<a href="./tune">{{ tuned.run_name }}</a>): {{ values }}</p>
-        """,
-        tuned=tuned,
-        values=", ".join(f"{name} {value:g}" for name, value in values if isinstance(value, (int, float))),
-    )
 
 
 def read_set(tuning_set: TuningSet) -> str:
@@ -169,7 +152,6 @@ def runs_list(runs: Sequence[TuningView], shown: int | None) -> str:
 
 
 def _found(view: TuningView) -> str:
-    """What a run chose, or how far it came."""
     if not view.complete:
         ended = ENDED.get(view.status, view.status)
         return f"{ended}, {view.measured} of {view.planned} points, nothing chosen"
@@ -213,10 +195,10 @@ def run_details(view: TuningView) -> tuple[str, str]:
 
 def _points_table(view: TuningView) -> Markup:
     rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
-    for place, method in enumerate(view.methods):
+    for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False):
         name = html(
             '<span class="mono" aria-hidden="true">{{ mark }}</span> {{ name }}',
-            mark=MARKS[SYMBOLS[place % len(SYMBOLS)]],
+            mark=MARKS[symbol],
             name=policy_name(method.policy),
         )
         rows += [

@@ -17,7 +17,6 @@ from app.compare.types import (
     SetRequest,
     SetRow,
     SetSummary,
-    StoredPromptSet,
 )
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
@@ -25,6 +24,7 @@ from app.shared.files import write_text
 from app.shared.prompt_sets import ParsedPromptSet
 from coft_core.decode.cost import Footprint
 from coft_core.errors import CalibrationMismatch
+from db.prompt_sets import PromptSetRecord
 from db.types import NotFoundError
 from tests.fakes.audits import FakeAudits
 from tests.fakes.comparisons import written
@@ -65,8 +65,8 @@ class FakeComparedSets:
         self.stored[number] = FakeSet(number, request, prompts.filename, rows)
         return number
 
-    def prompt_sets(self) -> tuple[StoredPromptSet, ...]:
-        return (StoredPromptSet(7, "Ward notes", "ward.csv", 3, WHEN),)
+    def prompt_sets(self) -> builtins.list[PromptSetRecord]:
+        return [PromptSetRecord(id=7, name="Ward notes", filename="ward.csv", digest="", created_at=WHEN, row_count=3)]
 
     def write_prompt_set(self, prompt_set_id: int, folder: Path) -> Path:
         self.taken.append(prompt_set_id)

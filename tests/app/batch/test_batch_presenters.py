@@ -81,7 +81,7 @@ def test_five_hundred_rows_come_a_page_at_a_time(batches):
 
 def test_the_sorted_column_alone_says_so_and_its_next_click_turns_it_round(view):
     table = rows_table(view.rows, BatchQuery(1, order="steps", descending=True))
-    heads = re.findall(r"<th scope=\"col\".*?</th>", table)
+    heads = re.findall(r"<th scope=\"col\".*?</th>", table, re.DOTALL)
     assert [head for head in heads if "aria-sort" in head] == [heads[3]]
     assert 'aria-sort="descending"' in heads[3]
     assert 'data-order="steps" data-down="false"' in heads[3]
@@ -91,7 +91,7 @@ def test_the_sorted_column_alone_says_so_and_its_next_click_turns_it_round(view)
 
 def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero(batches):
     table = rows_table(batches.view(2).rows, BatchQuery(2))
-    first, last = re.findall(r"<tr data-line.*?</tr>", table)[:: len(batches.view(2).rows) - 1]
+    first, last = re.findall(r"<tr data-line.*?</tr>", table, re.DOTALL)[:: len(batches.view(2).rows) - 1]
     assert 'href="./?session=1"' in first
     assert "href" not in last
     assert last.count("–") >= 7

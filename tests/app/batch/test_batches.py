@@ -1,13 +1,12 @@
 """Batch audits: one session a prompt, true summaries, outcomes and exports."""
 
 import csv
-import io
 from dataclasses import asdict, replace
 
 import pytest
 
 from app.audit.service import AuditService
-from app.batch.impact import OutcomeRule, impact_table
+from app.batch.impact import OutcomeRule, impact_table, outcomes_of
 from app.batch.service import BatchRequest, BatchService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
@@ -135,12 +134,11 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_p
     batch_id = run(wired, tmp_path)
     rows = wired[BatchService].view(batch_id).rows
     rule = OutcomeRule(".", regex=True)
-    found = wired[BatchService].outcomes(batch_id, rule)
+    table, found = wired[BatchService].impact(batch_id, rule)
     assert found.pairs == [("men", True), ("women", True), ("men", True), (None, True)]
-    table, again = wired[BatchService].impact(batch_id, rule)
-    assert (table, again) == (impact_table(found.pairs), found)
+    assert table == impact_table(found.pairs)
     assert table.unknown == 1
-    nobody = wired[BatchService].outcomes(batch_id, OutcomeRule("nowhere to be found", "neither is this"))
+    nobody = outcomes_of(rows, OutcomeRule("nowhere to be found", "neither is this"))
     assert nobody.rows == ()
     assert nobody.undecided == tuple(row.line for row in rows)
     assert nobody.notes == ("4 rows with neither word in the continuation: in no rate.",)
@@ -149,8 +147,7 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_p
 def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
     batch_id = run(wired, tmp_path)
     rows_file, groups_file = wired[BatchService].write_csv(batch_id, tmp_path / "out")
-    assert rows_file.read_bytes().decode() == wired[BatchService].csv(batch_id)
-    rows = list(csv.DictReader(io.StringIO(wired[BatchService].csv(batch_id))))
+    rows = list(csv.DictReader(rows_file.open(newline="")))
     assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
     assert [row["reference"] for row in rows] == ["", "", "x", ""]
     groups = list(csv.DictReader(groups_file.open(newline="")))

@@ -42,7 +42,7 @@ def test_four_prompts_become_four_certified_sessions_and_a_table_by_group(page, 
         page.get_by_label("Selected if the text has").fill("Yes")
         expect(page.locator(".impact tbody tr")).to_have_count(2)
         (batch,) = wired[BatchService].list()
-        found = wired[BatchService].outcomes(batch.id, OutcomeRule("Yes"))
+        _, found = wired[BatchService].impact(batch.id, OutcomeRule("Yes"))
         expect(page.locator(".preview-rule")).to_contain_text(f"{sum(row.selected for row in found.rows)} selected")
         page.locator(".batchrows tbody a").first.click()
         expect(page.locator(".strip .tok[data-i]").first).to_be_visible()

@@ -9,7 +9,7 @@ from app.compare.chains import align, beside, first_divergence
 from app.compare.charts import LINES, changed_figure, sensitivity_figure, vanilla_figure
 from app.compare.charts import chain_divergence_figure as divergence_figure
 from app.compare.page import LiveChains
-from app.compare.types import ChainSummary, Comparison, PairComparison, StepDivergence
+from app.compare.types import ChainSummary, Comparison, PairComparison
 from app.compare.words import (
     cell,
     chain_names,
@@ -24,13 +24,14 @@ from app.compare.words import (
     summary_table,
 )
 from app.compare.words import compared_columns_from as columns_from
-from app.shared.audits import AuditSettings
+from app.shared.audits import AuditSettings, AuditView
 from app.shared.charts import template
 from app.shared.errors import ServiceError
 from coft_core.decode.cost import Footprint
 from coft_core.types import Candidate
 from db.chains import BranchOutline
-from tests.fakes.data import SUMMARIES, make_step
+from tests.fakes.data import NOW, SUMMARIES, make_step
+from tests.fakes.prompts import masked_reading
 
 VANILLA = AuditSettings(policy="vanilla")
 COFT = AuditSettings(calibration_id=1)
@@ -38,36 +39,35 @@ TEXTS = ([" The", " Latino", " driver", "."], [" The", " driver", " left", "."])
 
 
 def chain(number, tokens, settings=COFT, **changes):
-    steps = tuple(
-        make_step(index, token, None if settings.calibration_id else "none") for index, token in enumerate(tokens)
-    )
-    made = ChainSummary(
-        session_id=number, branch_id=10 * number, name=f"audit {number}", branch="main", policy=settings.policy,
-        model="demo", certificate="certified" if settings.calibration_id else "uncertified: no calibration",
-        text="".join(tokens), steps=steps, finished="length", prompt="Who?", spans=(), settings=settings,
-        calibration=SUMMARIES[0] if settings.calibration_id else None,
-        branches=(BranchOutline(10 * number, None, None, None, "main"),), warnings=(), certified=None, fallbacks=None,
-        overruled=None, mean_log_ratio=0.25,
+    calibrated = settings.calibration_id is not None
+    preview = replace(masked_reading("Who?", (), settings), warnings=())
+    inside = {name: changes.pop(name) for name in list(changes) if name in AuditView.__dataclass_fields__}
+    view = AuditView(
+        session_id=number, branch_id=10 * number, name=f"audit {number}", settings=settings, model="demo",
+        certificate="certified" if calibrated else "uncertified: no calibration", finished="length", prompt="Who?",
+        steps=tuple(make_step(index, token, None if calibrated else "none") for index, token in enumerate(tokens)),
+        spans=(), calibration=SUMMARIES[0] if calibrated else None, warnings=(), preview=preview,
+        branches=(BranchOutline(10 * number, None, None, None, "main"),), fingerprint_digest="", user_list="", bins=(),
+        created_at=NOW, updated_at=NOW,
     )  # fmt: skip
-    return replace(made, **changes)
+    numbers = {"certified": None, "fallbacks": None, "overruled": None, "mean_log_ratio": 0.25} | changes
+    return ChainSummary(replace(view, **inside), **numbers)
+
+
+def changed(own, **changes):
+    """A chain whose session says something else."""
+    return replace(own, view=replace(own.view, **changes))
 
 
 def comparison(*chains):
     tokens = [[step.token_id for step in own.steps] for own in chains]
+    names = ("policy", "lam", "calibration_id", "greedy")
     pairs = []
     for place, other in enumerate(tokens[1:], 1):
-        rows = align(tokens[0], other)
-        kinds = [row.kind for row in rows]
-        counts = {kind: kinds.count(kind) for kind in ("same", "changed", "removed", "added")}
-        names = ("policy", "lam", "calibration_id", "greedy")
         differ = tuple((name, "", "") for name in names
                        if getattr(chains[0].settings, name) != getattr(chains[place].settings, name))  # fmt: skip
-        pairs.append(
-            PairComparison(place, rows, first_divergence(tokens[0], other), **counts, by_text=False, differences=differ)
-        )
-    longest = range(max(len(own.steps) for own in chains))
-    divergence = tuple(StepDivergence(step, (), (), (), (), ()) for step in longest)
-    return Comparison(chains, tuple(pairs), divergence, (), beside(len(tokens[0]), [pair.rows for pair in pairs]))
+        pairs.append(PairComparison(place, align(tokens[0], other), first_divergence(tokens[0], other), False, differ))
+    return Comparison(chains, tuple(pairs), (), beside(len(tokens[0]), [pair.rows for pair in pairs]))
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_names_say_no_more_than_what_tells_columns_apart():
     assert chain_names([vanilla, coft, strong]) == ["Vanilla", "COFT (λ 0.60)", "COFT (λ 1.00)"]
     again = chain(4, TEXTS[1], replace(COFT, lam=1.0, seed=3))
     assert chain_names([coft, strong, again]) == ["COFT (λ 0.60)", "COFT (λ 1.00, seed 0)", "COFT (λ 1.00, seed 3)"]
-    assert chain_names([coft, replace(chain(9, TEXTS[1]))]) == ["COFT (session 2)", "COFT (session 9)"]
+    assert chain_names([coft, chain(9, TEXTS[1])]) == ["COFT (session 2)", "COFT (session 9)"]
     fork = BranchOutline(21, 20, 1, " he", " he")
-    assert chain_names([coft, replace(coft, branch_id=21, branches=(fork,))]) == ["main", "2 he"]
+    assert chain_names([coft, changed(coft, branch_id=21, branches=(fork,))]) == ["main", "2 he"]
     twin = replace(fork, id=22)
-    twins = [replace(coft, branch_id=own.id, branches=(fork, twin)) for own in (fork, twin)]
+    twins = [changed(coft, branch_id=own.id, branches=(fork, twin)) for own in (fork, twin)]
     assert chain_names(twins) == ["2 he (21)", "2 he (22)"]
 
 
@@ -127,10 +127,10 @@ def test_a_token_that_certification_refuses_is_said_to_be_left_out_for_that_reas
     refused = Candidate(
         first.steps[0].token_id, " The", math.log(0.38), math.log(0.05), math.log(0.12), certified=False
     )
-    with_refused = replace(other, steps=(replace(step, candidates=(refused, *step.candidates)),))
+    with_refused = changed(other, steps=(replace(step, candidates=(refused, *step.candidates)),))
     (said,) = row_sentences(comparison(first, with_refused), ["Vanilla", "COFT"])
     assert "“The” has 0.38, and 0.05 with the attribute masked, under the threshold 0.060: COFT leaves it out." in said
-    drawn = replace(other, steps=(replace(step, candidates=(replace(refused, certified=True), *step.candidates)),))
+    drawn = changed(other, steps=(replace(step, candidates=(replace(refused, certified=True), *step.candidates)),))
     (said,) = row_sentences(comparison(first, drawn), ["Vanilla", "COFT"])
     assert "leaves it out" not in said
     assert "goes from 0.38 to 0.05" in said
@@ -145,7 +145,7 @@ def test_the_tables_count_the_steps_and_name_each_columns_own_settings(both):
     assert 'lambda</th><td class="">–</td><td class="">0.6</td><td class="">0.9</td>' in table
     assert "Ward notes, reference" in table
     assert "&lt;b&gt;" in table
-    alike = comparison(both.chains[0], replace(both.chains[0], session_id=5, branch_id=50))
+    alike = comparison(both.chains[0], chain(5, TEXTS[0], VANILLA))
     assert "same prompt and settings" in differences_table(alike, ["a", "b"])
 
 
@@ -180,7 +180,7 @@ def test_lines_differ_in_dash_and_marker_and_hold_the_stored_numbers(both):
 
 def test_divergence_from_vanilla_is_shown_where_it_was_stored_and_is_of_the_audited_model(both):
     said = [step.diagnostics for step in both.chains[1].steps]
-    old = replace(both.chains[1], steps=tuple(without_vanilla(step) for step in both.chains[1].steps))
+    old = changed(both.chains[1], steps=tuple(without_vanilla(step) for step in both.chains[1].steps))
     apart = replace(both.chains[1], own_model=True)
     lines = {}
     for name, other in (("new", both.chains[1]), ("old", old), ("apart", apart)):
