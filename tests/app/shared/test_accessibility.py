@@ -28,6 +28,8 @@ from tests.fakes import FakeServices, make_step
 from tests.fakes.batches import hiring
 from tests.fakes.comparisons import written
 
+MADE_UP = True
+
 Opener = Callable[..., Page]
 PROMPT = "The Muslim doctor saw her before he left"
 
@@ -250,17 +252,20 @@ PAGES: dict[str, Callable[..., Page]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_filled_page_breaks_no_rule(visit, services: FakeServices, name: str):
-    assert broken(PAGES[name](visit, services)) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_narrow_dark_page_breaks_no_rule_hides_nothing_and_can_be_still(visit, services: FakeServices, name: str):
-    page = PAGES[name](visit, services, width=768, dark=True)
+def test_a_filled_page_breaks_no_rule_and_hides_nothing_wide_or_narrow_light_or_dark_and_can_be_still(
+    visit, services: FakeServices, name: str
+):
+    page = PAGES[name](visit, services)
     assert broken(page) == []
-    assert page.evaluate(RUNS_OUT) == []
-    page.set_viewport_size({"width": 1024, "height": 1000})
-    assert page.evaluate(RUNS_OUT) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 768, "height": 1000})
+    line = page.locator(".summaryline [data-do=rail]")
+    if line.is_visible():
+        line.click()
+    assert broken(page) == []
+    for width in (768, 1024):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert page.evaluate(RUNS_OUT) == []
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVES) == []
 
