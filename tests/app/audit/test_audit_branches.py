@@ -218,8 +218,8 @@ def test_two_chains_stand_beside_each_other_from_where_they_part_and_follow_furt
     expect(beside.locator(".parted")).to_have_text("both: and")
     expect(beside.locator("thead")).to_contain_text("the (shown)")
     first = beside.locator("tbody tr").first
-    expect(first.locator("td")).to_contain_text(["2", "the", "−0.44", "he", "+0.89"])
-    expect(first.locator(".gauge i.hot")).to_have_count(1)
+    expect(first.locator("td")).to_contain_text(["2", "the", "−0.53", "he", "+0.89"])
+    expect(first.locator(".gauge i.hot")).to_have_count(2)
     expect(beside.locator("tbody tr")).to_have_count(37)
     picture(page, "audit-beside-1440-light")
     page.locator("[data-do=step]").click()

@@ -35,7 +35,7 @@ def test_both_certificates_of_a_chain_stand_side_by_side_and_follow_each_step(au
     answers = page.locator(".answer")
     expect(answers).to_have_count(2)
     expect(answers.nth(0)).to_contain_text("As one chain")
-    expect(answers.nth(0)).to_contain_text("The chain has 1 step and has not ended")
+    expect(answers.nth(0)).to_contain_text("and has not ended: the certificate of whole chains is for")
     expect(answers.nth(1)).to_contain_text("Step by step, added up")
     expect(answers.nth(1).locator("dl div", has_text="Steps that are charged")).to_contain_text("8")
     expect(answers.nth(0).locator("dl div", has_text="Weakest token")).to_contain_text("step 1")
@@ -61,7 +61,7 @@ def test_a_run_keeps_the_certificate_up_to_date_and_says_where_it_ends(audit):
     first = page.locator(".answer").first
     expect(first.locator(".badge")).to_have_text("says nothing")
     expect(first).to_contain_text(
-        "The chain has 64 steps, and the certificate of whole chains is for chains that reach 16 steps"
+        "0 contexts with chains that reach 64 steps are too few for a threshold of whole chains."
     )
 
 

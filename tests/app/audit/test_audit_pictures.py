@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.audit.service import AuditService
+from app.shared.step_words import step_card
 from app.shared.wiring import Services
 from tests.story.model import PROMPT
 from tests.story.seed import slowed
@@ -109,7 +110,7 @@ def test_the_charts_of_the_page_have_their_numbers_too(audit, services: Services
     expect(rows.nth(1).locator("th, td")).to_have_text(["2", "he", str(steps[1].set_size), re.compile(r"^0\.07")])
     expect(rows.nth(25).locator("td").last).to_have_text("none, every token passes")
     page.get_by_role("button", name="Numbers: Candidates").click()
-    expect(page.locator("[data-table=candidates] tbody tr")).to_have_count(len(steps[1].candidates))
+    expect(page.locator("[data-table=candidates] tbody tr")).to_have_count(len(step_card(steps[1])["rows"]))
     page.get_by_role("button", name="Numbers: Candidates").click()
     expect(page.locator("[data-table=candidates]")).to_be_hidden()
 

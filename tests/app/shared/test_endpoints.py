@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from app.tune.service import TuningService
 from bench.api_reference import BEGIN, END, reference
 from coft_core.conformal.drift import DriftReport
 from db.prompt_sets import PromptSetsRepository
+from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.story.model import PROMPT
 
 DOCUMENTED = (Path(__file__).resolve().parents[3] / "docs/api.md").read_text("utf-8")
@@ -55,14 +55,7 @@ def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address
 
 def test_methods_are_tuned_over_the_endpoints(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "tune.jsonl"
-    row = {"answer": "good", "others": ["bad", "late"], "spans": [[4, 7, "gender"]]}
-    path.write_text(
-        "".join(
-            json.dumps({**row, "prompt": f"The {who} went to shop {number} and was", "pair": f"p{number}"}) + "\n"
-            for number in range(12)
-            for who in ("man", "boy")
-        )
-    )
+    path.write_text(tuning_rows(), "utf-8")
     with pytest.raises(AppError, match="must be a list of names"):
         client.predict(handle_file(path), {"policies": "sdd"}, api_name="/tune")
     job = client.predict(handle_file(path), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune")
