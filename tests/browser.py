@@ -1,4 +1,4 @@
-"""A real Chromium against the real pages, with made-up services.
+"""A real Chromium against the real program on a seeded store.
 
 ``COFT_TEST_SLOWDOWN=6`` makes the browser's processor six times slower, to find what depends on its speed;
 ``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
@@ -20,6 +20,7 @@ from app.server import build_app, launch_options
 from app.shared.wiring import Services
 from tests.conftest import free_port
 from tests.fakes import FakeServices
+from tests.story.seed import Seeded, seeded
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -99,22 +100,46 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def made_up() -> FakeServices:
-    """The services behind the pages of all tests."""
+    """The services behind the pages of tests that make them up."""
     return FakeServices()
 
 
 @pytest.fixture(scope="session")
-def address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
-    """The running application."""
+def made_up_address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
+    """The running application on made-up services."""
     with served(made_up) as url:
         yield url
 
 
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None) -> Iterator[Seeded]:
+    """The whole program on a store of this process."""
+    with seeded(tmp_path_factory.mktemp("story")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def real_address(program: Seeded, browser: Browser) -> Iterator[str]:
+    """The running application."""
+    with served(program.services) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def address(request: pytest.FixtureRequest) -> str:
+    """Where the application runs."""
+    made_up = getattr(request.module, "MADE_UP", False)
+    return request.getfixturevalue("made_up_address" if made_up else "real_address")
+
+
 @pytest.fixture
-def services(made_up: FakeServices) -> FakeServices:
-    """The services, as if nothing had happened yet."""
-    made_up.reset()
-    return made_up
+def services(request: pytest.FixtureRequest) -> Services:
+    """The services, as if nothing had happened since the store was seeded."""
+    if getattr(request.module, "MADE_UP", False):
+        made_up = request.getfixturevalue("made_up")
+        made_up.reset()
+        return made_up
+    return request.getfixturevalue("program").restore()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +170,7 @@ def window(warm: Page) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(window: BrowserContext) -> Iterator[Page]:
-    """An empty page for the whole program, which answers later than made-up services do; errors fail the test."""
+    """An empty page for the whole program, which answers later than a seeded store does; errors fail the test."""
     window.set_default_timeout(2 * PATIENCE_MS)
     opened = open_page(window)
     opened.set_viewport_size({"width": 1440, "height": 1000})
@@ -159,7 +184,7 @@ Opener = Callable[..., Page]
 
 
 @pytest.fixture
-def visit(browser: Browser, window: BrowserContext, address: str, services: FakeServices) -> Iterator[Opener]:
+def visit(browser: Browser, window: BrowserContext, address: str, services: Services) -> Iterator[Opener]:
     """Open a page of the application; errors in its scripts fail the test.
 
     Each page that a test opens after its first one is in a browser of its own, as another person's would be.

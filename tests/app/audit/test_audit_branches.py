@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.audit.service import AuditService
-from app.sessions.service import SessionLibrary
-from tests.fakes import FakeServices
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from app.shared.wiring import Services
+from tests.story.seed import slowed
 
-ROOT, AND, HE, THE = 100, 101, 102, 103
+ROOT, AND, HE, THE = 1, 2, 3, 4
 
 
-def unfolded(audit, query: str = "?session=1&branch=102", **options: object) -> Page:
+def unfolded(audit, query: str = "?session=1&branch=3", **options: object) -> Page:
     page = audit(query, **options)
     page.locator(".branching > summary").click()
     expect(page.locator("[role=treeitem]").first).to_be_visible()
@@ -88,7 +89,7 @@ def test_the_tree_is_walked_and_folded_by_keyboard_and_the_page_does_not_step_me
     expect(page.locator("#menu-branch")).to_be_hidden()
 
 
-def test_a_branch_is_renamed_in_its_place_and_keeps_its_token(audit, services: FakeServices):
+def test_a_branch_is_renamed_in_its_place_and_keeps_its_token(audit, services: Services):
     page = unfolded(audit)
     row(page, HE).focus()
     page.keyboard.press("F2")
@@ -111,36 +112,34 @@ def test_a_refused_name_stays_in_its_field_and_escape_gives_the_old_one_back(aud
     row(page, THE).focus()
     page.keyboard.press("F2")
     field = row(page, THE).get_by_role("textbox")
-    field.fill("refused")
+    field.evaluate("(node) => node.removeAttribute('maxlength')")
+    field.fill("x" * 201)
     page.keyboard.press("Enter")
-    expect(page.locator(".toast-body")).to_contain_text("This name is refused.")
-    expect(field).to_have_value("refused")
+    expect(page.locator(".toast-body")).to_contain_text("The name of a branch has 1 to 200 characters")
+    expect(field).to_have_value("x" * 201)
     expect(field).to_be_enabled()
     field.press("Escape")
     expect(field).to_have_count(0)
     expect(row(page, THE).locator(".called")).to_have_text("the")
 
 
-def test_a_name_that_is_being_typed_survives_tokens_that_arrive(audit, services: FakeServices):
-    services[AuditService].pace = 0.02
-    try:
-        page = unfolded(audit, "?session=1&branch=103")
-        page.locator("[data-do=go]").click()
-        expect(page.locator(".strip .tok[data-i]").nth(4)).to_be_attached()
-        row(page, HE).focus()
-        page.keyboard.press("F2")
-        field = row(page, HE).get_by_role("textbox")
-        field.fill("half a na")
-        expect(page.locator(".count")).to_contain_text("64 of 64 steps")
-        expect(field).to_have_value("half a na")
-        field.press("Enter")
-        expect(row(page, HE).locator(".called")).to_have_text("half a na")
-        expect(row(page, THE).locator(".leaf")).to_have_text("64 steps · length reached")
-    finally:
-        services[AuditService].pace = 0.0
+def test_a_name_that_is_being_typed_survives_tokens_that_arrive(audit, services: Services, monkeypatch):
+    slowed(monkeypatch, services, 0.02)
+    page = unfolded(audit, "?session=1&branch=4")
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".strip .tok[data-i]").nth(4)).to_be_attached()
+    row(page, HE).focus()
+    page.keyboard.press("F2")
+    field = row(page, HE).get_by_role("textbox")
+    field.fill("half a na")
+    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
+    expect(field).to_have_value("half a na")
+    field.press("Enter")
+    expect(row(page, HE).locator(".called")).to_have_text("half a na")
+    expect(row(page, THE).locator(".leaf")).to_have_text("64 steps · length reached")
 
 
-def test_pruning_says_what_goes_along_and_the_parent_is_shown_afterwards(audit, services: FakeServices):
+def test_pruning_says_what_goes_along_and_the_parent_is_shown_afterwards(audit, services: Services):
     page = unfolded(audit)
     act(page, AND, "prune")
     question = page.locator("dialog#confirm")
@@ -154,7 +153,7 @@ def test_pruning_says_what_goes_along_and_the_parent_is_shown_afterwards(audit, 
     question.get_by_role("button", name="Prune").click()
     expect(page.locator(".branching > summary .title")).to_have_text("Branches (1)")
     expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
-    expect(page).to_have_url(re.compile(r"branch=100(&|$)"))
+    expect(page).to_have_url(re.compile(r"branch=1(&|$)"))
     expect(page.locator(".branching .alone")).to_contain_text("force another word there")
     assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT]
 
@@ -170,12 +169,12 @@ def test_pruning_another_branch_leaves_the_shown_chain_as_it_is(audit):
     expect(page.locator(".crumbs .sib")).not_to_contain_text("the chain before the")
 
 
-def test_a_branch_with_verdicts_says_why_it_stays(audit, services: FakeServices):
-    services[SessionLibrary].judged = frozenset({THE})
+def test_a_branch_with_verdicts_says_why_it_stays(audit, services: Services):
+    services[VerdictService].add(VerdictRequest(1, "R. Osei", "fair", THE, 1, 1))
     page = unfolded(audit)
     row(page, THE).focus()
     page.keyboard.press("Delete")
-    expect(page.locator(".branching .told")).to_have_text("The verdict log has 1 entry on this branch.")
+    expect(page.locator(".branching .told")).to_contain_text("The verdict log has 1 entry on this branch")
     expect(page.locator("dialog#confirm")).to_be_hidden()
     assert len(services[AuditService].view(1).branches) == 4
 
@@ -192,12 +191,12 @@ def test_a_branchs_link_opens_it_at_its_fork_and_the_shown_one_at_its_token(audi
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     act(page, THE, "link")
     expect(page.locator(".branching .told")).to_have_text("The link is copied.")
-    assert page.evaluate("navigator.clipboard.readText()").endswith("/?session=1&branch=103&step=2")
+    assert page.evaluate("navigator.clipboard.readText()").endswith("/?session=1&branch=4&step=2")
     page.locator(".tok[data-i='12']").click()
     expect(page.locator("#inspector .where")).to_contain_text("step 13")
     act(page, HE, "link")
     page.wait_for_function(
-        "async () => (await navigator.clipboard.readText()).endsWith('/?session=1&branch=102&step=13')"
+        "async () => (await navigator.clipboard.readText()).endsWith('/?session=1&branch=3&step=13')"
     )
 
 
@@ -212,14 +211,14 @@ def test_siblings_are_compared_on_their_own_page_with_the_chain_that_they_left(a
 
 
 def test_two_chains_stand_beside_each_other_from_where_they_part_and_follow_further_steps(audit, picture):
-    page = unfolded(audit, "?session=1&branch=103")
+    page = unfolded(audit, "?session=1&branch=4")
     act(page, HE, "beside")
     beside = page.locator(".beside")
     expect(beside.locator("h3")).to_have_text("Apart from step 2 on")
     expect(beside.locator(".parted")).to_have_text("both: and")
     expect(beside.locator("thead")).to_contain_text("the (shown)")
     first = beside.locator("tbody tr").first
-    expect(first.locator("td")).to_contain_text(["2", "the", "+0.89", "he", "+0.89"])
+    expect(first.locator("td")).to_contain_text(["2", "the", "−0.53", "he", "+0.89"])
     expect(first.locator(".gauge i.hot")).to_have_count(2)
     expect(beside.locator("tbody tr")).to_have_count(37)
     picture(page, "audit-beside-1440-light")
@@ -241,9 +240,10 @@ def test_a_forced_token_appears_in_the_open_tree_at_its_step(audit):
     )
 
 
-@pytest.mark.parametrize("width", [768, 1280])
-def test_the_open_tree_is_not_cut_off(audit, width: int):
-    page = unfolded(audit, width=width)
+def test_the_open_tree_is_not_cut_off_at_any_width(audit):
+    page = unfolded(audit, width=768)
     act(page, THE, "beside")
     expect(page.locator(".beside table")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for width in (768, 1280):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+import threading
+
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from tests.fakes import FakeServices
-
-PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.step_words import signed
+from app.shared.wiring import Services
+from tests.story.model import LONG_PROMPT, PROMPT
+from tests.story.seed import newest
 
 
 def started(audit, steps: int = 0, **options: object) -> Page:
     page = audit(**options)
-    page.locator("#prompt").fill(PROMPT)
+    page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(4)
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64 steps")
@@ -30,10 +35,10 @@ def test_both_certificates_of_a_chain_stand_side_by_side_and_follow_each_step(au
     answers = page.locator(".answer")
     expect(answers).to_have_count(2)
     expect(answers.nth(0)).to_contain_text("As one chain")
-    expect(answers.nth(0)).to_contain_text("No token is less supported")
+    expect(answers.nth(0)).to_contain_text("and has not ended: the certificate of whole chains is for")
     expect(answers.nth(1)).to_contain_text("Step by step, added up")
     expect(answers.nth(1).locator("dl div", has_text="Steps that are charged")).to_contain_text("8")
-    expect(answers.nth(0).locator("dl div", has_text="Weakest token")).to_contain_text("and, step 1")
+    expect(answers.nth(0).locator("dl div", has_text="Weakest token")).to_contain_text("step 1")
     for _ in range(8):
         page.locator("[data-do=step]").click()
     expect(page.locator(".strip .tok[data-i]")).to_have_count(9)
@@ -56,8 +61,18 @@ def test_a_run_keeps_the_certificate_up_to_date_and_says_where_it_ends(audit):
     first = page.locator(".answer").first
     expect(first.locator(".badge")).to_have_text("says nothing")
     expect(first).to_contain_text(
-        "The chain has 64 steps, and the certificate of whole chains is for chains that reach 40 steps"
+        "0 contexts with chains that reach 64 steps are too few for a threshold of whole chains."
     )
+
+
+def test_a_chain_as_long_as_those_calibrated_on_is_certified_as_a_whole(audit, services: Services):
+    settings = AuditSettings(calibration_id=1, greedy=True, max_new_tokens=16)
+    made = services[AuditService].start(StartAudit(PROMPT.replace("rounds", "notes"), settings))
+    list(services[AuditService].run(made.session_id))
+    page = audit(f"?session={made.session_id}")
+    first = page.locator(".answer").first
+    expect(first.locator(".badge")).to_have_text("certified")
+    expect(first).to_contain_text("No token is less supported")
 
 
 def test_without_a_certificate_nothing_is_claimed_for_a_chain(audit):
@@ -69,8 +84,11 @@ def test_without_a_certificate_nothing_is_claimed_for_a_chain(audit):
     expect(page.locator(".whole")).to_be_hidden()
 
 
-def test_contributions_are_drawn_for_the_chain_and_for_the_selected_token(audit, services: FakeServices, picture):
+def test_contributions_are_drawn_for_the_chain_and_for_the_selected_token(audit, services: Services, picture):
     page = started(audit, 4)
+    measured = services[AuditService].contributions(newest(services))
+    totals, first = measured.log_ratio, measured.spans[0].log_ratio
+    largest = max((value for part in measured.spans for value in part.log_ratio), key=abs)
     button = page.locator("[data-do=contribute]")
     expect(button).to_have_text("What does each span contribute?")
     expect(page.locator("#facts .shares")).to_be_hidden()
@@ -78,19 +96,21 @@ def test_contributions_are_drawn_for_the_chain_and_for_the_selected_token(audit,
     matrix = page.locator(".matrix")
     expect(matrix.locator(".lines > div")).to_have_count(4)
     expect(matrix.locator("rect.more, rect.less").first).to_be_visible()
-    expect(page.locator(".spans .lead")).to_contain_text("The largest contribution is +0.90, of “German”")
+    expect(page.locator(".spans .lead")).to_contain_text(f"The largest contribution is {signed(largest)}, of “")
     shares = page.locator("#facts .shares tbody tr")
     expect(shares).to_have_count(6)
-    expect(shares.nth(0)).to_contain_text("German")
-    expect(shares.nth(0)).to_contain_text("+0.90")
+    expect(shares.nth(0)).to_contain_text("elderly")
+    expect(shares.nth(0)).to_contain_text(signed(first[3]))
     expect(shares.nth(4)).to_contain_text("only together")
-    expect(shares.nth(5)).to_contain_text("+1.12")
+    expect(shares.nth(5)).to_contain_text(signed(totals[3]))
     expect(page.locator("#facts .shares")).to_contain_text("need not sum to the total")
     page.locator(".tok[data-i='1']").click()
-    expect(shares.nth(0)).to_contain_text("+0.71")
+    expect(shares.nth(0)).to_contain_text(signed(first[1]))
     page.locator(".numbers summary").click()
     cells = page.locator(".numbers tbody tr").nth(3).locator("td")
-    expect(cells).to_have_text(["4", "his", "+0.90", "−0.39", "+0.22", "+0.11", "+0.28", "+1.12"])
+    alone = [part.log_ratio[3] for part in measured.spans]
+    token = services[AuditService].view(newest(services)).steps[3].token.strip()
+    expect(cells).to_have_text(["4", token, *map(signed, [*alone, measured.interaction[3], totals[3]])])
     picture(page, "audit-contributions-1440-light")
 
 
@@ -118,14 +138,19 @@ def test_further_steps_are_said_to_be_missing_until_it_is_computed_again(audit):
     expect(page.locator(".spans .found")).to_be_hidden()
 
 
-def test_computing_shows_that_it_works_and_another_model_is_one_sentence(audit, services: FakeServices):
+def test_computing_shows_that_it_works_and_another_model_is_one_sentence(audit, services: Services, monkeypatch):
     page = started(audit, 2)
-    services[AuditService].measuring.clear()
+    measured = threading.Event()
+
+    def refused(*_: object) -> None:
+        measured.wait(10)
+        raise ServiceError("This session was made with other weights than are loaded now; start a new one.")
+
+    monkeypatch.setattr(services[AuditService], "contributions", refused)
     page.locator("[data-do=contribute]").click()
     expect(page.locator(".spans .working")).to_be_visible()
     expect(page.locator("[data-do=contribute]")).to_be_disabled()
-    services[AuditService].changed = True
-    services[AuditService].measuring.set()
+    measured.set()
     expect(page.locator(".toast-body")).to_contain_text("other weights")
     expect(page.locator(".spans .working")).to_be_hidden()
     expect(page.locator("[data-do=contribute]")).to_be_enabled()
@@ -137,16 +162,19 @@ def test_the_cost_is_measured_on_demand(audit):
     expect(cost).to_contain_text("Each step reads 2 branches: as typed, and masked.")
     expect(cost.locator(".measured")).to_have_text("")
     cost.get_by_role("button", name="Measure the cost").click()
-    expect(cost.locator(".measured")).to_contain_text("2 branches instead of 1: 1.64 times the time per token")
+    expect(cost.locator(".measured")).to_contain_text(
+        re.compile(r"2 branches instead of 1: \d+\.\d+ times the time per token")
+    )
     expect(page.locator("[data-do=go]")).to_be_enabled()
 
 
-@pytest.mark.parametrize("width", [768, 1024, 1280])
-def test_nothing_is_cut_off_at_any_width(audit, width: int):
-    page = audit("?session=1", width=width)
+def test_nothing_is_cut_off_at_any_width(audit):
+    page = audit("?session=1", width=768)
     page.locator("[data-do=contribute]").click()
     expect(page.locator(".matrix svg")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for width in (768, 1024, 1280):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_screen_reader_hears_the_largest_contribution_and_each_answers_state(audit):
@@ -154,5 +182,5 @@ def test_a_screen_reader_hears_the_largest_contribution_and_each_answers_state(a
     page.locator("[data-do=contribute]").click()
     expect(page.locator(".matrix .vh")).to_contain_text("The largest contribution is")
     expect(page.locator(".spans .working")).to_have_attribute("role", "status")
-    expect(page.locator(".answer .badge").first).to_have_text("certified")
+    expect(page.locator(".answer .badge").first).to_have_text("says nothing")
     expect(page.locator(".whole")).to_have_attribute("aria-labelledby", "h-whole")

@@ -11,6 +11,8 @@ from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
 
 

@@ -7,10 +7,9 @@ import re
 from playwright.sync_api import Page, Request, expect
 
 from app.audit.service import AuditService
-from tests.fakes import FakeServices
-from tests.fakes.prompts import SENTINEL
-
-PROMPT = "The nurse finished rounds and then he prepared the reports"
+from app.shared.wiring import Services
+from tests.story.model import PROMPT
+from tests.story.seed import newest, slowed
 
 
 def type_prompt(page: Page, text: str = PROMPT) -> None:
@@ -27,14 +26,14 @@ def tokens(page: Page):
     return page.locator(".strip .tok[data-i]")
 
 
-def test_a_whole_audit_from_prompt_to_report(audit, services: FakeServices, picture, tmp_path):
+def test_a_whole_audit_from_prompt_to_report(audit, services: Services, picture, tmp_path):
     page = audit()
     expect(page.locator("#transcript .empty")).to_contain_text("Press Start")
     picture(page, "audit-empty-1440-light")
     type_prompt(page)
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".reading .counts")).to_have_text("10 tokens, 2 masked, same length")
-    expect(page.locator(".reading .several")).to_have_text(SENTINEL)
+    expect(page.locator(".reading .several")).to_have_text(services[AuditService].model("demo").sentinel)
     start(page)
     page.locator("[data-do=step]").click()
     expect(tokens(page)).to_have_count(1)
@@ -52,7 +51,7 @@ def test_a_whole_audit_from_prompt_to_report(audit, services: FakeServices, pict
     assert "session=3" in page.url
 
 
-def test_the_session_reopens_from_its_address(audit, services: FakeServices):
+def test_the_session_reopens_from_its_address(audit, services: Services):
     page = audit("?session=1")
     expect(tokens(page)).to_have_count(38)
     expect(page.locator("#prompt")).to_have_value(PROMPT)
@@ -112,16 +111,15 @@ def test_only_the_selected_token_can_be_tabbed_to(audit):
 def test_the_inspector_explains_each_kind_of_step(audit, picture):
     page = audit("?session=1")
     verdict = page.locator("#inspector .verdict")
-    expect(verdict).to_contain_text(
-        "Certified: plausible in both worlds. Masking lowers this token from 0.220 to 0.090."
-    )
+    expect(verdict).to_contain_text("Certified: plausible in both worlds. Masking lowers this token from 0.32 to 0.13.")
     expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")
     expect(page.locator("#facts dl")).to_contain_text("above 1, so it says nothing here")
     expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")
     expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")
     expect(page.locator(".cand tbody tr").nth(5)).to_contain_text("both < τ")
-    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(18)
-    expect(page.locator("#candidates-plot .annotation")).to_contain_text("τ 0.06")
+    shown = page.locator(".cand tbody tr")
+    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(3 * shown.count())
+    expect(page.locator("#candidates-plot .annotation")).to_contain_text("τ 0.07")
     picture(page, "audit-forced-1440-light")
     page.locator(".tok[data-i='12']").click()
     expect(verdict).to_contain_text("Fallback: no token reached the threshold in both worlds")
@@ -172,23 +170,23 @@ def test_number_keys_and_typed_tokens_force_too(audit):
     expect(page.locator("#inspector .verdict")).to_contain_text("You forced a token that is not certified")
     page.locator("#typed").fill("two words")
     page.keyboard.press("Enter")
-    expect(page.locator(".toast-body")).to_contain_text("more than one token")
+    expect(page.locator(".toast-body")).to_contain_text("is not one token of this model")
     expect(page.locator("#typed")).to_have_value("two words")
     expect(page.locator("[data-do=go]")).to_be_enabled()
 
 
-def test_a_changed_prompt_begins_a_new_audit_and_the_old_one_can_be_had_back(audit, services: FakeServices):
+def test_a_changed_prompt_begins_a_new_audit_and_the_old_one_can_be_had_back(audit, services: Services):
     page = audit("?session=1")
-    page.locator("#prompt").fill("The German nurse said that she")
+    page.locator("#prompt").fill("The German uncle said that she")
     expect(page.locator(".notice")).to_contain_text("Start begins a new audit")
     expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     page.locator("[data-do=revert]").click()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("[data-do=go] .word")).to_have_text("Run")
-    assert [name for name, _ in services[AuditService].calls] == []
+    assert newest(services) == 2
 
 
-def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: FakeServices, picture):
+def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: Services, picture):
     page = audit()
     type_prompt(page)
     page.get_by_label("number input for Lambda").fill("0.3")
@@ -203,7 +201,7 @@ def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: 
     expect(tokens(page).first).to_have_class(re.compile("open"))
     expect(page.locator("#inspector .verdict")).to_contain_text("Not certified:")
     picture(page, "audit-mismatch-1440-light")
-    assert services[AuditService].calls[-1][1].settings.proceed_uncertified
+    assert services[AuditService].view(newest(services)).settings.proceed_uncertified
 
 
 def test_without_a_calibration_nothing_looks_certified(audit):
@@ -229,28 +227,25 @@ def test_an_empty_prompt_is_one_sentence_and_loses_nothing(audit):
 
 def test_a_deleted_session_is_one_sentence(visit):
     page = visit("/?session=99")
-    expect(page.locator(".toast-body")).to_contain_text("There is no audit 99")
+    expect(page.locator(".toast-body")).to_contain_text("There is no audit session with the id 99")
     expect(page.locator(".toast-body")).not_to_contain_text("Traceback")
     expect(page.locator("[data-do=go]")).to_be_enabled()
 
 
-def test_a_run_can_be_paused(audit, services: FakeServices):
-    services[AuditService].pace = 0.25
-    try:
-        page = audit()
-        type_prompt(page)
-        start(page)
-        page.locator("[data-do=go]").click()
-        expect(tokens(page).nth(3)).to_be_attached()
-        page.locator("[data-do=pause]").click()
-        expect(page.locator("[data-do=go]")).to_be_enabled()
-        expect(page.locator("[data-do=pause]")).to_be_disabled()
-        shown = tokens(page).count()
-        assert 3 < shown < 64
-        page.locator("[data-do=step]").click()
-        expect(tokens(page)).to_have_count(shown + 1)
-    finally:
-        services[AuditService].pace = 0.0
+def test_a_run_can_be_paused(audit, services: Services, monkeypatch):
+    slowed(monkeypatch, services, 0.25)
+    page = audit()
+    type_prompt(page)
+    start(page)
+    page.locator("[data-do=go]").click()
+    expect(tokens(page).nth(3)).to_be_attached()
+    page.locator("[data-do=pause]").click()
+    expect(page.locator("[data-do=go]")).to_be_enabled()
+    expect(page.locator("[data-do=pause]")).to_be_disabled()
+    shown = tokens(page).count()
+    assert 3 < shown < 64
+    page.locator("[data-do=step]").click()
+    expect(tokens(page)).to_have_count(shown + 1)
 
 
 def test_tokens_are_appended_and_earlier_ones_stay_the_same_nodes(audit):

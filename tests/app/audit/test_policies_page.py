@@ -11,10 +11,10 @@ from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.shared.errors import ServiceError
 from app.shared.policies import KNOWN_POLICIES, parameter_values, policy_info
+from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import broken
-from tests.fakes import FakeServices
-
-PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
+from tests.story.model import LONG_PROMPT
+from tests.story.seed import newest
 
 
 def choose(page: Page, policy: str) -> None:
@@ -22,14 +22,14 @@ def choose(page: Page, policy: str) -> None:
 
 
 def start(page: Page) -> None:
-    page.locator("#prompt").fill(PROMPT)
+    page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(4)
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64 steps")
 
 
-def settings_of(services: FakeServices):
-    return services[AuditService].calls[-1][1].settings
+def settings_of(services: Services):
+    return services[AuditService].view(newest(services)).settings
 
 
 def refusal_of(policy: str, **given: object) -> str:
@@ -39,7 +39,7 @@ def refusal_of(policy: str, **given: object) -> str:
     return str(refused.value)
 
 
-def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_reload(audit, services: FakeServices):
+def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_reload(audit, services: Services):
     page = audit()
     page.get_by_label("Policy", exact=True).focus()
     page.keyboard.type("Self")
@@ -63,7 +63,7 @@ def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_rel
     expect(page.get_by_label("Decay, slider")).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_label("Decay", exact=True)).to_have_value("30")
-    page.locator("#prompt").fill(PROMPT)
+    page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(4)
     page.reload()
     expect(page.locator(".notice")).to_contain_text("is here again")
@@ -87,7 +87,7 @@ def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_rel
 
 
 def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and_starts_nothing(
-    audit, services: FakeServices
+    audit, services: Services
 ):
     page = audit("?policy=gedi")
     expect(page.get_by_label("Policy", exact=True)).to_have_value("gedi")
@@ -97,12 +97,12 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     expect(omega).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
     expect(omega).to_have_accessible_description(f"Power of the posterior. From 0 to 200, usually 30. {sentence}")
-    page.locator("#prompt").fill(PROMPT)
+    page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(4)
     expect(page.locator(".toast-body")).to_have_count(0)
     page.locator("[data-do=go]").click()
     expect(page.locator(".toast-body")).to_contain_text(sentence)
-    assert services[AuditService].calls == []
+    assert newest(services) == 2
     page.reload()
     expect(page.get_by_label("Omega", exact=True)).to_have_value("900.5")
     expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
@@ -114,7 +114,7 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     assert settings_of(services).parameters == ()
 
 
-def test_each_method_keeps_its_own_parameters_while_others_are_looked_at(audit, services: FakeServices):
+def test_each_method_keeps_its_own_parameters_while_others_are_looked_at(audit, services: Services):
     page = audit("?policy=detox")
     page.get_by_label("Cap", exact=True).fill("0.3")
     choose(page, "coft")
@@ -130,7 +130,7 @@ def test_each_method_keeps_its_own_parameters_while_others_are_looked_at(audit, 
     assert settings_of(services).parameters == (("cap", 0.3),)
 
 
-def test_an_emptied_field_stands_at_the_default_that_it_shows(audit, services: FakeServices):
+def test_an_emptied_field_stands_at_the_default_that_it_shows(audit, services: Services):
     page = audit("?policy=detox")
     field = page.get_by_label("Strength", exact=True)
     field.fill("")
@@ -166,10 +166,9 @@ def test_every_method_of_the_registry_can_be_chosen_and_shows_every_parameter_it
         assert sorted(names) == sorted(own.name for own in info.parameters)
 
 
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("policy", "width"), [("sdd", 1440), ("gedi", 1440), ("safety_template", 768), ("dtcd", 768)])
-def test_parameters_keep_the_rules_of_accessibility_and_the_page_its_width(audit, picture, policy, width, dark):
-    page = audit(f"?policy={policy}", width=width, dark=dark)
+def test_parameters_keep_the_rules_of_accessibility_and_the_page_its_width(audit, picture, policy, width):
+    page = audit(f"?policy={policy}", width=width)
     if width < 1080:
         expect(page.locator(".summaryline")).to_contain_text(policy_info(policy).name)
         page.locator(".summaryline [data-do=rail]").click()
@@ -177,12 +176,14 @@ def test_parameters_keep_the_rules_of_accessibility_and_the_page_its_width(audit
         page.locator("#parameters details > summary").click()
     if policy != "safety_template":
         page.locator("#parameters input[type=number]").first.fill("-1")
-    assert broken(page, ".rail") == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    picture(page, f"policy-{policy}-{width}-{'dark' if dark else 'light'}")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert broken(page, ".rail") == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        picture(page, f"policy-{policy}-{width}-{scheme}")
 
 
-def test_other_pages_take_every_method_with_its_parameters(visit, services: FakeServices, tmp_path):
+def test_other_pages_take_every_method_with_its_parameters(visit, services: Services, tmp_path):
     page = visit("/batches?policy=sdd")
     expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
     path = tmp_path / "set.csv"
@@ -192,7 +193,7 @@ def test_other_pages_take_every_method_with_its_parameters(visit, services: Fake
     page.get_by_label("Decay", exact=True).fill("20")
     page.locator("#run").click()
     expect(page.locator(".batchhead")).to_contain_text("Self-debiasing, Decay 20")
-    assert services[BatchService].requests[-1].settings.parameters == (("decay", 20.0),)
+    assert services[BatchService].view(1).request.settings.parameters == (("decay", 20.0),)
 
 
 def test_the_folded_settings_of_a_swap_say_the_method_and_keep_it_when_they_are_unfolded_again(visit):

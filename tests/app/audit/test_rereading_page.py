@@ -18,6 +18,8 @@ from app.shared.audits import AuditSettings, StartAudit
 from tests.browser import served
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 
 def opened(audit, session: int = 1) -> Page:
     page = audit(f"?session={session}")

@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from tests.fakes import FakeServices
-
-PROMPT = "The nurse finished rounds and then he prepared the reports"
+from app.shared.wiring import Services
+from tests.story.model import PROMPT
+from tests.story.seed import newest
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def select(page: Page, word: str) -> None:
 
 
 def test_detected_spans_show_their_family_mark_and_label(page: Page):
-    expect(page.locator(".backdrop .f-family")).to_contain_text("nurse")
+    expect(page.locator(".backdrop .f-family")).to_contain_text("uncle")
     expect(page.locator(".backdrop .f-gender .fam")).to_have_text("gender")
     expect(rows(page).nth(1)).to_contain_text("lexicon, pronouns")
     expect(rows(page).nth(1)).to_contain_text("35–37")
@@ -79,38 +79,38 @@ def test_a_span_is_added_with_the_keyboard_alone(page: Page):
 
 
 def test_a_span_is_removed_and_stays_removed_when_the_text_grows(page: Page):
-    page.get_by_role("button", name="Remove: nurse").click()
+    page.get_by_role("button", name="Remove: uncle").click()
     expect(rows(page)).to_have_count(1)
     field = page.locator("#prompt")
     field.press("Control+End")
     field.press_sequentially(" and she")
     expect(rows(page)).to_have_count(2)
-    expect(page.locator(".spanlist")).not_to_contain_text("nurse")
+    expect(page.locator(".spanlist")).not_to_contain_text("uncle")
     page.locator(".bar [data-do=detect]").click()
     expect(rows(page)).to_have_count(3)
 
 
 def test_a_span_is_relabelled(page: Page):
-    page.get_by_label("Family of nurse").select_option("socioeconomic")
+    page.get_by_label("Family of uncle").select_option("socioeconomic")
     expect(page.locator(".backdrop .f-socioeconomic .fam")).to_have_text("socioeconomic status")
     expect(rows(page).first).to_contain_text("yours")
 
 
-def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: FakeServices):
-    page.get_by_role("button", name="Keep visible: nurse").click()
+def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: Services):
+    page.get_by_role("button", name="Keep visible: uncle").click()
     expect(page.locator(".masked b")).to_have_count(1)
-    expect(page.locator(".masked")).to_contain_text("nurse")
+    expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".backdrop .white .fam")).to_have_text("family role, kept")
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    sent = services[AuditService].calls[-1][1].spans
+    sent = services[AuditService].view(newest(services)).spans
     assert [(span.start, span.end, span.kept) for span in sent] == [(4, 9, True), (35, 37, False)]
-    page.get_by_role("button", name="Mask: nurse").click()
+    page.get_by_role("button", name="Mask: uncle").click()
     expect(page.locator(".masked b")).to_have_count(2)
 
 
 def test_undo_takes_back_one_decision_at_a_time(page: Page):
-    page.get_by_role("button", name="Remove: nurse").click()
+    page.get_by_role("button", name="Remove: uncle").click()
     page.get_by_role("button", name="Keep visible: he").click()
     expect(rows(page)).to_have_count(1)
     page.locator("#editor [data-do=undo]").click()
@@ -131,13 +131,13 @@ def test_spans_follow_the_text_when_it_is_edited_before_them(page: Page):
     expect(page.locator(".spanlist")).to_contain_text("25–31")
 
 
-def test_offsets_count_characters_even_after_an_emoji(audit, services: FakeServices):
+def test_offsets_count_characters_even_after_an_emoji(audit, services: Services):
     page = audit()
     page.locator("#prompt").fill("👩‍⚕️ said that he left")
     expect(rows(page)).to_have_count(1)
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    request = services[AuditService].calls[-1][1]
+    request = services[AuditService].view(newest(services))
     span = request.spans[0]
     assert request.prompt[span.start : span.end] == "he"
     expect(page.locator(".backdrop .f-gender")).to_contain_text("he")

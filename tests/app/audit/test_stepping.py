@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.shared.audits import AuditSettings, StartAudit
+from app.shared.audits import AuditSettings, RunUntil, StartAudit
+from app.shared.wiring import Services
 from coft_core.types import Span
-from tests.fakes import FakeServices
+from tests.story.model import PROMPT
 
-PROMPT = "The nurse finished rounds and then he prepared the reports"
 SHIFTS = """() => {
   window.moved = 0;
   new PerformanceObserver((list) => list.getEntries().forEach((entry) => { window.moved += entry.value; }))
@@ -35,11 +35,11 @@ def transcript_focus(page: Page) -> None:
 
 
 @pytest.fixture
-def open_fresh(visit, services: FakeServices) -> Callable[..., Page]:
+def open_fresh(visit, services: Services) -> Callable[..., Page]:
     """Open a session that has no step yet."""
 
     def opener(steps: int = 64, calibration: int | None = 1, **options: object) -> Page:
-        settings = AuditSettings(calibration_id=calibration, max_new_tokens=steps)
+        settings = AuditSettings(calibration_id=calibration, max_new_tokens=steps, greedy=True)
         made = services[AuditService].start(StartAudit(PROMPT, settings, (Span(35, 37, "gender"),)))
         page = visit(f"/?session={made.session_id}", **options)
         expect(page.locator(".count")).to_have_text(f"0 of {steps} steps")
@@ -168,19 +168,21 @@ def test_shift_and_arrows_leave_the_selection_to_others(audit):
     selected(page, 6)
 
 
-def test_an_address_opens_its_step_and_follows_the_selection(audit, visit, services: FakeServices):
-    page = visit("/?session=1&branch=102&step=15")
+def test_an_address_opens_its_step_and_follows_the_selection(audit, visit, services: Services):
+    page = visit("/?session=1&branch=3&step=15")
     selected(page, 15)
     page.locator(".tok[data-i='3']").click()
-    expect(page).to_have_url(re.compile(r"session=1&branch=102&step=4$"))
+    expect(page).to_have_url(re.compile(r"session=1&branch=3&step=4$"))
     page.reload()
     selected(page, 4)
 
 
-def test_an_address_of_a_step_that_is_not_there_says_so(visit):
-    page = visit("/?session=1&step=99")
-    selected(page, 38)
-    expect(page.locator(".notice")).to_contain_text("The address names step 99; this chain has 38 so far")
+def test_an_address_of_a_step_that_is_not_there_says_so(visit, services: Services):
+    made = services[AuditService].start(StartAudit(PROMPT, AuditSettings(calibration_id=1)))
+    list(services[AuditService].run(made.session_id, until=RunUntil("steps", steps=3)))
+    page = visit(f"/?session={made.session_id}&step=99")
+    selected(page, 3)
+    expect(page.locator(".notice")).to_contain_text("The address names step 99; this chain has 3 so far")
 
 
 def test_the_overview_and_the_search_lead_to_steps(audit):
@@ -200,12 +202,12 @@ def test_the_overview_and_the_search_lead_to_steps(audit):
 
 
 def test_a_long_chain_scrolls_in_its_own_region_with_its_end_in_view(open_fresh):
-    page = open_fresh(steps=400)
+    page = open_fresh(steps=200)
     before = page.locator(".reel").bounding_box()
     page.locator("[data-do=go]").click()
-    expect(tokens(page)).to_have_count(400)
-    selected(page, 400)
-    expect(page.locator(".tok[data-i='399']")).to_be_in_viewport()
+    expect(tokens(page)).to_have_count(200)
+    selected(page, 200)
+    expect(page.locator(".tok[data-i='199']")).to_be_in_viewport()
     expect(page.locator(".tok[data-i='0']")).not_to_be_in_viewport()
     assert page.locator(".reel").bounding_box()["height"] == before["height"]
     page.locator("#jump").fill("1")
@@ -217,7 +219,7 @@ def test_nothing_on_the_page_moves_while_a_chain_is_written(open_fresh):
     page = open_fresh()
     page.locator("[data-do=step]").click()
     selected(page, 1)
-    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(18)
+    expect(page.locator("#candidates-plot .barlayer .point").first).to_be_visible()
     expect(page.locator("#steps-plot .main-svg").first).to_be_visible()
     page.evaluate(SHIFTS)
     page.evaluate("coft.session.run()")
@@ -281,12 +283,12 @@ def test_what_was_started_is_no_longer_kept_as_unsaved(audit):
 
 def test_changes_to_a_session_survive_a_reload_and_give_way_to_it(audit):
     page = audit("?session=1")
-    page.locator("#prompt").fill("The German nurse said that she")
+    page.locator("#prompt").fill("The German uncle said that she")
     expect(page.locator(".notice")).to_contain_text("Start begins a new audit")
     expect(page.locator(".spanlist tbody tr")).to_have_count(3)
     page.reload()
     expect(page.locator(".notice")).to_contain_text("is here again")
-    expect(page.locator("#prompt")).to_have_value("The German nurse said that she")
+    expect(page.locator("#prompt")).to_have_value("The German uncle said that she")
     expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     page.locator("[data-do=revert]").click()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
@@ -314,7 +316,7 @@ def test_span_edits_are_undone_and_redone_and_follow_text_that_was_typed_since(a
     expect(rows.first).to_contain_text("39–41")
     page.locator("#editor [data-do=undo]").click()
     expect(rows).to_have_count(2)
-    expect(rows.first.locator(".word")).to_have_text("nurse")
+    expect(rows.first.locator(".word")).to_have_text("uncle")
     expect(rows.first).to_contain_text("8–13")
 
 

@@ -9,14 +9,9 @@ from app.audit.service import AuditService
 from app.sessions.service import PrunePreview, SessionLibrary
 from app.shared.step_words import step_card
 from db.chains import BranchOutline
-from tests.fakes import FakeServices, make_step
+from tests.fakes import make_step
 
 ROOT = BranchOutline(1, None, None, None, "main", 20, "length")
-
-
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices()
 
 
 def fork(number: int, parent: int, step: int, name: str = "", length: int = 9) -> BranchOutline:
@@ -49,15 +44,15 @@ def test_a_leaf_says_how_long_it_is_and_how_it_ended():
 
 
 def test_the_session_message_carries_the_whole_tree_from_whichever_branch_it_is_seen(services):
-    trees = [crumbs(services[AuditService].view(1, branch))["tree"] for branch in (100, 102, 103)]
+    trees = [crumbs(services[AuditService].view(1, branch))["tree"] for branch in (1, 3, 4)]
     assert trees[0] == trees[1] == trees[2]
     assert [node["token"] for node in trees[0]] == ["main", "and", "he", "the"]
-    assert tree_message(services[AuditService].view(1, 103))["branch"] == 103
+    assert tree_message(services[AuditService].view(1, 4))["branch"] == 4
 
 
 def test_a_renamed_branch_is_called_so_in_the_path_too(services):
-    services[SessionLibrary].rename_branch(1, 102, "as a man")
-    on_path = crumbs(services[AuditService].view(1, 102))["path"][-1]
+    services[SessionLibrary].rename_branch(1, 3, "as a man")
+    on_path = crumbs(services[AuditService].view(1, 3))["path"][-1]
     assert (on_path["name"], on_path["token"]) == ("as a man", "he")
 
 
@@ -77,7 +72,7 @@ def test_a_refusal_is_the_services_own_sentence_and_promises_nothing():
 
 
 def test_two_chains_stand_beside_each_other_from_the_first_token_that_differs(services):
-    left, right = services[AuditService].view(1, 102), services[AuditService].view(1, 103)
+    left, right = services[AuditService].view(1, 3), services[AuditService].view(1, 4)
     message = beside_message(left, right)
     assert (message["apart"], message["lead"]) == (1, "and")
     assert [line[0] for line in message["left"]["steps"]][:3] == ["he", "filed", "his"]
@@ -87,7 +82,7 @@ def test_two_chains_stand_beside_each_other_from_the_first_token_that_differs(se
 
 
 def test_a_chain_beside_its_own_beginning_parts_where_the_shorter_one_ends(services):
-    message = beside_message(services[AuditService].view(1, 101), services[AuditService].view(1, 101))
+    message = beside_message(services[AuditService].view(1, 2), services[AuditService].view(1, 2))
     assert (message["apart"], message["left"]["steps"], message["right"]["steps"]) == (2, [], [])
 
 

@@ -13,6 +13,8 @@ from app.shared.audits import AuditSettings
 from tests.fakes import FakeServices
 from tests.fakes.batches import hiring, read_rows
 
+MADE_UP = True
+
 GOOD = "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the nurse?,women,2\n"
 MIXED = f"{GOOD},men,3\n{'very ' * 100}long,men,4\n"
 

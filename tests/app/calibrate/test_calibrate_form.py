@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.calibrate.service import CalibrationService
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from tests.app.calibrate.test_calibrate_page import GOOD, run, unfold, upload
-from tests.fakes import FakeServices
+from tests.story.seed import CALIBRATION
 
 DRAWN_ANEW = """(node) => {
   const late = node.cloneNode(true);
@@ -20,13 +21,13 @@ DRAWN_ANEW = """(node) => {
 
 
 @pytest.fixture
-def page(visit, services: FakeServices) -> Page:
+def page(visit, services: Services) -> Page:
     opened = visit("/calibrate")
     expect(opened.locator("#result .headline")).to_be_visible()
     return opened
 
 
-def test_rollouts_bring_their_fields_and_take_away_the_recording(page: Page, services: FakeServices, tmp_path):
+def test_rollouts_bring_their_fields_and_take_away_the_recording(page: Page, services: Services, tmp_path):
     unfold(page, "fold-check")
     expect(page.locator("#rollouts")).to_be_hidden()
     expect(page.get_by_label("Record chains, to notice drift later")).to_be_visible()
@@ -40,19 +41,19 @@ def test_rollouts_bring_their_fields_and_take_away_the_recording(page: Page, ser
     assert (made.source, made.max_iterations, made.max_new_tokens) == ("rollout", 6, 64)
 
 
-def test_shares_by_hand_are_summed_and_refused_over_alpha(page: Page, services: FakeServices, tmp_path, picture):
+def test_shares_by_hand_are_summed_and_refused_over_alpha(page: Page, services: Services, tmp_path, picture):
     upload(page, tmp_path, GOOD)
     unfold(page, "fold-mask")
     page.get_by_label("One masked view for each family").check()
     page.get_by_label("by hand").check()
     fields = page.locator("#shares input:visible")
-    expect(fields).to_have_count(9)
-    expect(page.locator("#shares-sum")).to_contain_text("The shares sum to 0.0999 of alpha 0.10.")
+    expect(fields).to_have_count(8)
+    expect(page.locator("#shares-sum")).to_contain_text("The shares sum to 0.1 of alpha 0.10.")
     page.locator("#shares").get_by_label("gender").fill("0.05")
-    expect(page.locator("#shares-sum")).to_contain_text("sum to 0.1388, more than alpha 0.10")
+    expect(page.locator("#shares-sum")).to_contain_text("sum to 0.1375, more than alpha 0.10")
     page.locator("#run").click()
     expect(page.locator(".toast-body")).to_contain_text("sum to more than alpha")
-    assert services[CalibrationService].requests == []
+    assert services[JobService].list()[0].title == CALIBRATION
     picture(page, "calibrate-shares-1440-light")
     page.locator("#shares").get_by_label("gender").fill("0.01")
     made = run(page, services)
@@ -60,7 +61,7 @@ def test_shares_by_hand_are_summed_and_refused_over_alpha(page: Page, services: 
     assert dict(made.alpha_by_family)["gender"] == 0.01
 
 
-def test_one_family_alone_is_one_masked_view_of_it(page: Page, services: FakeServices, tmp_path):
+def test_one_family_alone_is_one_masked_view_of_it(page: Page, services: Services, tmp_path):
     upload(page, tmp_path, GOOD)
     unfold(page, "fold-mask")
     page.get_by_label("One family only").check()
@@ -69,7 +70,7 @@ def test_one_family_alone_is_one_masked_view_of_it(page: Page, services: FakeSer
     assert (made.mask_layout, made.masked_families) == ("joint", ("gender",))
 
 
-def test_the_soft_mask_has_a_hint_and_terms_can_be_kept(page: Page, services: FakeServices, tmp_path):
+def test_the_soft_mask_has_a_hint_and_terms_can_be_kept(page: Page, services: Services, tmp_path):
     upload(page, tmp_path, GOOD)
     unfold(page, "fold-mask")
     expect(page.get_by_label("Hint", exact=True)).to_be_hidden()
@@ -80,21 +81,24 @@ def test_the_soft_mask_has_a_hint_and_terms_can_be_kept(page: Page, services: Fa
     assert (made.mask_mode, made.mask_hint, made.whitelist) == ("soft", "someone", ("head nurse", "matron"))
 
 
-def test_what_is_assumed_of_prompts_in_use_is_asked_for(page: Page, services: FakeServices, tmp_path: Path):
-    upload(page, tmp_path, GOOD)
+def test_what_is_assumed_of_prompts_in_use_is_asked_for(page: Page, services: Services, tmp_path: Path):
+    rows = "".join(f"The {who} said that he {n}, left,a\n" for who in ("nurse", "cook", "clerk") for n in range(20))
+    upload(page, tmp_path, f"prompt,reference,group\n{rows}")
     unfold(page, "fold-shift")
     expect(page.get_by_label("ρ, at least 1")).to_be_hidden()
     page.get_by_label("They may differ: at most").check()
     page.get_by_label("ρ, at least 1").fill("2")
-    assert (run(page, services).rho, run(page, services).weighting) == (2.0, "none")
+    made = run(page, services)
+    assert (made.rho, made.weighting) == (2.0, "none")
     page.get_by_label("Estimate the difference from a file of them").check()
     expect(page.get_by_label("ρ, at least 1")).to_be_hidden()
     other = tmp_path / "in use.csv"
-    other.write_text("prompt\nThe sailor said\nThe pilot said\n", "utf-8")
+    prompts = tuple(f"The {who} said {n}" for who in ("nurse", "cook", "clerk") for n in range(20))
+    other.write_text("\n".join(("prompt", *prompts)), "utf-8")
     page.locator("#deployment input[type=file]").set_input_files(other)
     expect(page.locator("#deployment")).to_contain_text("in use.csv")
     made = run(page, services)
-    assert (made.rho, made.weighting, made.deployment) == (1.0, "estimated", ("The sailor said", "The pilot said"))
+    assert (made.rho, made.weighting, made.deployment) == (1.0, "estimated", prompts)
 
 
 def test_folded_settings_say_what_they_hold(page: Page):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.calibrate.service import CalibrationService
-from app.shared.jobs import JobService
-from tests.fakes import FakeServices
+from app.calibrate.service import CalibrationService, request_from_json
+from app.shared.audits import CalibrationRequest
+from app.shared.jobs import JobContext, JobService
+from app.shared.wiring import Services
+from coft_core.conformal.families import AnyCalibration
+from db.prompt_sets import PromptSetsRepository
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
 MIXED = GOOD + "The clerk said that he,,c\n,was late,d\n"
@@ -17,7 +25,7 @@ OTHER_NAMES = "note,what came next,scene\nThe nurse said that he, left,a\nThe Ge
 
 
 @pytest.fixture
-def page(visit, services: FakeServices) -> Page:
+def page(visit, services: Services) -> Page:
     opened = visit("/calibrate")
     expect(opened.locator("#result h2").first).to_have_text("Result: Ward notes, reference")
     return opened
@@ -42,17 +50,42 @@ def pick(page: Page, label: str, option: str) -> None:
     expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
 
 
-def run(page: Page, services: FakeServices):
+@pytest.fixture
+def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Calibrations stand at half of their work until this is set."""
+    let_go, service = threading.Event(), services[CalibrationService]
+    calibrate = service._calibrate
+
+    def half(context: JobContext, *work: Any) -> AnyCalibration:
+        context.progress(0.1, "12 of 120 prompts")
+        time.sleep(0.6)
+        while not let_go.wait(0.1):
+            context.check_cancelled()
+            further = ", round 2 of rollouts" if int(2 * time.monotonic()) % 2 else ""
+            context.progress(0.5, f"60 of 120 prompts{further}")
+        return calibrate(context, *work)
+
+    monkeypatch.setattr(service, "_calibrate", half)
+    yield let_go
+    let_go.set()
+
+
+def asked(services: Services) -> CalibrationRequest:
+    """What the newest run was asked."""
+    return request_from_json(services[JobService].list()[0].payload["request"])
+
+
+def run(page: Page, services: Services) -> CalibrationRequest:
     """Run, and wait until this run is listed; what is said of the run before it says "finished" too."""
     listed = page.locator("#runs li")
     before = listed.count()
     page.locator("#run").click()
     expect(listed).to_have_count(before + 1)
     expect(page.locator("#job")).to_contain_text("finished")
-    return services[CalibrationService].requests[-1]
+    return asked(services)
 
 
-def test_bad_rows_are_listed_whole_and_left_out_only_when_asked(page: Page, services: FakeServices, tmp_path, picture):
+def test_bad_rows_are_listed_whole_and_left_out_only_when_asked(page: Page, services: Services, tmp_path, picture):
     upload(page, tmp_path, MIXED)
     errors = page.locator("#row-errors tbody tr")
     expect(errors).to_have_count(2)
@@ -77,7 +110,7 @@ def test_many_bad_rows_stay_reachable_in_a_region_that_scrolls(page: Page, tmp_p
     assert region.evaluate("(node) => node.scrollHeight > node.clientHeight && node.tabIndex === 0")
 
 
-def test_columns_of_other_names_are_chosen_and_the_file_is_read_again(page: Page, services: FakeServices, tmp_path):
+def test_columns_of_other_names_are_chosen_and_the_file_is_read_again(page: Page, services: Services, tmp_path):
     upload(page, tmp_path, OTHER_NAMES)
     expect(page.locator("#parsed")).to_contain_text("Choose the column that holds the prompts.")
     expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "true")
@@ -89,7 +122,8 @@ def test_columns_of_other_names_are_chosen_and_the_file_is_read_again(page: Page
     pick(page, "group", "scene")
     expect(page.locator("#preview")).to_contain_text("group a")
     run(page, services)
-    assert services[CalibrationService].submitted[-1].rows[0][1].reference == " left"
+    stored = services[PromptSetsRepository].rows(services[JobService].list()[0].payload["prompt_set_id"])
+    assert stored[0].example.reference == " left"
 
 
 def test_the_rows_show_their_spans_and_whether_these_were_found_or_given(page: Page, tmp_path):
@@ -107,11 +141,12 @@ def test_the_rows_show_their_spans_and_whether_these_were_found_or_given(page: P
     expect(rows.nth(1)).to_contain_text("nothing is masked")
 
 
-def test_a_sample_is_one_click(page: Page, services: FakeServices):
-    page.get_by_role("button", name="Ward and school notes").click()
-    expect(page.locator("#parsed")).to_contain_text("template.csv, 4 rows")
-    expect(page.locator("#preview li")).to_have_count(4)
-    assert run(page, services).name == "template"
+def test_a_sample_is_one_click(page: Page, services: Services):
+    sample = min(services[CalibrationService].samples(), key=lambda item: item.rows)
+    page.get_by_role("button", name=sample.title).click()
+    expect(page.locator("#parsed")).to_contain_text(f"{sample.name}, {sample.rows} rows")
+    expect(page.locator("#preview li").first).to_be_visible()
+    assert run(page, services).name == Path(sample.name).stem
 
 
 def test_the_estimate_counts_contexts_and_warns_of_what_they_do_not_suffice_for(page: Page, tmp_path):
@@ -128,16 +163,15 @@ def test_the_estimate_counts_contexts_and_warns_of_what_they_do_not_suffice_for(
     expect(said).not_to_contain_text("check again")
 
 
-def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, services: FakeServices, tmp_path):
-    services[JobService].hold = True
+def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
     page.get_by_label("Name", exact=True).fill("My notes")
     page.locator("#run").click()
     expect(page.locator("#job [role=progressbar]")).to_have_attribute("aria-valuenow", "50")
-    expect(page.locator("#job")).to_contain_text("about 80 s left")
+    expect(page.locator("#job")).to_contain_text(re.compile(r"about \d+ s left"))
     expect(page.locator("#job-said")).to_contain_text("50 % done")
     expect(page.locator("#cancel")).to_be_visible()
-    services[JobService].hold = False
+    held.set()
     expect(page.locator("#result h2").first).to_have_text("Result: My notes")
     expect(page.locator("#cancel")).to_be_hidden()
     expect(page.locator("#runs li")).to_have_count(2)
@@ -145,8 +179,7 @@ def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, 
     expect(page.locator("#calibration input")).to_have_value("My notes")
 
 
-def test_polling_moves_nothing_on_the_page(page: Page, services: FakeServices, tmp_path):
-    services[JobService].hold = True
+def test_polling_moves_nothing_on_the_page(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
     expect(page.locator("#estimate")).to_contain_text("2 prompts")
     page.locator("#run").click()
@@ -160,22 +193,20 @@ def test_polling_moves_nothing_on_the_page(page: Page, services: FakeServices, t
     assert page.evaluate("window.moved") == 0
 
 
-def test_a_cancelled_run_is_kept_and_resumed(page: Page, services: FakeServices, tmp_path):
-    services[JobService].hold = True
+def test_a_cancelled_run_is_kept_and_resumed(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
     page.locator("#run").click()
     page.locator("#cancel").click()
     expect(page.locator("#job")).to_contain_text("was cancelled. What was done is kept.")
     expect(page.locator("#cancel")).to_be_hidden()
     page.reload()
-    services[JobService].hold = False
-    page.get_by_role("button", name="Resume Calibration of notes").click()
+    held.set()
+    page.get_by_role("button", name="Resume notes").click()
     expect(page.locator("#result h2").first).to_have_text("Result: notes")
     expect(page.locator("#unfinished li")).to_have_count(0)
 
 
-def test_a_running_job_is_found_again_after_a_reload(page: Page, services: FakeServices, tmp_path):
-    services[JobService].hold = True
+def test_a_running_job_is_found_again_after_a_reload(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
     page.locator("#run").click()
     expect(page.locator("#job [role=progressbar]")).to_be_visible()
@@ -190,7 +221,7 @@ def test_an_unreadable_file_is_one_sentence(page: Page, tmp_path):
     expect(page.locator(".toast-body")).to_contain_text("empty.csv is empty")
 
 
-def test_runs_are_deleted_only_after_a_question(page: Page, services: FakeServices, tmp_path):
+def test_runs_are_deleted_only_after_a_question(page: Page, services: Services, tmp_path):
     upload(page, tmp_path, GOOD)
     page.locator("#run").click()
     expect(page.locator("#runs li")).to_have_count(2)
@@ -200,7 +231,7 @@ def test_runs_are_deleted_only_after_a_question(page: Page, services: FakeServic
     page.get_by_role("button", name="Delete notes").click()
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator("#runs li")).to_have_count(1)
-    assert list(services[CalibrationService].stored) == [1]
+    assert [item.id for item in services[CalibrationService].list()] == [1]
 
 
 def test_templates_with_every_column_can_be_downloaded(page: Page):

@@ -10,6 +10,8 @@ from playwright.sync_api import Page, expect
 from app.calibrate.service import CalibrationService
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 
 @pytest.fixture
 def shown(visit, services: FakeServices):

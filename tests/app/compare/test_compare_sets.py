@@ -15,6 +15,8 @@ from app.shared.prompt_sets import ParsedPromptSet
 from coft_core.types import Example
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 COLUMNS = (AuditSettings(policy="vanilla"), AuditSettings(policy="coft", calibration_id=1), AuditSettings(policy="sdd"))
 
 

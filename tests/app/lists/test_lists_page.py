@@ -10,11 +10,13 @@ from playwright.sync_api import Page, expect
 from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
-from tests.fakes import FakeServices
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
+from tests.story.model import PROMPT
+from tests.story.seed import calibrate, newest, prompt_set
 
-GOOD = "term,family,action\nrounds,race,mask\nnurse,,keep\nSt. Mary's,religion,\n"
-BAD = "term,family,action\nrounds,colour,mask\nnurse,,keep\nNurse,,mask\n"
-PROMPT = "The nurse finished rounds and then he prepared the reports"
+GOOD = "term,family,action\nrounds,race,mask\nuncle,,keep\nSt. Mary's,religion,\n"
+BAD = "term,family,action\nrounds,colour,mask\nuncle,,keep\nUncle,,mask\n"
 
 
 def upload(page: Page, folder: Path, content: str = GOOD, name: str = "hiring.csv") -> None:
@@ -45,7 +47,7 @@ def test_a_list_is_uploaded_shown_and_downloaded(lists: Page, tmp_path: Path):
     expect(terms.locator("tbody tr").first).to_contain_text("race and ethnicity")
     with lists.expect_download() as waiting:
         lists.get_by_role("button", name="Download hiring as CSV").click()
-    assert "nurse,other,keep" in Path(waiting.value.path()).read_text("utf-8")
+    assert "uncle,other,keep" in Path(waiting.value.path()).read_text("utf-8")
 
 
 def test_lines_that_cannot_be_used_are_named_and_nothing_can_be_saved(lists: Page, tmp_path: Path):
@@ -57,23 +59,23 @@ def test_lines_that_cannot_be_used_are_named_and_nothing_can_be_saved(lists: Pag
     expect(lists.locator("#save-list")).to_be_disabled()
 
 
-def test_plain_text_takes_the_chosen_action_and_family(lists: Page, tmp_path: Path, services: FakeServices):
+def test_plain_text_takes_the_chosen_action_and_family(lists: Page, tmp_path: Path, services: Services):
     lists.get_by_label("Terms without an action").click()
     lists.get_by_role("option", name="keep: always visible").click()
-    save(lists, tmp_path, "nurse\nrounds\n", "ward.txt")
+    save(lists, tmp_path, "uncle\nrounds\n", "ward.txt")
     expect(lists.locator("#terms")).to_contain_text("0 to mask, 2 to keep")
     assert all(term.keep for term in services[UserListService].view(1).terms)
 
 
 def test_a_list_in_use_is_not_deleted_and_another_one_is_after_a_question(
-    lists: Page, tmp_path: Path, services: FakeServices
+    lists: Page, tmp_path: Path, services: Services
 ):
     save(lists, tmp_path)
-    services[UserListService].used.add(1)
+    number = calibrate(services, prompt_set(tmp_path, {8: 20}), "With the list", user_list_id=1)
     lists.get_by_role("button", name="Delete hiring").click()
     lists.locator("#confirm [value=yes]").click()
     expect(lists.locator(".toast-body")).to_contain_text("delete the calibration first")
-    services[UserListService].used.clear()
+    services[CalibrationService].delete(number)
     lists.get_by_role("button", name="Delete hiring").click()
     lists.locator("#confirm [value=yes]").click()
     expect(lists.locator("#lists")).to_contain_text("No word list yet")
@@ -89,13 +91,13 @@ def test_a_name_is_replaced_only_when_asked(lists: Page, tmp_path: Path):
     expect(lists.locator("#terms tbody tr")).to_have_count(1)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_page_has_a_picture(visit, tmp_path: Path, picture, dark: bool):
-    page = visit("/lists", dark=dark)
-    save(page, tmp_path)
-    expect(page.locator("#terms tbody tr")).to_have_count(3)
-    upload(page, tmp_path, BAD, "bad.csv")
-    picture(page, f"lists-{'dark' if dark else 'light'}")
+def test_the_page_has_pictures(lists: Page, tmp_path: Path, picture):
+    save(lists, tmp_path)
+    expect(lists.locator("#terms tbody tr")).to_have_count(3)
+    upload(lists, tmp_path, BAD, "bad.csv")
+    for scheme in ("light", "dark"):
+        lists.emulate_media(color_scheme=scheme)
+        picture(lists, f"lists-{scheme}")
 
 
 def choose(page: Page) -> None:
@@ -104,7 +106,7 @@ def choose(page: Page) -> None:
 
 
 def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
-    lists: Page, tmp_path: Path, audit, services: FakeServices
+    lists: Page, tmp_path: Path, audit, services: Services
 ):
     save(lists, tmp_path)
     page = audit()
@@ -116,14 +118,14 @@ def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
     expect(rows).to_have_count(3)
     expect(rows.nth(0)).to_contain_text("list: hiring, kept")
     expect(rows.nth(1)).to_contain_text("list: hiring")
-    expect(page.locator(".masked")).to_contain_text("nurse")
+    expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".rail .note", has_text="word list none there, 'hiring' here").last).to_be_visible()
     page.locator("[data-do=go]").click()
     expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    assert services[AuditService].calls[-1][1].settings.user_list_id == 1
+    assert services[AuditService].view(newest(services)).settings.user_list_id == 1
 
 
 def test_a_term_that_a_list_keeps_can_be_masked_for_good(lists: Page, tmp_path: Path, audit):
@@ -132,23 +134,21 @@ def test_a_term_that_a_list_keeps_can_be_masked_for_good(lists: Page, tmp_path: 
     page.locator("#prompt").fill(PROMPT)
     page.locator(".fold .label-wrap", has_text="Masking").click()
     choose(page)
-    page.get_by_role("button", name="Mask: nurse").click()
+    page.get_by_role("button", name="Mask: uncle").click()
     expect(page.locator(".masked b")).to_have_count(3)
     page.locator("#prompt").press("Control+End")
     page.locator("#prompt").press_sequentially(" she")
     expect(page.locator(".masked b")).to_have_count(4)
 
 
-def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, services: FakeServices):
+def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, services: Services):
     save(lists, tmp_path)
     page = visit("/calibrate")
-    path = tmp_path / "set.csv"
-    path.write_text("prompt,reference\nThe nurse said that he, left\n", "utf-8")
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
+    page.locator("#prompt-set input[type=file]").set_input_files(prompt_set(tmp_path, {8: 20}))
     page.locator("#fold-mask .label-wrap").click()
     choose(page)
     page.locator("#run").click()
     expect(page.locator("#job")).to_contain_text("finished")
-    (request,) = services[CalibrationService].requests
-    assert request.user_list_id == 1
-    assert request.masked_families == services[AuditService].masked_families
+    request = services[JobService].list()[0].payload["request"]
+    assert request["user_list_id"] == 1
+    assert tuple(request["masked_families"]) == services[AuditService].masked_families

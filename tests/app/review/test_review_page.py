@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import sqlite3
+from contextlib import closing
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.review.service import VerdictService
+from app.shared.wiring import Services
 from tests.browser import PATIENCE_MS
-from tests.fakes import FakeServices
+from tests.story.seed import say
 
 
 @pytest.fixture
@@ -28,13 +31,13 @@ def review(visit):
 
 
 @pytest.fixture
-def disputed(services: FakeServices) -> FakeServices:
+def disputed(services: Services) -> Services:
     """Two reviewers who differ on a token, agree on another, and one opinion on a span."""
-    services[VerdictService].say("A. Lee", "fair", 1, note="zebra\nfrom it")
-    services[VerdictService].say("R. Osei", "unfair", 1)
-    services[VerdictService].say("A. Lee", "unclear", 7)
-    services[VerdictService].say("R. Osei", "unclear", 7)
-    services[VerdictService].say("A. Lee", "unfair", 3, 5)
+    say(services, "A. Lee", "fair", 1, note="zebra\nfrom it")
+    say(services, "R. Osei", "unfair", 1)
+    say(services, "A. Lee", "unclear", 7)
+    say(services, "R. Osei", "unclear", 7)
+    say(services, "A. Lee", "unfair", 3, 5)
     return services
 
 
@@ -42,7 +45,7 @@ def rows(page: Page):
     return page.locator(".targets tbody tr:visible")
 
 
-def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_finished(review, disputed: FakeServices):
+def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_finished(review, disputed: Services):
     page = review("C. Ruiz")
     expect(page.locator(".targets-box")).to_contain_text("Others have judged this session.")
     expect(page.locator(".log-part")).to_be_hidden()
@@ -65,7 +68,7 @@ def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_fin
     assert [entry.kind for entry in disputed[VerdictService].history(1)][-2:] == ["review_started", "review_finished"]
 
 
-def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: FakeServices, picture):
+def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: Services, picture):
     page = review("R. Osei")
     expect(rows(page)).to_have_count(3)
     expect(page.locator(".targets")).to_contain_text("You are one of those who differ")
@@ -95,11 +98,11 @@ def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: Fa
     expect(page.locator(".tok[data-i='1'] .vd")).to_have_class("vd unfair", timeout=3 * PATIENCE_MS)
 
 
-def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: FakeServices, picture):
+def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: Services, picture):
     for step in range(24):
         first = "fair" if step < 14 else "unfair"
-        services[VerdictService].say("A. Lee", first, step)
-        services[VerdictService].say("R. Osei", "unfair" if step == 3 else first, step)
+        say(services, "A. Lee", first, step)
+        say(services, "R. Osei", "unfair" if step == 3 else first, step)
     page = review("A. Lee")
     result = page.locator(".agree-result")
     expect(result.locator(".kappa-value")).to_contain_text("κ 0.92")
@@ -117,7 +120,7 @@ def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services
     expect(result.locator(".kappa-value")).to_contain_text("κ 0.92")
 
 
-def test_the_log_is_shown_verified_and_downloaded(review, disputed: FakeServices, tmp_path):
+def test_the_log_is_shown_verified_and_downloaded(review, disputed: Services, tmp_path):
     page = review("R. Osei")
     expect(page.locator(".check")).to_have_text("The chain of 5 entries holds.")
     expect(page.locator(".log tbody tr")).to_have_count(5)
@@ -127,12 +130,14 @@ def test_the_log_is_shown_verified_and_downloaded(review, disputed: FakeServices
     found = list(csv.DictReader((tmp_path / "log.csv").open(newline="", encoding="utf-8")))
     assert [row["verdict"] for row in found] == ["fair", "unfair", "unclear", "unclear", "unfair"]
     assert found[0]["note"] == "zebra\nfrom it"
-    del disputed[VerdictService].log.entries[1][2]
+    with closing(sqlite3.connect(disputed.settings.database_url.removeprefix("sqlite:///"))) as store, store:
+        store.execute("DROP TRIGGER annotations_stay")
+        store.execute("DELETE FROM annotations WHERE entry = 3")
     page.get_by_role("button", name="Refresh").click()
     expect(page.locator(".check")).to_contain_text("The chain breaks. Entry 3 is missing")
 
 
-def test_a_session_is_searched_and_an_unjudged_one_teaches_the_next_step(review, services: FakeServices):
+def test_a_session_is_searched_and_an_unjudged_one_teaches_the_next_step(review, services: Services):
     page = review("A. Lee", query="")
     expect(page.locator(".agreement")).to_contain_text("so far nobody has judged anything")
     page.get_by_label("Search sessions").fill("nothing like it")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.review.log import LogEntry, VerdictRequest
 from app.review.service import VerdictService
-from tests.fakes import FakeServices
+from app.shared.wiring import Services
+from tests.story.seed import say
 
 Reviewer = Callable[..., Page]
 
@@ -23,6 +26,20 @@ def reviewer(audit) -> Reviewer:
         return page
 
     return opener
+
+
+@pytest.fixture
+def writing(services: Services, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """The log is written while this is set."""
+    allowed, add = threading.Event(), services[VerdictService].add
+    allowed.set()
+
+    def when_allowed(request: VerdictRequest) -> LogEntry:
+        allowed.wait(20)
+        return add(request)
+
+    monkeypatch.setattr(services[VerdictService], "add", when_allowed)
+    return allowed
 
 
 def become(page: Page, name: str) -> None:
@@ -50,13 +67,13 @@ def mark(page: Page, step: int):
     return page.locator(f".tok[data-i='{step - 1}'] .vd")
 
 
-def log(services: FakeServices) -> list[tuple[str, str | None, int | None, int | None]]:
+def log(services: Services) -> list[tuple[str, str | None, int | None, int | None]]:
     return [
         (e.reviewer, e.verdict, e.target.first_step, e.target.last_step) for e in services[VerdictService].history(1)
     ]
 
 
-def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, services: FakeServices):
+def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, services: Services):
     page = audit("?session=1")
     page.locator(".tok[data-i='1']").click()
     expect(page.locator("#h-judged")).to_have_text("step 2")
@@ -77,7 +94,7 @@ def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, se
     assert log(services) == [("R. Osei", "unfair", 1, 1), ("R. Osei", "fair", 2, 2)]
 
 
-def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(reviewer, services: FakeServices, picture):
+def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(reviewer, services: Services, picture):
     page = reviewer()
     pick(page, 4)
     places = (
@@ -106,7 +123,7 @@ def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(revi
 
 
 def test_the_branch_and_the_session_are_judged_and_the_session_s_verdict_stands_in_the_header(
-    reviewer, services: FakeServices
+    reviewer, services: Services
 ):
     page = reviewer()
     expect(page.locator("#session-verdict")).to_be_hidden()
@@ -126,7 +143,7 @@ def test_the_branch_and_the_session_are_judged_and_the_session_s_verdict_stands_
     assert [entry.target.kind for entry in services[VerdictService].history(1)] == ["session", "branch"]
 
 
-def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer, services: FakeServices):
+def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer, services: Services):
     page = reviewer()
     pick(page, 2)
     page.keyboard.press("u")
@@ -149,15 +166,15 @@ def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer
 
 
 def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_field_is_left(
-    reviewer, services: FakeServices
+    reviewer, services: Services, writing: threading.Event
 ):
     page = reviewer()
     pick(page, 2)
-    services[VerdictService].log.gate.clear()
+    writing.clear()
     page.keyboard.press("u")
     expect(page.locator("#verdicts .said")).to_have_text("Saving …")
     page.locator("#judge-note").press_sequentially("while it was")
-    services[VerdictService].log.gate.set()
+    writing.set()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
     expect(page.locator("#judge-note")).to_have_value("while it was")
     page.locator("#judge-note").press_sequentially(" saved")
@@ -166,20 +183,22 @@ def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_fi
     assert services[VerdictService].history(1)[-1].note == "while it was saved"
 
 
-def test_changes_reach_the_log_in_the_order_in_which_they_were_made(reviewer, services: FakeServices):
+def test_changes_reach_the_log_in_the_order_in_which_they_were_made(
+    reviewer, services: Services, writing: threading.Event
+):
     page = reviewer()
     pick(page, 2)
-    services[VerdictService].log.gate.clear()
+    writing.clear()
     for key in ("u", "c", "x"):
         page.keyboard.press(key)
     expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
-    services[VerdictService].log.gate.set()
+    writing.set()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 2, log entry 3.")
     assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear"]
     expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
 
 
-def test_undo_and_withdraw_are_entries_of_their_own(reviewer, services: FakeServices):
+def test_undo_and_withdraw_are_entries_of_their_own(reviewer, services: Services):
     page = reviewer()
     pick(page, 2)
     page.keyboard.press("c")
@@ -202,7 +221,7 @@ def test_undo_and_withdraw_are_entries_of_their_own(reviewer, services: FakeServ
 
 
 def test_keys_do_nothing_while_something_is_typed_and_arrows_walk_the_buttons_without_judging(
-    reviewer, services: FakeServices
+    reviewer, services: Services
 ):
     page = reviewer()
     pick(page, 2)
@@ -221,7 +240,7 @@ def test_keys_do_nothing_while_something_is_typed_and_arrows_walk_the_buttons_wi
     assert len(log(services)) == 1
 
 
-def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, services: FakeServices, picture):
+def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, services: Services, picture):
     first, second = reviewer("R. Osei"), reviewer("A. Lee")
     pick(first, 2)
     pick(second, 2)
@@ -243,9 +262,9 @@ def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, 
     expect(mark(first, 2)).to_have_class("vd unfair")
 
 
-def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: FakeServices):
-    services[VerdictService].say("A. Lee", "unfair", 1, note="secret")
-    services[VerdictService].say("A. Lee", "unfair")
+def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: Services):
+    say(services, "A. Lee", "unfair", 1, note="secret")
+    say(services, "A. Lee", "unfair")
     services[VerdictService].start_review(1, "R. Osei")
     page = reviewer("R. Osei")
     expect(page.locator("#verdicts .blindly")).to_contain_text(
@@ -265,7 +284,7 @@ def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: F
     expect(page.locator("#verdicts .blindly")).to_be_hidden()
 
 
-def test_a_refused_verdict_leaves_the_page_as_the_log_is(reviewer, services: FakeServices):
+def test_a_refused_verdict_leaves_the_page_as_the_log_is(reviewer, services: Services):
     page = reviewer()
     pick(page, 2)
     page.locator("#judge-tag").evaluate("(node) => node.removeAttribute('maxlength')")

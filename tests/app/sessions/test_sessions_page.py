@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from unittest.mock import Mock
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.sessions.service import SessionLibrary
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
-from tests.fakes import FakeServices
+from app.shared.wiring import Services
+from db.sessions import SessionsRepository
+from tests.story.model import PROMPT
+from tests.story.seed import newest
 
 
 @pytest.fixture
-def page(visit, services: FakeServices) -> Page:
+def page(visit, services: Services) -> Page:
+    services[SessionLibrary].tag([1], "handover")
     opened = visit("/sessions")
     expect(rows(opened)).to_have_count(2)
     return opened
+
+
+def stored(services: Services) -> list[int]:
+    return sorted(item.id for item in services[SessionsRepository].list())
+
+
+def archived(services: Services) -> int:
+    return services[SessionLibrary].search(LibraryQuery(archived=True)).total
 
 
 def rows(page: Page):
@@ -36,12 +51,15 @@ def answer(page: Page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_sessions_are_searched_and_reopened(page: Page, services: FakeServices, picture):
+def test_sessions_are_searched_and_reopened(page: Page, services: Services, picture, monkeypatch):
     picture(page, "sessions-1440-light")
+    search = Mock(side_effect=services[SessionLibrary].search)
+    monkeypatch.setattr(services[SessionLibrary], "search", search)
     page.get_by_label("Search").press_sequentially("nurse")
     expect(rows(page)).to_have_count(1)
-    assert [query.text for query in services[SessionLibrary].queries].count("nurse") == 1
-    assert len(services[SessionLibrary].queries) < 2 + len("nurse")
+    searched = [call.args[0].text for call in search.call_args_list]
+    assert searched.count("nurse") == 1
+    assert len(searched) < 2 + len("nurse")
     page.get_by_label("Search").fill("nothing like it")
     expect(page.locator("#sessions")).to_contain_text("No session matches")
     page.get_by_role("button", name="Show all sessions").click()
@@ -57,11 +75,12 @@ def test_an_uncertified_session_says_so_in_the_list(page: Page):
 def test_filters_narrow_the_list_stand_in_the_address_and_are_cleared(page: Page):
     page.get_by_label("Certificate").select_option("certified")
     expect(rows(page)).to_have_count(1)
-    page.get_by_label("Changed from").fill("2026-05-05")
+    tomorrow = (datetime.now() + timedelta(days=1)).date().isoformat()
+    page.get_by_label("Changed from").fill(tomorrow)
     expect(page.locator("#sessions")).to_contain_text("No session is shown here with these filters.")
     page.reload()
     expect(page.locator("#sessions")).to_contain_text("with these filters")
-    expect(page.get_by_label("Changed from")).to_have_value("2026-05-05")
+    expect(page.get_by_label("Changed from")).to_have_value(tomorrow)
     page.get_by_role("button", name="Clear filters").click()
     expect(rows(page)).to_have_count(2)
     page.get_by_role("button", name="Steps").click()
@@ -98,19 +117,19 @@ def test_a_menu_is_used_with_keys_alone(page: Page):
     expect(opener).to_have_attribute("aria-expanded", "false")
 
 
-def test_a_session_is_deleted_only_after_a_question(page: Page, services: FakeServices):
+def test_a_session_is_deleted_only_after_a_question(page: Page, services: Services):
     more(page, "Nurse handover", "Delete")
     expect(page.locator("dialog#confirm")).to_contain_text("Delete “Nurse handover”?")
     page.keyboard.press("Escape")
     expect(page.locator("dialog#confirm")).to_be_hidden()
-    assert 1 in services[AuditService].stored
+    assert stored(services) == [1, 2]
     more(page, "Nurse handover", "Delete")
     page.locator("dialog#confirm [value=yes]").click()
     expect(rows(page)).to_have_count(1)
-    assert list(services[AuditService].stored) == [2]
+    assert stored(services) == [2]
 
 
-def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: FakeServices):
+def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: Services):
     more(page, "Nurse handover", "Rename")
     expect(page.locator("#ask-text")).to_have_value("Nurse handover")
     answer(page, "Ward 4")
@@ -128,10 +147,10 @@ def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: FakeServ
     expect(rows(page)).to_contain_text("archived")
     more(page, "Ward 4", "Take out of the archive")
     expect(page.locator(".told")).to_have_text("1 session unarchived.")
-    assert services[SessionLibrary].archived == set()
+    assert archived(services) == 0
 
 
-def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: FakeServices, picture):
+def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: Services, picture):
     choose(page, "Nurse handover")
     page.get_by_role("checkbox", name="Choose all on this page").check()
     expect(page.locator(".chosen")).to_have_text("2 sessions chosen")
@@ -141,19 +160,19 @@ def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, s
     expect(page.locator(".told")).to_have_text("1 session tagged; 1 was so already.")
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Export reports").click()
-    assert waiting.value.suggested_filename == "audits-2.zip"
+    assert waiting.value.suggested_filename == "coft-audit-2-sessions.zip"
     expect(page.locator(".told")).to_have_text("2 sessions in one ZIP file, with an index.")
     page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
     expect(page.locator("dialog#confirm")).to_contain_text("Delete 2 sessions?")
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator(".told")).to_have_text("2 sessions deleted.")
     expect(page.get_by_role("toolbar")).to_be_hidden()
-    assert services[AuditService].stored == {}
+    assert stored(services) == []
 
 
-def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: FakeServices):
+def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: Services):
     for number in range(28):
-        services[AuditService]._create(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
+        services[AuditService].start(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
     page = visit("/sessions?order=steps&down=false")
     expect(rows(page)).to_have_count(25)
     page.get_by_role("button", name="Next").click()
@@ -163,24 +182,24 @@ def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: FakeSer
     expect(page.locator(".chosen")).to_have_text("30 sessions chosen, 25 not on this page")
     page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
     expect(page.locator(".told")).to_have_text("30 sessions archived.")
-    assert len(services[SessionLibrary].archived) == 30
+    assert archived(services) == 30
 
 
-def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_anew(page: Page, services: FakeServices):
+def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_anew(page: Page, services: Services):
     more(page, "Nurse handover", "Duplicate with other settings")
-    expect(page.locator("#prompt")).to_have_value("The nurse finished rounds and then he prepared the reports")
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("#transcript .notice")).to_contain_text("A copy of a session")
     expect(page.locator(".spanlist tbody tr")).to_have_count(2)
     page.locator("[data-do=go]").click()
     expect(page.locator("#transcript .count")).to_contain_text("0 of 64 steps")
-    started = services[AuditService].calls[-1][1]
+    started = services[AuditService].view(newest(services))
     assert (started.settings.calibration_id, [span.kept for span in started.spans]) == (1, [True, False])
     assert "duplicate" not in page.url
-    assert len(services[AuditService].stored) == 3
+    assert stored(services) == [1, 2, 3]
 
 
-def test_no_session_teaches_the_next_step(visit, services: FakeServices):
-    services[AuditService].stored.clear()
+def test_no_session_teaches_the_next_step(visit, services: Services):
+    services[SessionLibrary].delete([1, 2])
     page = visit("/sessions")
     expect(page.locator("#sessions")).to_contain_text("No audit yet.")
     page.get_by_role("link", name="Start an audit").click()

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,15 @@ from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
-from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
+from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService
 from coft_core.types import Example
-from tests.fakes import FakeServices, make_step
-from tests.fakes.batches import hiring
-from tests.fakes.comparisons import written
+from tests.app.tune.test_tuning_runs import tuning_rows
+from tests.story.seed import say
 
 Opener = Callable[..., Page]
 PROMPT = "The Muslim doctor saw her before he left"
@@ -85,10 +86,27 @@ def unfold(page: Page, folds: int = 0) -> None:
     expect(closed).to_have_count(0)
 
 
-def session(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    services[VerdictService].say("A. Lee", "fair", 1, note="from the prompt")
-    services[VerdictService].say("R. Osei", "unfair", 1)
-    page = visit("/?session=1&branch=102", **options)
+def prompts(rows: int) -> ParsedPromptSet:
+    """Questions of which each context has one for each group."""
+    groups = ("white", "Black", "Asian", "Arab")
+    examples = tuple(
+        (line + 2, Example(f"Question {line}: does the {group} applicant get it?", group=group, context=str(line // 4)))
+        for line, group in zip(range(rows), cycle(groups), strict=False)
+    )
+    return ParsedPromptSet("hiring.csv", 100, "CSV, comma", examples, (), rows, (), "digest")
+
+
+def finish(services: Services) -> None:
+    """Wait for everything that runs."""
+    for job in services[JobService].list():
+        done = services[JobService].wait(job.id, 60)
+        assert done.status == "done", done.error
+
+
+def session(visit: Opener, services: Services, **options: Any) -> Page:
+    say(services, "A. Lee", "fair", 1, note="from the prompt")
+    say(services, "R. Osei", "unfair", 1)
+    page = visit("/?session=1&branch=3", **options)
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     expect(page.locator("#reread-lam")).to_be_enabled()
     line = page.locator(".summaryline [data-do=rail]")
@@ -100,12 +118,12 @@ def session(visit: Opener, services: FakeServices, **options: Any) -> Page:
         expect(figure.locator("svg.main-svg").first).to_be_visible()
         figure.locator("[data-do=picture-numbers]").click()
         expect(figure.locator(".pictable table")).to_be_visible()
-    page.locator("#reread-lam-number").fill("0.4")
-    expect(page.locator(".differing tbody tr")).to_have_count(3)
+    page.locator("#reread-lam-number").fill("1")
+    expect(page.locator(".differing tbody tr").first).to_be_visible()
     return page
 
 
-def calibrate(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def calibrate(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/calibrate?run=1", **options)
     expect(page.locator("#support-plot .barlayer .point").first).to_be_attached()
     path = Path(__file__).parents[3] / "assets" / "prompts" / "hiring_questions.csv"
@@ -115,12 +133,12 @@ def calibrate(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def compare(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def compare(visit: Opener, services: Services, **options: Any) -> Page:
     ids = []
     for settings in (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1)):
-        session = services[AuditService]._create(StartAudit(PROMPT, settings, None, settings.policy))
-        session.branches[0].steps = [make_step(n, token, session.state) for n, token in enumerate(written(settings, 9))]
-        ids.append(session.id)
+        started = services[AuditService].start(StartAudit(PROMPT, replace(settings, max_new_tokens=9)))
+        list(services[AuditService].run(started.session_id))
+        ids.append(started.session_id)
     page = visit(f"/compare?sessions={ids[0]},{ids[1]}", **options)
     expect(page.locator("#cmp-summary tbody tr")).to_have_count(12)
     page.locator("[data-cmp=change]").click()
@@ -132,11 +150,11 @@ def compare(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def compared_set(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    examples = tuple((line, Example(f"Question {line}: who got it?", group="a")) for line in range(2, 8))
-    prompts = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), 6, (), "digest")
-    columns = (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1), AuditSettings(policy="dexperts"))
-    number = services[SetComparisonService].submit(prompts, SetRequest("Hiring", columns))
+def compared_set(visit: Opener, services: Services, **options: Any) -> Page:
+    chosen = (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1), AuditSettings(policy="sdd"))
+    columns = tuple(replace(settings, max_new_tokens=4) for settings in chosen)
+    number = services[SetComparisonService].submit(prompts(6), SetRequest("Hiring", columns))
+    finish(services)
     page = visit(f"/compare?set={number}", **options)
     expect(page.locator(".set-rows tbody tr")).to_have_count(6)
     page.locator(".set-rows [data-set=open]").first.click()
@@ -148,7 +166,7 @@ def compared_set(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def swap(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def swap(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/swap", **options)
     expect(page.locator("[data-ready]")).to_have_count(1)
     page.locator("#prompt").fill(PROMPT)
@@ -162,8 +180,9 @@ def swap(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    services[BatchService].add(BatchRequest("First"), hiring(4), "x.csv", finished=True)
+def new_batch(visit: Opener, services: Services, **options: Any) -> Page:
+    services[BatchService].submit(prompts(4), BatchRequest("First", AuditSettings(max_new_tokens=4)))
+    finish(services)
     page = visit("/batches", **options)
     expect(page.locator("#past li")).to_have_count(1)
     page.get_by_role("button", name="Hiring questions, by race").click()
@@ -172,17 +191,18 @@ def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1))
-    number = services[BatchService].add(request, hiring(24), "hiring.csv", finished=True)
-    page = visit(f"/batches?batch={number}&selected=Yes&other=No", **options)
+def batch(visit: Opener, services: Services, **options: Any) -> Page:
+    request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=40))
+    number = services[BatchService].submit(prompts(12), request)
+    finish(services)
+    page = visit(f"/batches?batch={number}&selected=the&other=ward", **options)
     expect(page.locator(".impact tbody tr")).to_have_count(4)
     expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
     unfold(page)
     return page
 
 
-def sessions(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def sessions(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/sessions", **options)
     expect(page.locator("#sessions tbody tr")).to_have_count(2)
     page.get_by_role("checkbox", name="Choose Nurse handover", exact=True).check()
@@ -191,10 +211,10 @@ def sessions(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def review(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def review(visit: Opener, services: Services, **options: Any) -> Page:
     for step in (1, 3, 7):
-        services[VerdictService].say("A. Lee", "fair", step, note="from the prompt")
-        services[VerdictService].say("R. Osei", "unfair" if step == 3 else "fair", step)
+        say(services, "A. Lee", "fair", step, note="from the prompt")
+        say(services, "R. Osei", "unfair" if step == 3 else "fair", step)
     page = visit("/review", **options)
     page.evaluate("localStorage.setItem('coft-reviewer', 'R. Osei')")
     page.goto(f"{page.url.split('?')[0]}?session=1")
@@ -206,10 +226,10 @@ def review(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def lists(visit: Opener, services: FakeServices, **options: Any) -> Page:
+def lists(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/lists", **options)
     expect(page.locator("#lists")).to_contain_text("No word list yet")
-    content = b"term,family,action\nrounds,race,mask\nnurse,,keep\n"
+    content = b"term,family,action\nrounds,race,mask\nuncle,,keep\n"
     page.locator("#list-upload input[type=file]").set_input_files(
         {"name": "ward.csv", "mimeType": "text/csv", "buffer": content}
     )
@@ -220,16 +240,15 @@ def lists(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
-def tune(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    """A finished run with a method that was left out and one without a chosen point."""
-    (sample,) = services[TuningService].samples()
-    policies = ("coft", "sdd", "gedi", "dexperts")
-    services[TuningService].submit(services[TuningService].read(sample.path), TuningRequest("Decisions", policies))
-    for _ in range(2):
-        services[JobService].get(1)
+def tune(visit: Opener, services: Services, **options: Any) -> Page:
+    path = Path(services.settings.database_url.removeprefix("sqlite:///")).with_name("tune.jsonl")
+    path.write_text(tuning_rows(), "utf-8")
+    request = TuningRequest("Decisions", ("coft", "sdd"), AuditSettings(max_new_tokens=4))
+    services[TuningService].submit(services[TuningService].read(path), request)
+    finish(services)
     page = visit("/tune", **options)
-    expect(page.locator("#tuned-points tbody tr")).to_have_count(10)
-    expect(page.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)
+    expect(page.locator("#tuned-points tbody tr").first).to_be_visible()
+    expect(page.locator("#tuning-plot .scatterlayer .trace").first).to_be_attached()
     unfold(page, folds=2)
     return page
 
@@ -250,29 +269,32 @@ PAGES: dict[str, Callable[..., Page]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_filled_page_breaks_no_rule(visit, services: FakeServices, name: str):
-    assert broken(PAGES[name](visit, services)) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_narrow_dark_page_breaks_no_rule_hides_nothing_and_can_be_still(visit, services: FakeServices, name: str):
-    page = PAGES[name](visit, services, width=768, dark=True)
+def test_a_filled_page_breaks_no_rule_and_hides_nothing_wide_or_narrow_light_or_dark_and_can_be_still(
+    visit, services: Services, name: str
+):
+    page = PAGES[name](visit, services)
     assert broken(page) == []
-    assert page.evaluate(RUNS_OUT) == []
-    page.set_viewport_size({"width": 1024, "height": 1000})
-    assert page.evaluate(RUNS_OUT) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 768, "height": 1000})
+    line = page.locator(".summaryline [data-do=rail]")
+    if line.is_visible():
+        line.click()
+    assert broken(page) == []
+    for width in (768, 1024):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert page.evaluate(RUNS_OUT) == []
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVES) == []
 
 
 def test_what_opens_above_a_page_breaks_no_rule(audit):
-    page = audit("?session=1&branch=102")
+    page = audit("?session=1&branch=3")
     page.locator("[data-do=until]").click()
     expect(page.locator(".untilbox")).to_be_visible()
     assert broken(page, ".untilbox") == []
     page.keyboard.press("Escape")
     page.locator(".branching > summary").click()
-    page.locator("[data-more='103']").click()
+    page.locator("[data-more='4']").click()
     expect(page.locator("#menu-branch")).to_be_visible()
     assert broken(page, "#menu-branch") == []
     page.keyboard.press("Escape")

@@ -10,13 +10,18 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from app.calibrate.service import CalibrationService
+from app.batch.service import BatchService
+from app.calibrate.service import CalibrationService, request_from_json
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from app.tune.service import TuningService
 from bench.api_reference import BEGIN, END, reference
-from tests.fakes import FakeServices
+from coft_core.conformal.drift import DriftReport
+from db.prompt_sets import PromptSetsRepository
+from tests.app.tune.test_tuning_runs import tuning_rows
+from tests.story.model import PROMPT
 
 DOCUMENTED = (Path(__file__).resolve().parents[3] / "docs/api.md").read_text("utf-8")
-PROMPT = "The nurse finished rounds and then he prepared the reports"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,7 @@ def connected(address: str) -> Client:
 
 
 @pytest.fixture
-def client(connected: Client, services: FakeServices) -> Client:
+def client(connected: Client, services: Services) -> Client:
     return connected
 
 
@@ -48,16 +53,15 @@ def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address
         assert "tools" not in httpx.get(address + path, headers=accepted).text, path
 
 
-def test_methods_are_tuned_over_the_endpoints(client: Client, services: FakeServices):
-    (sample,) = services[TuningService].samples()
+def test_methods_are_tuned_over_the_endpoints(client: Client, services: Services, tmp_path: Path):
+    path = tmp_path / "tune.jsonl"
+    path.write_text(tuning_rows(), "utf-8")
     with pytest.raises(AppError, match="must be a list of names"):
-        client.predict(handle_file(str(sample.path)), {"policies": "sdd"}, api_name="/tune")
-    job = client.predict(
-        handle_file(str(sample.path)), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune"
-    )
-    assert services[TuningService].requests[0].settings.temperature == 0.7
+        client.predict(handle_file(path), {"policies": "sdd"}, api_name="/tune")
+    job = client.predict(handle_file(path), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune")
     while client.predict(job["job_id"], api_name="/job")["status"] != "done":
         pass
+    assert services[TuningService].view(job["job_id"]).settings.temperature == 0.7
     (found,) = client.predict(api_name="/list_tunings")
     assert found["id"] == job["job_id"]
     assert [own["policy"] for own in found["methods"]] == ["coft", "sdd"]
@@ -65,7 +69,7 @@ def test_methods_are_tuned_over_the_endpoints(client: Client, services: FakeServ
 
 def test_an_audit_over_the_endpoints(client: Client):
     spans = client.predict(PROMPT, api_name="/detect_spans")
-    assert [PROMPT[span["start"] : span["end"]] for span in spans] == ["nurse", "he"]
+    assert [PROMPT[span["start"] : span["end"]] for span in spans] == ["uncle", "he"]
     session = client.predict(PROMPT, spans[1:], {"calibration_id": 1, "max_new_tokens": 5}, api_name="/start_audit")
     assert session["masked"].count("<mask>") == 1
     first = client.predict(session["session_id"], api_name="/step")["step"]
@@ -73,10 +77,10 @@ def test_an_audit_over_the_endpoints(client: Client):
     assert first["certified"] == (min(first["p_fused"], first["p_masked"]) >= first["tau"])
     whole = client.predict(session["session_id"], api_name="/run_to_end")
     assert [step["step"] for step in whole["steps"]] == [1, 2, 3, 4, 5]
-    forked = client.predict(session["session_id"], whole["branch_id"], 2, " they", api_name="/fork")
-    assert [step["token"] for step in forked["steps"]][1:] == [" they"]
+    forked = client.predict(session["session_id"], whole["branch_id"], 2, " she", api_name="/fork")
+    assert [step["token"] for step in forked["steps"]][1:] == [" she"]
     assert forked["steps"][-1]["chosen_by"] == "reviewer"
-    assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
+    assert client.predict("uncle", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
     report = client.predict(session["session_id"], api_name="/export_csv")
     assert Path(report).read_text("utf-8").startswith("session_id,step")
 
@@ -113,7 +117,7 @@ def test_masks_and_whole_chains_over_the_endpoints(client: Client):
     ]
     plain = client.predict(PROMPT, None, {"calibration_id": 1, "max_new_tokens": 2}, api_name="/start_audit")
     chain = client.predict(plain["session_id"], api_name="/run_to_end")["chain"]
-    assert (chain["steps"], chain["sequence"]["certified"], chain["union"]["steps_charged"]) == (2, True, 8)
+    assert (chain["steps"], chain["sequence"]["certified"], chain["union"]["steps_charged"]) == (2, None, 8)
 
 
 def test_an_attribute_is_swapped_over_the_endpoint(client: Client):
@@ -136,19 +140,19 @@ def test_spans_and_settings_may_be_left_out(client: Client):
 
 def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
     path = tmp_path / "set.csv"
-    path.write_text("prompt,reference\nThe nurse said that he, left\n", "utf-8")
+    path.write_text("prompt,reference\nThe nurse said that he, left\nThe nurse said that she, left\n", "utf-8")
     job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
     assert job["status"] in ("queued", "running", "done")
     assert job["job_id"] >= 1
     assert client.predict(job["job_id"], api_name="/job")["job_id"] == job["job_id"]
 
 
-def test_finished_calibrations_are_listed(client: Client, services: FakeServices):
+def test_finished_calibrations_are_listed(client: Client, services: Services):
     listed = client.predict(api_name="/list_calibrations")
     assert [item["calibration_id"] for item in listed] == [item.id for item in services[CalibrationService].list()]
 
 
-def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: FakeServices, tmp_path: Path):
+def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "set.csv"
     path.write_text("question,answer\nThe nurse said that he, left\n", "utf-8")
     settings = {
@@ -156,30 +160,36 @@ def test_a_calibration_takes_columns_and_shares_from_json(client: Client, servic
         "masked_families": ["gender"], "alpha_by_family": {"gender": 0.05},
     }  # fmt: skip
     client.predict(handle_file(path), settings, api_name="/calibrate")
-    assert services[CalibrationService].requests[-1].alpha_by_family == (("gender", 0.05),)
-    assert services[CalibrationService].submitted[-1].rows[0][1].prompt == "The nurse said that he"
+    payload = services[JobService].list()[0].payload
+    assert request_from_json(payload["request"]).alpha_by_family == (("gender", 0.05),)
+    assert services[PromptSetsRepository].rows(payload["prompt_set_id"])[0].example.prompt == "The nurse said that he"
 
 
-def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: Client, services: FakeServices):
+def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: Client, services: Services, monkeypatch):
     as_calibrated = client.predict(1, api_name="/read_calibration")
     assert as_calibrated["alpha"] == 0.1
     other = client.predict(1, 0.05, "pooled", 4, api_name="/read_calibration")
     assert (other["alpha"], other["estimator"], other["bins"][0]["label"]) == (0.05, "pooled", "1–4")
     assert other["bins"][0]["tau"] < as_calibrated["bins"][0]["tau"]
-    services[CalibrationService].drifts[1] = "watch"
+    watched = DriftReport("watch", 2, 60, 8, 9.0, 9.0, (0.02, 0.04), 0.03, 0.8)
+    monkeypatch.setattr(services[CalibrationService], "drift", lambda number: watched)
     report = client.predict(1, api_name="/drift")
     assert report["status"] == "watch"
     assert len(report["p_values"]) == report["audits"]
     assert report["sentence"].startswith("The audits begin to differ")
 
 
-def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "set.csv"
-    path.write_text("question,group\nDoes he?,men\nDoes she?,women\nDo they?,women\n", "utf-8")
-    settings = {"columns": {"prompt": "question"}, "lam": 0.4, "same_seed": True}
+    path.write_text("question,group\nDoes he? it said,men\nDoes she?,women\nDo they?,women\n", "utf-8")
+    settings = {
+        "columns": {"prompt": "question"}, "lam": 0.4, "same_seed": True, "greedy": True, "max_new_tokens": 3,
+    }  # fmt: skip
     made = client.predict(handle_file(path), settings, api_name="/run_batch")
     assert (made["settings"]["lam"], made["same_seed"], made["name"]) == (0.4, True, "set")
-    found = client.predict(made["batch_id"], {"selected": "Yes", "other": "No"}, api_name="/batch_summary")
+    services[JobService].wait(services[BatchService].view(made["batch_id"]).job.id)
+    rule = {"selected": "filed", "other": r"\.\.", "regex": True}
+    found = client.predict(made["batch_id"], rule, api_name="/batch_summary")
     assert [row["state"] for row in found["rows"]] == ["finished"] * 3
     assert [group["group"] for group in found["groups"]] == ["men", "women"]
     assert [(row["group"], row["rate"], row["ratio"]) for row in found["impact"]["groups"]] == [
@@ -190,15 +200,17 @@ def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, service
         client.predict(made["batch_id"], {"other": "No"}, api_name="/batch_summary")
 
 
-def test_a_set_is_compared_and_read_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+def test_a_set_is_compared_and_read_over_the_endpoints(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "people.csv"
     path.write_text("question\nDoes he?\nDoes she?\n", "utf-8")
     columns = [{"policy": "vanilla"}, {"policy": "dexperts", "parameters": {"weight": 3}}]
-    settings = {"columns": {"prompt": "question"}, "compare": columns, "temperature": 0.7}
+    settings = {"columns": {"prompt": "question"}, "compare": columns, "temperature": 0.7, "max_new_tokens": 3}
     made = client.predict(handle_file(path), settings, api_name="/run_comparison")
     assert [own["settings"]["policy"] for own in made["columns"]] == ["vanilla", "dexperts"]
     assert made["columns"][1]["settings"]["parameters"] == {"weight": 3.0}
     assert {own["settings"]["temperature"] for own in made["columns"]} == {0.7}
+    for job in services[JobService].list():
+        services[JobService].wait(job.id)
     found = client.predict(made["comparison_id"], api_name="/comparison_summary")
     assert [len(row["cells"]) for row in found["rows"]] == [2, 2]
     assert found["columns"][1]["means"]["mean_tv_factual"]["contexts"] == 2
@@ -213,9 +225,9 @@ def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):
 
 def test_word_lists_over_the_endpoints(client: Client, tmp_path: Path):
     path = tmp_path / "hiring.csv"
-    path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
+    path.write_text("term,family,action\nrounds,race,mask\nuncle,,keep\n", "utf-8")
     made = client.predict(handle_file(path), {"name": "mine"}, api_name="/add_user_list")
-    assert made["terms"][1] == {"term": "nurse", "family": "other", "action": "keep"}
+    assert made["terms"][1] == {"term": "uncle", "family": "other", "action": "keep"}
     (listed,) = client.predict(api_name="/user_lists")
     assert (listed["name"], listed["terms"]) == ("mine", 2)
     spans = client.predict(PROMPT, {"user_list_id": made["user_list_id"]}, api_name="/detect_spans")
@@ -228,7 +240,7 @@ def test_word_lists_over_the_endpoints(client: Client, tmp_path: Path):
 
 def test_the_masked_families_are_a_setting_of_the_endpoints(client: Client):
     spans = client.predict("Emily said that he left", api_name="/detect_spans")
-    assert [(s["suggested"], s["score"]) for s in spans] == [(True, 0.93), (False, 1.0)]
+    assert [(s["suggested"], s["score"]) for s in spans] == [(True, 1.0), (False, 1.0)]
     masked = {"masked_families": ["name"]}
     spans = client.predict("Emily said that he left", masked, api_name="/detect_spans")
     assert [s["suggested"] for s in spans] == [False, True]
@@ -238,9 +250,9 @@ def test_the_masked_families_are_a_setting_of_the_endpoints(client: Client):
 
 def test_verdicts_over_the_endpoints(client: Client):
     steps = (4, 6)
-    made = client.predict(1, " A.  Lee ", "unfair", 102, *steps, "a\nb", "pronoun", api_name="/add_verdict")
+    made = client.predict(1, " A.  Lee ", "unfair", 3, *steps, "a\nb", "pronoun", api_name="/add_verdict")
     assert (made["entry"], made["reviewer"], made["first_step"], made["last_step"]) == (1, "A. Lee", *steps)
-    client.predict(1, "R. Osei", "fair", 102, *steps, api_name="/add_verdict")
+    client.predict(1, "R. Osei", "fair", 3, *steps, api_name="/add_verdict")
     client.predict(1, "R. Osei", None, api_name="/add_verdict")
     found = client.predict(1, api_name="/list_verdicts")
     assert [(item["target"], item["status"]) for item in found["targets"]] == [

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from app.server import build_app
-from tests.fakes import FakeServices
+from app.shared.wiring import Services
 
 OF_FORMS = {"change", "select", "input"}
 WITHOUT_DATA = OF_FORMS | {"load", "click", "tick", "success", "failure", "then"}
 
 
-@pytest.fixture(scope="module")
-def events() -> list[tuple[str, str, set[str]]]:
+@pytest.fixture
+def events(wired: Services) -> list[tuple[str, str, set[str]]]:
     """Name of the handler, trigger mode and kinds of trigger of every event that asks the server."""
     return [
         (getattr(made.fn, "__qualname__", ""), str(made.trigger_mode), {str(kind) for _, kind in made.targets})
-        for made in build_app(FakeServices()).fns.values()
+        for made in build_app(wired).fns.values()
         if made.fn is not None
     ]
 

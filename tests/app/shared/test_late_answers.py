@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
 from app.shared.errors import ServiceError
-from tests.fakes import FakeServices
+from app.shared.wiring import Services
 
 TYPE_BEFORE_THE_FRAME = """async () => {
   coft.session.select(4);
@@ -28,7 +28,7 @@ def choose_model(page: Page, name: str) -> None:
 
 
 def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded_or_refused(
-    visit, services: FakeServices, monkeypatch: pytest.MonkeyPatch
+    visit, services: Services, monkeypatch: pytest.MonkeyPatch
 ):
     loaded, load = threading.Event(), services[AuditService].model
 

@@ -12,6 +12,8 @@ from app.audit.service import AuditService
 from app.swap.service import SwapService
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 BOTH = "The Muslim doctor saw her before he left"
 PRONOUN = "Then she opened the letter and smiled"
 

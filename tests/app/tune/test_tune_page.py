@@ -10,6 +10,8 @@ from playwright.sync_api import Page, expect
 from app.tune.service import TuningService
 from tests.fakes import FakeServices
 
+MADE_UP = True
+
 
 @pytest.fixture
 def tune(visit) -> Page:

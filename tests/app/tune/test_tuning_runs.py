@@ -38,8 +38,8 @@ def wired(tmp_path: Path) -> Iterator[Services]:
         yield opened
 
 
-@pytest.fixture
-def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
+def tuning_rows() -> str:
+    """A small tuning set, as a file holds it."""
     rows = [
         {
             "prompt": f"The {who} went to shop {number} and was",
@@ -51,8 +51,13 @@ def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
         for number in range(12)
         for who in ("man", "boy")
     ]
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+@pytest.fixture
+def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
     path = tmp_path / "tune.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path.write_text(tuning_rows())
     return wired[TuningService].read(path)
 
 

@@ -1,0 +1,165 @@
+"""A store with audits, a calibration and what else pages show, made once by calling the services."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from app.audit.reread_service import RereadService
+from app.audit.service import AuditService
+from app.bootstrap import services as open_services
+from app.calibrate.service import CalibrationService
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
+from app.shared.calibrations import CalibrationStore
+from app.shared.jobs import ACTIVE, JobService
+from app.shared.planning import Detectors
+from app.shared.rollouts import RolloutPool
+from app.shared.wiring import Services
+from coft_core.types import Span, Step
+from db.sessions import SessionsRepository
+from tests.story.model import ASIDES, PROMPT, STORY, load_story
+
+LENGTHS = {32: 8, 24: 190, 16: 297, 8: 55}
+"""Contexts of the calibration by the length of their reference in tokens."""
+CALIBRATION = "Ward notes, reference"
+
+
+def reference(number: int, length: int) -> str:
+    """A variant of the story from its third word on, in which about every fifth word is another one."""
+    drawn, begin = Random(1000 + number), 2
+    return "".join(
+        drawn.choice(tuple(ASIDES)[:4]) if place == number // 60 % 8 or drawn.random() < 1 / 5 else word
+        for place, word in enumerate(STORY[begin : begin + length])
+    )
+
+
+def prompt_set(folder: Path, lengths: dict[int, int] | None = None, **fields: Any) -> Path:
+    """A prompt set of variants of the story.
+
+    Args:
+        folder: Where it is written.
+        lengths: Number of rows by the length of their references.
+        fields: Further fields by name, each a function of the row's number.
+    """
+    path = folder / "ward.jsonl"
+    rows: list[dict[str, Any]] = []
+    for length, count in (lengths or LENGTHS).items():
+        for number in range(len(rows), len(rows) + count):
+            who, what = ("cook", "tourist", "chart")[number % 3], ("notes", "shift", "night", "clear")[number % 4]
+            done = ("prepared", "filed", "found", "asked", "settled")[number % 5]
+            prompt = f"The {who} and he {done} the {what} and then the reports and she"
+            at = prompt.index(" he ") + 1
+            row = {"prompt": prompt, "reference": reference(number, length), "spans": [[at, at + 2, "gender"]]}
+            row["context"] = str(number)
+            rows.append({**row, **{name: value(number) for name, value in fields.items()}})
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return path
+
+
+def calibrate(services: Services, path: Path, name: str, **changes: Any) -> int:
+    """Calibrate on a prompt set as the page does; gives the calibration's number."""
+    service = services[CalibrationService]
+    request = CalibrationRequest(name=name, bin_spacing="even", **changes)
+    job = services[JobService].wait(service.submit(service.parse(path), request))
+    assert job.status == "done", job.error
+    return int(job.result["calibration_id"])
+
+
+def tell(services: Services, folder: Path) -> None:
+    """An audit with a tree of four branches, and one without a calibration and without a step."""
+    audits = services[AuditService]
+    number = calibrate(services, prompt_set(folder), CALIBRATION)
+    spans = (Span(4, 9, "family", "lexicon", "family roles", kept=True), Span(35, 37, "gender", "lexicon", "pronouns"))
+    settings = AuditSettings(calibration_id=number, greedy=True)
+    main = audits.start(StartAudit(PROMPT, settings, spans, "Nurse handover"))
+    audits.step(main.session_id)
+    first = audits.fork(main.session_id, main.branch_id, 0, " and")
+    audits.step(main.session_id)
+    second = audits.fork(main.session_id, first.branch_id, 1, " he")
+    list(audits.run(main.session_id, second.branch_id, RunUntil("steps", steps=36)))
+    audits.fork(main.session_id, first.branch_id, 1, " the")
+    audits.fork(main.session_id, first.branch_id, 1, " he")
+    audits.start(StartAudit("The German tourist asked where", AuditSettings(), None, "Tourist, no calibration"))
+
+
+def say(services: Services, reviewer: str, verdict: str | None, *steps: int, note: str = "", branch: int = 3) -> None:
+    """A verdict on steps of the first session's shown branch (0-based), or without steps on the session."""
+    first, last = (steps[0], steps[-1]) if steps else (None, None)
+    services[VerdictService].add(VerdictRequest(1, reviewer, verdict, branch if steps else None, first, last, note))
+
+
+def newest(services: Services) -> int:
+    """The session that was started last."""
+    return services[SessionsRepository].list(limit=1)[0].id
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, services: Services, seconds: float) -> None:
+    """Let every token take so long."""
+    audits = services[AuditService]
+    step = audits.step
+
+    def later(*asked: Any, **named: Any) -> Step | None:
+        time.sleep(seconds)
+        return step(*asked, **named)
+
+    monkeypatch.setattr(audits, "step", later)
+
+
+class Seeded:
+    """The program on a store that can be put back to how it was seeded."""
+
+    def __init__(self, services: Services, path: Path) -> None:
+        self.services = services
+        self._path, self._copy = path, path.with_suffix(".seed")
+        self._copied(self._path, self._copy)
+
+    def restore(self) -> Services:
+        """Forget everything that a test did; the pages keep their services."""
+        jobs = self.services[JobService]
+        for job in jobs.list():
+            if job.status in ACTIVE:
+                jobs.cancel(job.id)
+                jobs.wait(job.id, 60)
+        audits, pool = self.services[AuditService], self.services[RolloutPool]
+        for session_id in tuple(audits._pauses):
+            audits.pause(session_id)
+        audits._live.drop(tuple(audits._live._going))
+        while pool.close_oldest():
+            pass
+        self.services[CalibrationStore]._loaded.clear()
+        self.services[RereadService]._chains._kept.clear()
+        self.services[Detectors]._read.clear()
+        self._copied(self._copy, self._path)
+        return self.services
+
+    @staticmethod
+    def _copied(source: Path, target: Path) -> None:
+        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target, timeout=30)) as written:
+            read.backup(written)
+
+
+@contextmanager
+def seeded(folder: Path) -> Iterator[Seeded]:
+    """The whole program on the story's model, with a store of its own."""
+    path = folder / "story.sqlite3"
+    with pytest.MonkeyPatch.context() as patch:
+        # The embedded model's own calibration is of another model than the one that takes its name here.
+        patch.setattr("app.shared.calibrations.EMBEDDED_CALIBRATION", ("models", "none.zip"))
+        settings = Settings(database_url=f"sqlite:///{path}", faster_steps="off")
+        with open_services(settings, owns_store=True, loader=load_story) as services:
+            tell(services, folder)
+            with closing(sqlite3.connect(path)) as store, store:
+                # New audits begin with the calibration that comes with the program.
+                store.execute("UPDATE calibration_runs SET embedded = 1")
+            yield Seeded(services, path)
