@@ -363,7 +363,7 @@ def _session_of_next(connection: Connection, request: _Append) -> int:
     return int(place.session_id)
 
 
-class Chains:
+class BranchChains:
     """Reads and extends the chains of branches; part of :class:`db.sessions.SessionsRepository`."""
 
     _database: Database

@@ -23,14 +23,14 @@ from db.audits import (
     sessions,
     touch,
 )
-from db.chains import Chains, StepWriter, chain_length
+from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
 
-class SessionsRepository(Repository[SessionRecord], Chains):
+class SessionsRepository(Repository[SessionRecord], BranchChains):
     """Keeps audit sessions; steps are only ever added, never changed or taken back."""
 
     _table = sessions

@@ -42,7 +42,7 @@ from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
-from app.swap.variants import swap_targets
+from app.swap.variants import swap_offers, swap_targets
 from app.swap.words import empty_swap_figure, form_message, offered_for, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
 
@@ -83,7 +83,7 @@ class SwapHandlers(SettingsHandlers):
         """Say what of the prompt can be replaced, and show the variants as chosen."""
         request, targets = self._request(event, without_parameters(values))
         variants = or_refusal(lambda: self._swaps.variants(request))
-        offers = self._swaps.offers(request.category or "", offered_for(targets, request.category))
+        offers = swap_offers(request.category or "", offered_for(targets, request.category))
         return reply(event, form_message(targets, request.category, offers, variants))
 
     @shown_stream

@@ -34,14 +34,13 @@ from app.swap.distributions import (
 )
 from app.swap.types import (
     SwapChain,
-    SwapOffer,
     SwapOutcome,
     SwapProgress,
     SwapRequest,
     SwapResult,
     SwapVariant,
 )
-from app.swap.variants import SwapWords, swap_notes, swap_variants
+from app.swap.variants import swap_notes, swap_variants
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan
@@ -155,17 +154,12 @@ class SwapService:
         self._planner = planner
         self._host = host
         self._pool = pool
-        self._words = SwapWords()
         self._runs = SwapRuns()
 
     @classmethod
     def wired(cls, services: Services) -> SwapService:
         """Built from the program's services."""
         return cls(services[AuditService], services[Planner], services[ModelHost], services[RolloutPool])
-
-    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
-        """Words of the lexicons that could take the place of a span of this family and text; see :class:`SwapWords`."""
-        return self._words.offers(category, text)
 
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model.
@@ -175,7 +169,7 @@ class SwapService:
             InvalidInputError: A span lies outside the prompt.
         """
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
-        return swap_variants(request, spans, self._words)
+        return swap_variants(request, spans)
 
     def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
         """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.

@@ -11,7 +11,7 @@ from app.swap.types import SwapOffer, SwapOutcome, SwapPronoun, SwapRequest, Swa
 from coft_core.text.agreement import FORMS, PRONOUN_SETS, ROLES, Pronoun, PronounSet, Role, find_pronouns, is_pronoun
 from coft_core.text.merging import validate_spans
 from coft_core.text.rewording import swap_text
-from coft_core.text.vocabulary import LexiconWords
+from coft_core.text.vocabulary import lexicon_words
 from coft_core.types import Span
 
 
@@ -39,20 +39,17 @@ def _shown(prompt: str, item: Pronoun) -> SwapPronoun:
     return SwapPronoun(item.start, item.end, text, item.role, possible or (item.role,), item.sure)
 
 
-class SwapWords(LexiconWords):
-    """The words of the shipped lexicons, offered by kind."""
-
-    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
-        """Words of a family by kind, those of the text's own kind first, without the text itself."""
-        found = self.kinds(category)
-        lower = text.lower()
-        own = next((detail for detail, terms in found.items() if lower in map(str.lower, terms)), None)
-        if own is None and self.is_plural(text):
-            own = self.kind(text)
-        ordered = sorted(found, key=lambda detail: (detail != own, detail))
-        return tuple(
-            SwapOffer(detail, tuple(term for term in found[detail] if term.lower() != lower)) for detail in ordered
-        )
+def swap_offers(category: str, text: str = "") -> tuple[SwapOffer, ...]:
+    """Words of the shipped lexicons by kind, those of the text's own kind first, without the text itself."""
+    words = lexicon_words()
+    kinds, lower = words.kinds(category), text.lower()
+    own = next((detail for detail, terms in kinds.items() if lower in map(str.lower, terms)), None)
+    if own is None and words.is_plural(text):
+        own = words.kind(text)
+    ordered = sorted(kinds, key=lambda detail: (detail != own, detail))
+    return tuple(
+        SwapOffer(detail, tuple(term for term in kinds[detail] if term.lower() != lower)) for detail in ordered
+    )
 
 
 def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[str]:
@@ -90,7 +87,7 @@ MOST_VARIANTS = 12
 """Every variant runs two chains, and every pair of variants is compared."""
 
 
-def swap_variants(request: SwapRequest, spans: Sequence[Span], words: SwapWords) -> tuple[SwapVariant, ...]:
+def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[SwapVariant, ...]:
     """The variants that a request asks for, the prompt as typed first; variants with the same text are one.
 
     Raises:
@@ -105,7 +102,7 @@ def swap_variants(request: SwapRequest, spans: Sequence[Span], words: SwapWords)
     if request.groups:
         replaced = _word_spans(request, targets)
         for group, pronouns in zip(request.groups, _group_pronouns(request), strict=True):
-            made.append(_group_variant(request, spans, targets, replaced, group, pronouns, words))
+            made.append(_group_variant(request, spans, targets, replaced, group, pronouns))
     by_text: dict[str, SwapVariant] = {}
     for variant in made:
         first = by_text.setdefault(variant.prompt, variant)
@@ -148,12 +145,11 @@ def _group_variant(
     replaced: Sequence[Span],
     group: str,
     pronouns: str | None,
-    words: SwapWords,
 ) -> SwapVariant:
     name = " ".join(group.split())
     if not name:
         raise ServiceError("A group is empty; write a word, or leave it out.")
-    new = {span: words.inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
+    new = {span: lexicon_words().inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
     wanted = None if pronouns is None else _known_set(pronouns)
     others = [span for span in targets if span not in new]
     made = swap_text(request.prompt, spans, new, wanted, others, _roles(request))

@@ -32,7 +32,7 @@ from coft_core.conformal.quantile import (
     exact_alpha,
     minimum_contexts,
 )
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, Rereading
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, ReadingChanges
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.sequence import (
     ChainCoverage,
@@ -204,7 +204,7 @@ class Calibration(archive.Stored):
         """What the threshold of a step rests on, see :meth:`bin`."""
         return self.bin(step).state
 
-    def read(self, **changes: Unpack[Rereading]) -> Calibration:
+    def read(self, **changes: Unpack[ReadingChanges]) -> Calibration:
         """Read other thresholds off the same values, without the model; what is left out or None stays as it is.
 
         A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha, the bins,

@@ -21,7 +21,7 @@ from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, Rereading
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, ReadingChanges
 from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silent
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
@@ -299,7 +299,9 @@ class FactorizedCalibration(archive.Stored):
         part = self.part(family)
         return (-math.inf, "uninformative") if part is None else (part.threshold(step), part.state(step))
 
-    def read(self, by_family: Mapping[str, float] | None = None, **changes: Unpack[Rereading]) -> FactorizedCalibration:
+    def read(
+        self, by_family: Mapping[str, float] | None = None, **changes: Unpack[ReadingChanges]
+    ) -> FactorizedCalibration:
         """Read other thresholds off the same values, without the model; see :meth:`Calibration.read`.
 
         Args:

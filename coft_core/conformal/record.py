@@ -46,7 +46,7 @@ class Reading:
         return ", ".join([*first, f"then {self.bin_width} steps"]) if len(first) > 1 else f"{self.bin_width} steps"
 
 
-class Rereading(TypedDict, total=False):
+class ReadingChanges(TypedDict, total=False):
     """Another reading of the same values.
 
     Attributes:

@@ -17,18 +17,15 @@ from app.swap.service import SwapRuns
 from app.swap.types import (
     SwapChain,
     SwapGap,
-    SwapOffer,
     SwapOutcome,
     SwapProgress,
     SwapRequest,
     SwapResult,
-    SwapTargets,
     SwapToken,
     SwapVariant,
 )
-from app.swap.variants import SwapWords, swap_targets, swap_variants
+from app.swap.variants import swap_variants
 from coft_core.errors import CalibrationMismatch
-from coft_core.types import Span
 from tests.fakes.audits import FakeAudits
 from tests.fakes.data import TOKENS, make_step
 
@@ -41,7 +38,6 @@ class FakeSwaps:
 
     def __init__(self, audits: FakeAudits) -> None:
         self.audits = audits
-        self.words = SwapWords()
         self.runs = SwapRuns()
         self.asked: list[SwapRequest] = []
         self.read: list[int] = []
@@ -50,15 +46,9 @@ class FakeSwaps:
         self.reading = threading.Event()
         self.reading.set()
 
-    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
-        return self.words.offers(category, text)
-
-    def targets(self, prompt: str, spans: Sequence[Span]) -> SwapTargets:
-        return swap_targets(prompt, spans)
-
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
         spans = self.audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
-        return swap_variants(request, spans, self.words)
+        return swap_variants(request, spans)
 
     def compare(self, request: SwapRequest, progress: Callable[[float, str], None] | None = None) -> SwapResult:
         *_, result = self.run(request)

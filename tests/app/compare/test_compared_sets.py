@@ -128,17 +128,14 @@ def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(
     assert wired[SetComparisonService].list() == ()
 
 
-@pytest.mark.parametrize(
-    ("columns", "sentence"),
-    [
+def test_columns_that_cannot_be_compared_are_refused(wired, prompts):
+    for columns, sentence in (
         ((SETTINGS,), "choose 2 to 8"),
         ((SETTINGS, SETTINGS), "Two columns have the same policy and settings"),
         ((SETTINGS, replace(SETTINGS, policy="guess")), "There is no policy 'guess'"),
-    ],
-)
-def test_columns_that_cannot_be_compared_are_refused(wired, prompts, columns, sentence):
-    with pytest.raises(ServiceError, match=sentence):
-        wired[SetComparisonService].submit(prompts, SetRequest("people", columns))
+    ):
+        with pytest.raises(ServiceError, match=sentence):
+            wired[SetComparisonService].submit(prompts, SetRequest("people", columns))
     assert wired[BatchService].list() == ()
 
 

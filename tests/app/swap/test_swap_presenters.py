@@ -12,7 +12,7 @@ from app.shared.errors import ServiceError
 from app.shared.policies import policy_name
 from app.swap.operations import exchange_from_json
 from app.swap.types import SwapRequest, SwapVariant
-from app.swap.variants import SwapWords, swap_targets, swap_variants
+from app.swap.variants import swap_targets, swap_variants
 from app.swap.words import (
     SHOWN,
     body_html,
@@ -57,7 +57,7 @@ def result_of(groups=("atheist", "Sikh"), calibration=1, step=0, length=4):
     request = SwapRequest(
         PROMPT, settings, SPANS, groups=groups, category="religion", answer_step=step, max_new_tokens=length
     )
-    return made_up_result(request, swap_variants(request, SPANS, SwapWords()))
+    return made_up_result(request, swap_variants(request, SPANS))
 
 
 def test_a_form_names_spans_and_pronouns_so_that_edits_elsewhere_do_not_move_its_choices():
@@ -91,7 +91,7 @@ def test_numbers_that_are_none_are_refused_in_one_sentence(field: str, value: st
 
 def test_every_replacement_is_marked_where_it_stands_now_and_markup_in_prompts_is_only_text():
     request = SwapRequest(PROMPT, spans=SPANS, groups=("atheist",), group_pronouns=("he",), category="religion")
-    variant = swap_variants(request, SPANS, SwapWords())[1]
+    variant = swap_variants(request, SPANS)[1]
     shown = marked_text(variant)
     marked = re.findall(r'<mark class="swapped ([a-z ]+)"[^>]*>([^<]+)<', shown)
     assert marked == [("article", "An"), ("span", "atheist"), ("span", "atheists"), ("pronoun unsure", "his")]
