@@ -80,7 +80,7 @@ def program(opened: Opened) -> Any:
             from app.shared.commands import commands_of
 
             name, command, rest = super().resolve_command(ctx, args)
-            feature = next((own for own in reversed(FEATURES) if name in own.commands), None)
+            feature = next((feature for feature in reversed(FEATURES) if name in feature.commands), None)
             if name is not None and feature is not None:
                 command = commands_of(name, feature.operations, opened)
             return name, command, rest

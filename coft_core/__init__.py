@@ -24,9 +24,9 @@ class _Core(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__" or not name.startswith("_"):
-            found = getattr(import_module("coft_core.public"), name, None)
-            if found is not None:
-                return found
+            member = getattr(import_module("coft_core.public"), name, None)
+            if member is not None:
+                return member
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -65,7 +65,9 @@ class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the des
         self.fields = tuple(name for name, _, _ in differences)
         self.differences = tuple(differences)
         detail = "; ".join(f"{name}: calibrated {_apart(a, b)}, used {_apart(b, a)}" for name, a, b in differences)
-        dated = next((own for name, own, _ in differences if name == "rendering" and " as of " in own), "")
+        dated = next(
+            (calibrated for name, calibrated, _ in differences if name == "rendering" and " as of " in calibrated), ""
+        )
         same_day = f"render the chat template as of {dated.rpartition(' ')[2]} as it was, " if dated else ""
         super().__init__(
             f"This calibration belongs to another policy ({detail}). "
@@ -78,4 +80,4 @@ def _apart(value: str, other: str) -> str:
     parts, others = value.split(", "), other.split(", ")
     if len(parts) == len(others) == 1:
         return f"with {value or 'none recorded'}"
-    return f"with {', '.join(own)}" if (own := [part for part in parts if part not in others]) else "without it"
+    return f"with {', '.join(missing)}" if (missing := [part for part in parts if part not in others]) else "without it"

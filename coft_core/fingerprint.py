@@ -86,7 +86,9 @@ class Fingerprint:
         unrecorded = {"rendering"} if self._fits(other) else set()
         names = (f.name for f in fields(self) if f.name not in unrecorded)
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
-        return tuple((name, str(own), str(used)) for name, own, used in pairs if not _agree(own, used))
+        return tuple(
+            (name, str(calibrated), str(used)) for name, calibrated, used in pairs if not _agree(calibrated, used)
+        )
 
     def _fits(self, other: Fingerprint) -> bool:
         """Whether one of both did not record its rendering, and the template alone decides it, which is a field too."""
@@ -118,8 +120,10 @@ class Fingerprint:
         return cls(**data)  # type: ignore[arg-type]
 
 
-def _agree(own: str | float, used: str | float) -> bool:
-    return same_digests(own, used) if isinstance(own, str) and isinstance(used, str) else own == used
+def _agree(calibrated: str | float, used: str | float) -> bool:
+    return (
+        same_digests(calibrated, used) if isinstance(calibrated, str) and isinstance(used, str) else calibrated == used
+    )
 
 
 def certified_in(fingerprint: Fingerprint) -> CertifiedIn:

@@ -133,9 +133,9 @@ class StoredLogits:
             StoredLogitsError: The data is damaged, or of another version.
         """
         if not data or data[0] != VERSION:
-            found = f"format {data[0]}" if data else "no format"
+            format_named = f"format {data[0]}" if data else "no format"
             raise StoredLogitsError(
-                f"The logits of this step are stored in {found}; this program reads format {VERSION}."
+                f"The logits of this step are stored in {format_named}; this program reads format {VERSION}."
             )
         try:
             return _decoded(data[1:])

@@ -210,13 +210,13 @@ _ACTIVE_BRANCH = (
 
 def session_record(connection: Connection, session_id: int) -> SessionRecord:
     """A session with its spans and its place in a batch."""
-    own = {"own": session_id}
+    session = {"own": session_id}
     row = _row(connection, _SESSION, sessions, session_id)
-    place = connection.execute(_PLACE, own).one_or_none()
+    place = connection.execute(_PLACE, session).one_or_none()
     return SessionRecord(
         **row._asdict(),
         batch=None if place is None else BatchPlace(*place),
-        spans=tuple(Span(*span) for span in connection.execute(_SPANS, own)),
+        spans=tuple(Span(*span) for span in connection.execute(_SPANS, session)),
     )
 
 
@@ -252,13 +252,15 @@ def touch(connection: Connection, session_id: int) -> None:
 
 def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> None:
     """Write in the transaction that makes a session that it belongs to a row of a batch."""
-    own = (batch_rows.c.batch_id == place.batch_id) & (batch_rows.c.line == place.line)
-    row = connection.execute(select(batch_rows).where(own).with_for_update()).one_or_none()
+    batch_row = (batch_rows.c.batch_id == place.batch_id) & (batch_rows.c.line == place.line)
+    row = connection.execute(select(batch_rows).where(batch_row).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError(f"Batch {place.batch_id} has no line {place.line}; it may have been deleted.")
     if row.begun_at is not None:
         raise ConflictError(f"Line {place.line} of this batch has had a session already; open that one.")
-    connection.execute(update(batch_rows).where(own).values(session_id=session_id, begun_at=utc_now(), error=None))
+    connection.execute(
+        update(batch_rows).where(batch_row).values(session_id=session_id, begun_at=utc_now(), error=None)
+    )
 
 
 def require_calibration(calibration_id: int | None, label: str) -> None:

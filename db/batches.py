@@ -248,7 +248,7 @@ def _texts(connection: Connection, batch_id: int) -> dict[int, str]:
     )
     texts = {}
     for branch_id, rows in groupby(connection.execute(query), attrgetter("branch_id")):
-        own = list(rows)
-        shown = own[:-1] if own[-1].finished == "end" else own
+        listed = list(rows)
+        shown = listed[:-1] if listed[-1].finished == "end" else listed
         texts[branch_id] = "".join(row.token for row in shown)
     return texts

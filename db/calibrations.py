@@ -121,8 +121,8 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
     def add(self, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> CalibrationRecord:
         """Store a finished calibration with its own serialisation, which is returned as given."""
         with self._database.writing() as connection:
-            own = field_values(fields, CalibrationFields)
-            key = add_row(connection, calibrations, **own, values=values, created_at=utc_now())
+            columns = field_values(fields, CalibrationFields)
+            key = add_row(connection, calibrations, **columns, values=values, created_at=utc_now())
             if bins:
                 rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
                 connection.execute(insert(calibration_bins), rows)

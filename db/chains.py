@@ -161,15 +161,15 @@ def in_chain(connection: Connection, branch_id: int) -> ColumnElement[bool]:
     if branch_id not in family:
         raise missing(branches, branch_id)
     parts: list[ColumnElement[bool]] = []
-    own: int | None = branch_id
+    branch: int | None = branch_id
     stop = math.inf
-    while own is not None:
-        start = family[own].fork_step or 0
+    while branch is not None:
+        start = family[branch].fork_step or 0
         if start < stop:
-            part = (steps.c.branch_id == own) & (steps.c.index >= start)
+            part = (steps.c.branch_id == branch) & (steps.c.index >= start)
             parts.append(part if stop == math.inf else part & (steps.c.index < stop))
             stop = start
-        own = family[own].parent_id
+        branch = family[branch].parent_id
     return or_(*parts)
 
 
@@ -436,13 +436,13 @@ class BranchChains:
 
         A branch may carry any name, so that the token it departs with is read from its first step.
         """
-        own = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
+        columns = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
         departing = case((steps.c.index == branches.c.fork_step, steps.c.token))
         query = (
-            select(*own, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
+            select(*columns, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
             .outerjoin(steps, steps.c.branch_id == branches.c.id)
             .where(branches.c.session_id == session_id)
-            .group_by(*own)
+            .group_by(*columns)
             .order_by(branches.c.id)
         )
         with self._database.reading() as connection:
@@ -465,9 +465,9 @@ class BranchChains:
         Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
         """
         group = sessions.c.policy_settings["settings"]["group"].as_string()
-        own = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
+        columns = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
         query = (
-            select(*own, *fields_in(StepSupport, steps))
+            select(*columns, *fields_in(StepSupport, steps))
             .join(branches, branches.c.session_id == sessions.c.id)
             .join(steps, steps.c.branch_id == branches.c.id)
             .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)

@@ -96,8 +96,8 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
         """
         with self._database.writing() as connection:
             key = add_row(connection, comparisons, name=name, prompt_set_id=prompt_set_id, created_at=utc_now())
-            own = [{"comparison_id": key, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)]
-            connection.execute(insert(comparison_columns), own)
+            rows = [{"comparison_id": key, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)]
+            connection.execute(insert(comparison_columns), rows)
             return self._one(connection, key)
 
     def list(self) -> Sequence[ComparisonRecord]:
@@ -129,8 +129,8 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
 
     def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[ComparisonRecord]:
         places = comparison_columns.c
-        found = []
+        records = []
         for row in connection.execute(query).all():
-            own = select(places.batch_id).where(places.comparison_id == row.id).order_by(places.place)
-            found.append(ComparisonRecord(**row._asdict(), batch_ids=tuple(connection.scalars(own))))
-        return found
+            batches = select(places.batch_id).where(places.comparison_id == row.id).order_by(places.place)
+            records.append(ComparisonRecord(**row._asdict(), batch_ids=tuple(connection.scalars(batches))))
+        return records

@@ -131,9 +131,9 @@ class BranchExtentRecord:
 def active_length() -> ColumnElement[int]:
     """Length of the active branch's chain: after its last own step, or at its fork while it has none."""
     active = sessions.c.active_branch_id
-    own = select(func.max(steps.c.index) + 1).where(steps.c.branch_id == active).scalar_subquery()
+    last = select(func.max(steps.c.index) + 1).where(steps.c.branch_id == active).scalar_subquery()
     fork = select(branches.c.fork_step).where(branches.c.id == active).scalar_subquery()
-    return func.coalesce(own, fork, 0)
+    return func.coalesce(last, fork, 0)
 
 
 def names_it(text: str) -> ColumnElement[bool]:
@@ -386,8 +386,12 @@ def _entries(connection: Connection, query: Select[Any]) -> list[SessionEntryRec
 
 def _tags(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, list[str]]:
     tags: defaultdict[int, list[str]] = defaultdict(list)
-    own = session_tags.c
-    query = select(own.session_id, own.tag).where(own.session_id.in_(session_ids)).order_by(func.lower(own.tag))
+    tag_columns = session_tags.c
+    query = (
+        select(tag_columns.session_id, tag_columns.tag)
+        .where(tag_columns.session_id.in_(session_ids))
+        .order_by(func.lower(tag_columns.tag))
+    )
     for key, tag in connection.execute(query):
         tags[key].append(tag)
     return tags
@@ -396,9 +400,9 @@ def _tags(connection: Connection, session_ids: Collection[int]) -> defaultdict[i
 def _judged(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, set[tuple[Any, ...]]]:
     """Targets by session on which a verdict of at least one reviewer stands."""
     targets: defaultdict[int, set[tuple[Any, ...]]] = defaultdict(set)
-    own = log_entries.c
-    query = select(own.session_id, own.branch_id, own.step_index, own.last_step_index)
-    for key, *target in connection.execute(query.where(own.session_id.in_(session_ids), standing_verdict())):
+    entries = log_entries.c
+    query = select(entries.session_id, entries.branch_id, entries.step_index, entries.last_step_index)
+    for key, *target in connection.execute(query.where(entries.session_id.in_(session_ids), standing_verdict())):
         targets[key].add(tuple(target))
     return targets
 

@@ -108,11 +108,11 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
 
     def rows(self, prompt_set_id: int) -> Sequence[PromptRow]:
         """Return the rows of a prompt set in the order of their lines."""
-        own = prompt_rows.c
+        row = prompt_rows.c
         query = (
-            select(own.line, own.weight, *fields_in(Example, prompt_rows))
-            .where(own.prompt_set_id == prompt_set_id)
-            .order_by(own.line)
+            select(row.line, row.weight, *fields_in(Example, prompt_rows))
+            .where(row.prompt_set_id == prompt_set_id)
+            .order_by(row.line)
         )
         with self._database.reading() as connection:
             find(connection, prompt_sets, prompt_set_id)

@@ -91,21 +91,21 @@ def columns(
     """
     hints = get_type_hints(kind, localns=names)
     for field in fields(kind):
-        own = given.get(field.name, ())
-        if isinstance(own, Column):
-            yield own
-        elif own is not None:
+        options = given.get(field.name, ())
+        if isinstance(options, Column):
+            yield options
+        elif options is not None:
             plain, nullable = _plain(hints[field.name])
-            type_ = own if isinstance(own, TypeEngine) else _TYPES[plain]
-            keys = [own] if isinstance(own, ForeignKey) else []
+            type_ = options if isinstance(options, TypeEngine) else _TYPES[plain]
+            keys = [options] if isinstance(options, ForeignKey) else []
             yield Column(field.name, type_, *keys, primary_key=field.name == "id", nullable=nullable)
 
 
 def _plain(hint: Any) -> tuple[Any, bool]:
     """The type that an annotation names, and whether it allows None."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    own = next(option for option in options if option is not NoneType)
-    return str if get_origin(own) is Literal else get_origin(own) or own, NoneType in options
+    kind = next(option for option in options if option is not NoneType)
+    return str if get_origin(kind) is Literal else get_origin(kind) or kind, NoneType in options
 
 
 def fields_in(kind: type, table: Table) -> list[Column[Any]]:
@@ -175,10 +175,10 @@ class Repository(Generic[Record]):
                 raise missing(self._table, key)
 
     def _one(self, connection: Connection, key: int) -> Record:
-        found = self._records(connection, self._query.where(self._table.c.id == key))
-        if not found:
+        records = self._records(connection, self._query.where(self._table.c.id == key))
+        if not records:
             raise missing(self._table, key)
-        return found[0]
+        return records[0]
 
     def _records(self, connection: Connection, query: Select[Any]) -> list[Record]:
         return [self._kind(**row._asdict()) for row in connection.execute(query)]

@@ -50,13 +50,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def require_whole(text: str) -> str:
     """Return a text that holds no lone surrogate, which no page, file or UTF-8 database could take."""
-    found = _SURROGATE.search(text)
-    if found is None:
+    match = _SURROGATE.search(text)
+    if match is None:
         return text
-    before, after = text[max(0, found.start() - 20) : found.start()], text[found.end() : found.end() + 20]
+    before, after = text[max(0, match.start() - 20) : match.start()], text[match.end() : match.end() + 20]
     raise UnstorableValueError(
         f"The text “{mended(before)}\ufffd{mended(after)}” cannot be stored: it holds half of a character "
-        f"(U+{ord(found.group()):04X}, a lone surrogate) where the \ufffd stands; delete it or type it again."
+        f"(U+{ord(match.group()):04X}, a lone surrogate) where the \ufffd stands; delete it or type it again."
     )
 
 

@@ -257,8 +257,8 @@ class AnnotationsRepository:
             # Two writers must not both follow the same entry; the session's row is what they wait for.
             session_id = find(connection, sessions, fields.session_id, lock=True).id
             path = None if fields.branch_id is None else own_branch(connection, session_id, fields.branch_id).path
-            own = log_entries.c.session_id == session_id
-            newest = select(log_entries).where(own).order_by(log_entries.c.entry.desc()).limit(1)
+            of_session = log_entries.c.session_id == session_id
+            newest = select(log_entries).where(of_session).order_by(log_entries.c.entry.desc()).limit(1)
             last = connection.execute(newest).one_or_none()
             draft = AnnotationRecord(
                 **field_values(fields, AnnotationFields),
@@ -269,10 +269,10 @@ class AnnotationsRepository:
                 previous=FIRST if last is None else last.digest,
                 digest="",
             )
-            made = replace(draft, digest=entry_digest(draft.content, draft.previous))
-            key = add_row(connection, log_entries, **field_values(made, AnnotationRecord, ("id", "branch_path")))
-            change_row(connection, sessions, session_id, updated_at=made.created_at)
-            return replace(made, id=key)
+            entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
+            key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, ("id", "branch_path")))
+            change_row(connection, sessions, session_id, updated_at=entry.created_at)
+            return replace(entry, id=key)
 
     def history(self, session_id: int) -> Sequence[AnnotationRecord]:
         """Return a session's whole log, oldest entry first."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -19,6 +20,10 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.text.detection import SpanDetector
 
 pytest_plugins = ["tests.browser"]
+
+# A busy machine is no reason to fail.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 TOY_FINGERPRINT = Fingerprint(
     model="toy",

@@ -43,11 +43,11 @@ class Fitting:
         whole = self._thresholds.of(replace(settings, group=None))
         if whole is None:
             return SettingsFit()
-        info, own = policy_info(settings.policy), readings_of(whole)
-        if info.certified_in != own:
+        info, readings = policy_info(settings.policy), readings_of(whole)
+        if info.certified_in != readings:
             kind = "certified_in" if info.certifies else "policy"
-            made, used = (own, info.certified_in) if info.certifies else ("coft", settings.policy)
-            return SettingsFit(((kind, made, used),), adoptable=True)
+            deployed, used = (readings, info.certified_in) if info.certifies else ("coft", settings.policy)
+            return SettingsFit(((kind, deployed, used),), adoptable=True)
         differences = tuple(self._differences(settings, whole))
         left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
         return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
@@ -71,69 +71,81 @@ class Fitting:
         if settings.calibration_id is None:
             raise ServiceError("No calibration is chosen; choose one, then its settings can be used.")
         stored = self._thresholds.stored(settings.calibration_id)
-        made = stored.fingerprint
+        fingerprint = stored.fingerprint
         adopted = replace(
-            fitted(settings, _adopting(settings.policy, readings_of(stored), made.lam)),
+            fitted(settings, _adopting(settings.policy, readings_of(stored), fingerprint.lam)),
             calibration_id=settings.calibration_id,
             group=settings.group,
             alpha=stored.alpha,
-            temperature=made.temperature,
-            top_p=made.top_p,
-            top_k=made.top_k,
+            temperature=fingerprint.temperature,
+            top_p=fingerprint.top_p,
+            top_k=fingerprint.top_k,
             proceed_uncertified=False,
-            prompt_format=self._prompt_format(settings, made),
-            chat_date=moment_of(made.rendering),
+            prompt_format=self._prompt_format(settings, fingerprint),
+            chat_date=moment_of(fingerprint.rendering),
         )
         if readings_of(stored) == "factual":
             return adopted
         usual = self._own_sentinel(settings.model)
-        adopted = replace(adopted, lam=made.lam, sentinel=None if usual == made.sentinel else made.sentinel or None)
-        return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
+        adopted = replace(
+            adopted,
+            lam=fingerprint.lam,
+            sentinel=None if usual == fingerprint.sentinel else fingerprint.sentinel or None,
+        )
+        return self._with_detector(_with_mask(adopted, fingerprint.mask_mode), fingerprint.detector)
 
     def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
-        policy, made = policy_of(settings, None), calibration.fingerprint
+        policy, calibrated = policy_of(settings, None), calibration.fingerprint
         # Thresholds of the factual reading alone depend neither on lambda nor on any mask.
         masks_count = readings_of(calibration) == "both"
-        lam = {"lam": getattr(policy, "lam", made.lam)} if masks_count else {}
+        lam = {"lam": getattr(policy, "lam", calibrated.lam)} if masks_count else {}
         used = lam | {name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")}
-        yield from self._of_the_model(settings, made)
-        yield from _unequal((name, getattr(made, name), value) for name, value in used.items())
+        yield from self._of_the_model(settings, calibrated)
+        yield from _unequal((name, getattr(calibrated, name), value) for name, value in used.items())
         if not masks_count:
             return
-        yield from _mask_differences(made.mask_mode, policy.mask)
+        yield from _mask_differences(calibrated.mask_mode, policy.mask)
         sentinel = policy.mask.sentinel or self._own_sentinel(settings.model)
         if sentinel is not None:
-            yield from _unequal([("sentinel", made.sentinel, sentinel)])
-        yield from _detector_differences(made.detector, self._detectors.choose(settings).version)
+            yield from _unequal([("sentinel", calibrated.sentinel, sentinel)])
+        yield from _detector_differences(calibrated.detector, self._detectors.choose(settings).version)
 
-    def _of_the_model(self, settings: AuditSettings, made: Fingerprint) -> Iterator[Difference]:
+    def _of_the_model(self, settings: AuditSettings, calibrated: Fingerprint) -> Iterator[Difference]:
         model = self._host.loaded(settings.model)
         if model is None:
-            yield from _unequal([("model", made.model, settings.model)])
+            yield from _unequal([("model", calibrated.model, settings.model)])
             return
         # A sentinel that is still being typed may be no token yet; it is compared as text.
         used = policy_of(_for_model(settings), None).fingerprint(prompted(model, settings), "")
-        found = {name: (own, other) for name, own, other in made.differences(used) if name in _OF_THE_MODEL}
-        if "chat_template" in found:
-            found.pop("rendering", None)
+        different = {
+            name: (deployed, other) for name, deployed, other in calibrated.differences(used) if name in _OF_THE_MODEL
+        }
+        if "chat_template" in different:
+            different.pop("rendering", None)
         # Another model has other weights and another tokenizer, of course; its name says it all.
-        shown = ["model"] if "model" in found else list(found)
-        yield from ((name, *found[name]) for name in shown)
+        shown = ["model"] if "model" in different else list(different)
+        yield from ((name, *different[name]) for name in shown)
 
-    def _prompt_format(self, settings: AuditSettings, made: Fingerprint) -> str:
+    def _prompt_format(self, settings: AuditSettings, calibrated: Fingerprint) -> str:
         """The prompt format of a calibration; the settings' own where it comes to the same, as far as that is known."""
-        model, chat = self._host.loaded(settings.model), made.chat_template != "none"
-        own = settings.prompt_format
-        used = (model is not None and model.chat) if own == "auto" else own == "chat"
-        return own if used == chat or (own == "auto" and model is None) else "chat" if chat else "plain"
+        model, chat = self._host.loaded(settings.model), calibrated.chat_template != "none"
+        prompt_format = settings.prompt_format
+        used = (model is not None and model.chat) if prompt_format == "auto" else prompt_format == "chat"
+        return (
+            prompt_format
+            if used == chat or (prompt_format == "auto" and model is None)
+            else "chat"
+            if chat
+            else "plain"
+        )
 
     def _own_sentinel(self, name: str) -> str | None:
         """The name that a fingerprint holds where none is asked for; None while the model is not loaded."""
         model = self._host.loaded(name)
         if model is None:
             return None
-        found = resolve_sentinel(model.tokenizer)
-        return "" if found is None else found.text
+        sentinel = resolve_sentinel(model.tokenizer)
+        return "" if sentinel is None else sentinel.text
 
     def _with_detector(self, settings: AuditSettings, version: str) -> AuditSettings:
         parts = detector_parts(version)
@@ -171,18 +183,18 @@ def _with_mask(settings: AuditSettings, label: str) -> AuditSettings:
 
 
 def _mask_differences(label: str, used: MaskSettings) -> Iterator[Difference]:
-    made = mask_settings(label)
-    if made is None:
+    calibrated = mask_settings(label)
+    if calibrated is None:
         yield from _unequal([("mask_mode", label, used.label)])
         return
-    sides = [(mask.layout, _mode(mask), _listed(mask.families), _listed(mask.whitelist)) for mask in (made, used)]
+    sides = [(mask.layout, _mode(mask), _listed(mask.families), _listed(mask.whitelist)) for mask in (calibrated, used)]
     yield from _unequal(zip(("mask_layout", "mask_mode", "families", "whitelist"), *sides, strict=True))
 
 
-def _detector_differences(made: str, used: str) -> Iterator[Difference]:
-    first, second = detector_parts(made), detector_parts(used)
+def _detector_differences(calibrated: str, used: str) -> Iterator[Difference]:
+    first, second = detector_parts(calibrated), detector_parts(used)
     if first is None or second is None:
-        yield from _unequal([("detector", made, used)])
+        yield from _unequal([("detector", calibrated, used)])
         return
     sides = [
         (parts.found_by, " ".join(parts.masked_families) or "none", parts.user_list or "none")
@@ -192,9 +204,9 @@ def _detector_differences(made: str, used: str) -> Iterator[Difference]:
 
 
 def _unequal(items: Iterable[tuple[str, object, object]]) -> Iterator[Difference]:
-    for name, made, used in items:
-        if made != used and not same_digests(str(made), str(used)):
-            yield (name, str(made), str(used))
+    for name, calibrated, used in items:
+        if calibrated != used and not same_digests(str(calibrated), str(used)):
+            yield (name, str(calibrated), str(used))
 
 
 def _mode(mask: MaskSettings) -> str:

@@ -83,19 +83,21 @@ def _row(step: Step) -> str:
     )
 
 
-def _print_rereading(found: Rereading) -> None:
+def _print_rereading(rereading: Rereading) -> None:
     """The reading as a table, with every reservation that the page would show."""
-    alpha = "no thresholds" if found.alpha is None else f"alpha {found.alpha:g}"
-    print(f"Session {found.session_id}, branch {found.branch_id}, read at lambda {found.lam:g}, {alpha}")
-    print(found.thresholds.sentence)
-    for note in found.thresholds.notes:
+    alpha = "no thresholds" if rereading.alpha is None else f"alpha {rereading.alpha:g}"
+    print(f"Session {rereading.session_id}, branch {rereading.branch_id}, read at lambda {rereading.lam:g}, {alpha}")
+    print(rereading.thresholds.sentence)
+    for note in rereading.thresholds.notes:
         print(f"Note: {note}")
-    if others := ", ".join(f"{offer.lam:g} (“{offer.name}”)" for offer in found.offers if offer.lam != found.lam):
+    if others := ", ".join(
+        f"{offer.lam:g} (“{offer.name}”)" for offer in rereading.offers if offer.lam != rereading.lam
+    ):
         print(f"Calibrations for this policy exist at lambda {others}.")
     print(f"\n{'step':>4}  {'written':<16} {'would be':<16} {'fused':>8} {'tau':>8} {'set':>8}  certified then, now")
-    for row in found.rows:
+    for row in rereading.rows:
         print(_reread_row(row))
-    print(f"\n{found.summary}")
+    print(f"\n{rereading.summary}")
 
 
 def _reread_row(row: RereadRow) -> str:
@@ -137,7 +139,7 @@ def _default(value: object) -> str:
     return " ".join(repr(text) for text in value) if isinstance(value, tuple) else repr(value)
 
 
-@operation(json=lambda found: [span_json(span) for span in found])
+@operation(json=lambda spans: [span_json(span) for span in spans])
 def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tuple[Span, ...]:
     """Find the words of a text that name a protected attribute; nothing is stored.
 
@@ -174,7 +176,9 @@ def start_audit(wired: Services, prompt: str, spans: list[Json] | None = None, s
     return wired[AuditService].start(StartAudit(prompt, settings, spans_from_json(spans)))
 
 
-@operation(json=lambda made: {"session_id": made[0], "step": None if made[1] is None else step_json(made[1])})
+@operation(
+    json=lambda stepped: {"session_id": stepped[0], "step": None if stepped[1] is None else step_json(stepped[1])}
+)
 def step(wired: Services, session_id: int) -> tuple[int, Step | None]:
     """Write one token on the session's active branch.
 
@@ -322,15 +326,17 @@ class DecodingOptions(PolicyOptions):
             proceed_uncertified=self.proceed_uncertified,
             group=self.group,
         )
-        own = fitted(settings, policy)
-        if self.tuned and own.policy != "vanilla":
-            own = wired[TuningService].applied(own)
+        fitting = fitted(settings, policy)
+        if self.tuned and fitting.policy != "vanilla":
+            fitting = wired[TuningService].applied(fitting)
         lines: dict[str, list[str]] = {}
         for _, parameter, value in given:
             lines.setdefault(parameter, []).append(value)
-        values = parameter_values(policy_info(own.policy), {name: "\n".join(own) for name, own in lines.items()})
-        merged: dict[str, ParameterValue] = dict(own.parameters) | dict(values)
-        return replace(own, parameters=tuple(merged.items()))
+        values = parameter_values(
+            policy_info(fitting.policy), {name: "\n".join(texts) for name, texts in lines.items()}
+        )
+        merged: dict[str, ParameterValue] = dict(fitting.parameters) | dict(values)
+        return replace(fitting, parameters=tuple(merged.items()))
 
     def _calibration_id(self, wired: Services, policy: str) -> int | None:
         """The calibration that was asked for; the embedded one only where it can fit, which the session then says."""
@@ -386,19 +392,19 @@ class Audited:
     why: str
 
 
-def write_audited(wired: Services, found: Audited, file: Path) -> str:
+def write_audited(wired: Services, audited: Audited, file: Path) -> str:
     """Write the report as CSV to this file."""
-    return f"\nReport: {write_text(file, wired[ReportService].csv(found.view.session_id))}"
+    return f"\nReport: {write_text(file, wired[ReportService].csv(audited.view.session_id))}"
 
 
-def print_audited(found: Audited) -> None:
+def print_audited(audited: Audited) -> None:
     """The audit, and why it ended."""
-    print_audit(found.view)
-    if found.why:
-        print(f"\n{found.why}")
+    print_audit(audited.view)
+    if audited.why:
+        print(f"\n{audited.why}")
 
 
-@command("audit", json=lambda found: session_json(found.view), write=write_audited, text=print_audited)
+@command("audit", json=lambda audited: session_json(audited.view), write=write_audited, text=print_audited)
 def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> Audited:
     """Audit one prompt and write its report."""
     condition = None if asked.until is None else until_from_text(asked.until)

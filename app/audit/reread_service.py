@@ -95,10 +95,10 @@ class StoredChains:
 
 
 def _texts(steps: tuple[Step, ...]) -> dict[int, str]:
-    found = {row.token_id: row.token for step in steps for row in step.candidates}
+    texts = {row.token_id: row.token for step in steps for row in step.candidates}
     for step in steps:
-        found[step.token_id], found[step.policy_token_id] = step.token, step.policy_token
-    return found
+        texts[step.token_id], texts[step.policy_token_id] = step.token, step.policy_token
+    return texts
 
 
 NOT_COFT = (
@@ -365,8 +365,8 @@ def _changed(stored: AuditSettings, request: RereadRequest) -> AuditSettings:
 def _offers(alike: Sequence[CalibrationRecord]) -> tuple[CalibrationOffer, ...]:
     """The best of the calibrations that fit an audit in everything but lambda, one for each lambda, by lambda."""
     best: dict[float, CalibrationRecord] = {}
-    for found in alike:
-        best.setdefault(found.lam, found)
+    for record in alike:
+        best.setdefault(record.lam, record)
     return tuple(CalibrationOffer(lam, best[lam].id, best[lam].name) for lam in sorted(best))
 
 

@@ -174,15 +174,15 @@ class Rereading:
         """How many tokens would be others, and the first of them."""
         if not self.rows:
             return "No step of this chain can be read." if self.unread else "The chain has no token yet."
-        found, first = self.differing, self.first
+        differing, first = self.differing, self.first
         if first is None:
             text = "The token would be the same." if len(self.rows) == 1 else "Every token would be the same."
             text = "No token is known to differ." if self.undecided else text
         else:
             noun = "token" if len(self.rows) == 1 else "tokens"
-            told = "others, the first at" if len(found) > 1 else "another one, at"
+            told = "others, the first at" if len(differing) > 1 else "another one, at"
             text = (
-                f"{len(found)} of {len(self.rows)} {noun} would be {told} "
+                f"{len(differing)} of {len(self.rows)} {noun} would be {told} "
                 f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token or '')})."
             )
         return " ".join((text, *self._reservations()))
@@ -271,30 +271,30 @@ def _quoted(token: str) -> str:
     return f"“{token.strip() or token}”"
 
 
-def rereading_json(found: Rereading) -> dict[str, Any]:
+def rereading_json(rereading: Rereading) -> dict[str, Any]:
     """A reading with all its steps; steps count from 1, and what hangs on logits that were not kept is null."""
-    told = found.thresholds
+    told = rereading.thresholds
     return {
-        "session_id": found.session_id,
-        "branch_id": found.branch_id,
-        "lam": found.lam,
-        "alpha": found.alpha,
-        "own_lam": found.own_lam,
-        "own_alpha": found.own_alpha,
+        "session_id": rereading.session_id,
+        "branch_id": rereading.branch_id,
+        "lam": rereading.lam,
+        "alpha": rereading.alpha,
+        "own_lam": rereading.own_lam,
+        "own_alpha": rereading.own_alpha,
         "certificate": told.certificate,
         "thresholds": told.kind,
         "thresholds_text": told.sentence,
         "calibration_id": told.calibration_id,
         "calibration": told.name,
         "notes": list(told.notes),
-        "summary": found.summary,
-        "differing": len(found.differing),
-        "first": None if found.first is None else found.first.index + 1,
-        "certified_then": found.certified_then,
-        "certified": found.certified_now,
-        "not_kept": [index + 1 for index in found.unread],
-        "other_lambdas": [asdict(offer) for offer in found.offers],
-        "steps": [row_json(row) for row in found.rows],
+        "summary": rereading.summary,
+        "differing": len(rereading.differing),
+        "first": None if rereading.first is None else rereading.first.index + 1,
+        "certified_then": rereading.certified_then,
+        "certified": rereading.certified_now,
+        "not_kept": [index + 1 for index in rereading.unread],
+        "other_lambdas": [asdict(offer) for offer in rereading.offers],
+        "steps": [row_json(row) for row in rereading.rows],
     }
 
 
@@ -335,38 +335,38 @@ MOST_ROWS = 60
 """Rows of the table; a chain of a thousand steps could differ everywhere, and the strip shows the rest."""
 
 
-def rereading_message(found: Rereading) -> Message:
+def rereading_message(rereading: Rereading) -> Message:
     """A reading: its words, the marks of the strip, and the table of what differs."""
-    told, first = found.thresholds, found.first
+    told, first = rereading.thresholds, rereading.first
     # Where the thresholds do not fit no token is certified, which is said once and not at every token.
-    fits = found.fits
-    remarkable = [row for row in found.rows if row.token_mark or (fits and row.certificate_mark)]
+    fits = rereading.fits
+    remarkable = [row for row in rereading.rows if row.token_mark or (fits and row.certificate_mark)]
     more = len(remarkable) - MOST_ROWS
     return {
         "kind": "reread",
-        "session": found.session_id,
-        "branch": found.branch_id,
-        "steps": found.steps,
-        "lam": found.lam,
-        "alpha": found.alpha,
-        "own": [found.own_lam, found.own_alpha],
-        "moved": (found.lam, found.alpha) != (found.own_lam, found.own_alpha),
-        "state": _badge(found),
+        "session": rereading.session_id,
+        "branch": rereading.branch_id,
+        "steps": rereading.steps,
+        "lam": rereading.lam,
+        "alpha": rereading.alpha,
+        "own": [rereading.own_lam, rereading.own_alpha],
+        "moved": (rereading.lam, rereading.alpha) != (rereading.own_lam, rereading.own_alpha),
+        "state": _badge(rereading),
         "told": told.sentence,
         "notes": list(told.notes),
-        "offers": [{"lam": offer.lam, "t": f"λ {offer.lam:g}", "n": offer.name} for offer in found.offers],
-        "token": found.token_sentence,
-        "certificate": found.certificate_sentence,
-        "reach": found.reach_sentence,
-        "gap": found.unread_sentence,
-        "unread": list(found.unread),
+        "offers": [{"lam": offer.lam, "t": f"λ {offer.lam:g}", "n": offer.name} for offer in rereading.offers],
+        "token": rereading.token_sentence,
+        "certificate": rereading.certificate_sentence,
+        "reach": rereading.reach_sentence,
+        "gap": rereading.unread_sentence,
+        "unread": list(rereading.unread),
         "first": None if first is None else first.index,
         "marks": [mark(row, fits) for row in remarkable],
         "rows": [table_row(row, fits) for row in remarkable[:MOST_ROWS]],
         "more": "" if more <= 0 else f"{more} more steps differ; the strip above shows them.",
-        "own_text": settings_text(found.own_lam, found.own_alpha),
-        "now_text": settings_text(found.lam, found.alpha),
-        "renewal": renewal(found),
+        "own_text": settings_text(rereading.own_lam, rereading.own_alpha),
+        "now_text": settings_text(rereading.lam, rereading.alpha),
+        "renewal": renewal(rereading),
     }
 
 
@@ -375,13 +375,15 @@ def refusal_message(text: str, session: int, branch: int | None) -> Message:
     return {"kind": "refused", "session": session, "branch": branch, "text": text}
 
 
-def departure_message(found: Departure) -> Message:
+def departure_message(departure: Departure) -> Message:
     """A new audit on its way, or arrived."""
     return {
-        "kind": "departed" if found.done else "departing",
-        "session": found.session_id,
-        "branch": found.branch_id,
-        "text": found.sentence if found.done else f"Writing token {found.written + 1} of {found.target} …",
+        "kind": "departed" if departure.done else "departing",
+        "session": departure.session_id,
+        "branch": departure.branch_id,
+        "text": departure.sentence
+        if departure.done
+        else f"Writing token {departure.written + 1} of {departure.target} …",
     }
 
 
@@ -439,21 +441,25 @@ def settings_text(lam: float, alpha: float | None) -> str:
     return f"λ {lam:g}" if alpha is None else f"λ {lam:g} and α {alpha:g}"
 
 
-def renewal(found: Rereading) -> str:
+def renewal(rereading: Rereading) -> str:
     """What a new audit at these settings would be."""
-    own = "Same prompt, spans and seed."
-    if found.first is None:
-        way = "It repeats this whole chain." if not found.undecided else "It repeats this chain as far as can be told."
-    elif found.first.index == 0:
+    unchanged = "Same prompt, spans and seed."
+    if rereading.first is None:
+        way = (
+            "It repeats this whole chain."
+            if not rereading.undecided
+            else "It repeats this chain as far as can be told."
+        )
+    elif rereading.first.index == 0:
         way = "It departs at the first step."
     else:
-        before = "the first token" if found.first.index == 1 else f"the first {found.first.index} tokens"
-        way = f"It repeats {before} and departs at step {found.first.index + 1}."
+        before = "the first token" if rereading.first.index == 1 else f"the first {rereading.first.index} tokens"
+        way = f"It repeats {before} and departs at step {rereading.first.index + 1}."
     certain = {
         "mismatch": "Uncertified: its calibration is not made for these settings.",
         "none": "Without thresholds, as this audit.",
-    }.get(found.thresholds.kind, f"Certified by “{found.thresholds.name}”.")
-    return f"{own} {way} {certain}"
+    }.get(rereading.thresholds.kind, f"Certified by “{rereading.thresholds.name}”.")
+    return f"{unchanged} {way} {certain}"
 
 
 def _would(row: RereadRow) -> str:
@@ -465,8 +471,8 @@ def _would(row: RereadRow) -> str:
     return shown_token(row.now.policy_token or "") if kind == "other" else "the same"
 
 
-def _badge(found: Rereading) -> tuple[str, str]:
+def _badge(rereading: Rereading) -> tuple[str, str]:
     """State and word of the thresholds' badge."""
-    if found.thresholds.kind == "none":
+    if rereading.thresholds.kind == "none":
         return "none", "no thresholds"
-    return ("calibrated", "certified") if found.fits else ("uninformative", "uncertified")
+    return ("calibrated", "certified") if rereading.fits else ("uninformative", "uncertified")

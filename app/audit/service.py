@@ -83,8 +83,8 @@ class AuditService:
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
         """Sensitive spans of a text, sorted and disjoint, suggested ones included; None takes the usual settings."""
         chosen = settings or AuditSettings()
-        found = self._detectors.choose(chosen).detect(text)
-        return keep_whitelisted(text, found, check_whitelist(chosen.whitelist))
+        spans = self._detectors.choose(chosen).detect(text)
+        return keep_whitelisted(text, spans, check_whitelist(chosen.whitelist))
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
         """The prompt as the masked branches read it, with its warnings."""

@@ -23,11 +23,11 @@ from app.shared.wiring import Services
 LONGEST_PROMPT = 48
 
 
-def print_batches(found: tuple[BatchSummary, ...]) -> None:
+def print_batches(batches: tuple[BatchSummary, ...]) -> None:
     """One line a batch."""
-    if not found:
+    if not batches:
         print("No batches yet. Run one with: python -m app batch run --prompts FILE")
-    for item in found:
+    for item in batches:
         state = "unknown" if item.job is None else item.job.status
         print(f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {item.rows:>5} prompts  {state:<11}  {item.name}")
 
@@ -51,10 +51,10 @@ def print_batch(view: BatchView) -> None:
         print(note)
 
 
-def print_impact(found: Impact) -> None:
+def print_impact(impact: Impact) -> None:
     """Selection rates and impact ratios, with every reservation."""
     print(f"{'group':<20} {'applicants':>10} {'selected':>8} {'rate':>6}  {'95 % interval':<15} {'ratio':>6}")
-    for row in found.table.rows:
+    for row in impact.table.rows:
         ratio = "none" if row.ratio is None else f"{row.ratio:.2f}"
         marks = [
             "most selected" if row.reference else "",
@@ -64,7 +64,7 @@ def print_impact(found: Impact) -> None:
         said = "; ".join(mark for mark in marks if mark)
         interval = f"{row.low:.3f} to {row.high:.3f}"
         print(f"{row.group:<20} {row.total:>10} {row.selected:>8} {row.rate:>6.3f}  {interval:<15} {ratio:>6}  {said}")
-    for note in (*found.table.notes, *found.outcomes.notes):
+    for note in (*impact.table.notes, *impact.outcomes.notes):
         print(note)
 
 
@@ -111,8 +111,8 @@ def batch_request(given: Json | None) -> Asked:
         ServiceError: There is no such setting, or one cannot take its value.
     """
     settings = {name: value for name, value in (given or {}).items() if name not in (*BATCH, COLUMNS)}
-    own = {name: value for name, value in (given or {}).items() if name in BATCH}
-    request = record(BatchRequest, own, name="", settings=settings_from_json(settings, others=(*BATCH, COLUMNS)))
+    named = {name: value for name, value in (given or {}).items() if name in BATCH}
+    request = record(BatchRequest, named, name="", settings=settings_from_json(settings, others=(*BATCH, COLUMNS)))
     return request, columns_of(given)
 
 
@@ -191,8 +191,8 @@ class Impact(NamedTuple):
     rule: OutcomeRule
 
 
-def _summary_json(found: tuple[BatchView, Impact | None]) -> Json:
-    view, impact = found
+def _summary_json(summary: tuple[BatchView, Impact | None]) -> Json:
+    view, impact = summary
     return batch_json(view) if impact is None else {**batch_json(view), "impact": impact_json(*impact)}
 
 
@@ -216,12 +216,12 @@ def batch_summary(
     return view, None if rule is None else Impact(*wired[BatchService].impact(batch_id, rule, exclude_small), rule)
 
 
-def _write_impact(_: Services, found: Impact, file: Path) -> str:
+def _write_impact(_: Services, impact: Impact, file: Path) -> str:
     """Also write the table as CSV to this file."""
-    return f"Written: {write_text(file, impact_csv(found.table))}"
+    return f"Written: {write_text(file, impact_csv(impact.table))}"
 
 
-@command("batch impact", json=lambda found: impact_json(*found), write=_write_impact, text=print_impact)
+@command("batch impact", json=lambda impact: impact_json(*impact), write=_write_impact, text=print_impact)
 def impact(wired: Services, batch: int, *, rule: OutcomeRule, exclude_small: bool = False) -> Impact:
     """Selection rates by group and impact ratios.
 
@@ -232,7 +232,7 @@ def impact(wired: Services, batch: int, *, rule: OutcomeRule, exclude_small: boo
     return Impact(*wired[BatchService].impact(batch, rule, exclude_small), rule)
 
 
-@command("batch list", json=lambda found: [batch_summary_json(item) for item in found], text=print_batches)
+@command("batch list", json=lambda batches: [batch_summary_json(item) for item in batches], text=print_batches)
 def list_batches(wired: Services) -> tuple[BatchSummary, ...]:
     """List batches, newest first."""
     return wired[BatchService].list()

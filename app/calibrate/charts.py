@@ -159,9 +159,9 @@ def _missing(bins: Sequence[BinView]) -> go.Scatter:
 
 def _measured(bins: Sequence[BinView], measured: dict[str, CoverageView]) -> go.Scatter:
     rows = [(place, measured.get(item.label)) for place, item in enumerate(bins) if item.state == "calibrated"]
-    found = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
+    coverages = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
     return go.Scatter(
-        x=[place for place, _ in found], y=[value for _, value in found], yaxis="y2", mode="markers",
+        x=[place for place, _ in coverages], y=[value for _, value in coverages], yaxis="y2", mode="markers",
         marker={"symbol": "diamond-open", "size": 9, "line": {"width": 1.6}}, cliponaxis=False,
         hovertemplate="measured %{y:.3f}<extra></extra>",
     )  # fmt: skip
@@ -177,23 +177,25 @@ def _contexts(bins: Sequence[BinView]) -> go.Bar:
 
 
 def _ranges(bins: Sequence[BinView]) -> go.Bar:
-    found = [
+    ranges = [
         (place, item.coverage_low, item.coverage_high)
         for place, item in enumerate(bins)
         if item.coverage_low is not None and item.coverage_high is not None
     ]
     return go.Bar(
-        x=[place for place, _, _ in found], base=[low for _, low, _ in found], y=[high - low for _, low, high in found],
+        x=[place for place, _, _ in ranges],
+        base=[low for _, low, _ in ranges],
+        y=[high - low for _, low, high in ranges],
         yaxis="y2", width=0.3, opacity=0.55,
-        hovertext=[f"{level(low)} to {level(high)}" for _, low, high in found],
+        hovertext=[f"{level(low)} to {level(high)}" for _, low, high in ranges],
         hovertemplate="95 % range %{hovertext}<extra></extra>",
     )  # fmt: skip
 
 
 def _run(bins: Sequence[BinView], name: str, symbol: str, dash: str) -> go.Scatter:
     """One calibration's thresholds by step; open markers are inherited, gaps are bins without a threshold."""
-    own = [item for item in bins if item.last_step is not None]
-    usual = (own[0].last_step or 0) - own[0].first_step + 1 if own else 8
+    positioned = [item for item in bins if item.last_step is not None]
+    usual = (positioned[0].last_step or 0) - positioned[0].first_step + 1 if positioned else 8
     places = [(item.first_step + 1 + (item.last_step or item.first_step + usual - 1) + 1) / 2 for item in bins]
     shown = [item.state != "uninformative" for item in bins]
     return go.Scatter(

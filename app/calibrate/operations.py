@@ -79,11 +79,11 @@ def calibration_summary_json(item: CalibrationSummary) -> Json:
 
 def bin_json(entry: BinView) -> Json:
     """A position bin; ``uneven`` tells whether its steps differ, and is null where they could not be compared."""
-    found = entry.evenness
+    evenness = entry.evenness
     return {
         **{name: getattr(entry, name) for name in BIN_FIELDS},
-        "uneven": None if found is None else found.uneven,
-        "evenness": None if found is None else asdict(found),
+        "uneven": None if evenness is None else evenness.uneven,
+        "evenness": None if evenness is None else asdict(evenness),
     }
 
 
@@ -92,13 +92,13 @@ def coverage_json(row: CoverageView) -> Json:
     return {name: getattr(row, name) for name in COVERAGE_FIELDS}
 
 
-def smallest_alpha_json(found: Certifiable) -> Json:
+def smallest_alpha_json(certifiable: Certifiable) -> Json:
     """Smallest risk levels that the contexts support; null where there is none."""
     return {
-        "overall": found.overall,
-        "everywhere": found.everywhere,
-        "sequence": found.sequence,
-        "bins": {entry.label: entry.smallest_alpha for entry in found.bins},
+        "overall": certifiable.overall,
+        "everywhere": certifiable.everywhere,
+        "sequence": certifiable.sequence,
+        "bins": {entry.label: entry.smallest_alpha for entry in certifiable.bins},
     }
 
 
@@ -107,8 +107,8 @@ def sequence_json(threshold: SequenceThreshold | None) -> Json | None:
     if threshold is None:
         return None
     fields = ("alpha", "tau", "state", "contexts", "horizon", "rank", "coverage_low", "coverage_high")
-    found = {name: getattr(threshold, name) for name in fields}
-    return {**found, "holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
+    figures = {name: getattr(threshold, name) for name in fields}
+    return {**figures, "holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
 
 
 def drift_json(report: DriftReport) -> Json:
@@ -164,11 +164,11 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
         print(f"drift: {drift.sentence}")
 
 
-def print_calibrations(found: tuple[CalibrationSummary, ...]) -> None:
+def print_calibrations(calibrations: tuple[CalibrationSummary, ...]) -> None:
     """One line a calibration."""
-    if not found:
+    if not calibrations:
         print("No calibrations yet. Make one with: python -m app calibrate --prompts prompts.csv")
-    for item in found:
+    for item in calibrations:
         measured = "" if item.coverage is None else f"  coverage {item.coverage:.3f}"
         layout = "" if item.mask_layout == "joint" else f", {item.mask_layout}"
         layout += ", factual reading alone" if item.certified_in == "factual" else ""
@@ -187,7 +187,7 @@ def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
     print(f"\n{'steps':<14} {names[0]:>12} {names[1]:>12}")
     labels = {entry.first_step: entry.label for view in (second, first) for entry in view.bins}
     for step, label in sorted(labels.items()):
-        there = [next(own for own in reversed(view.bins) if own.first_step <= step) for view in (first, second)]
+        there = [next(entry for entry in reversed(view.bins) if entry.first_step <= step) for view in (first, second)]
         print(f"{label:<14} {_tau(there[0]):>12} {_tau(there[1]):>12}")
     print("* inherited from a neighbour, ? uninformative: too few contexts or too weak, nothing is said")
     rows = [next(iter(view.coverage), None) for view in (first, second)]
@@ -234,8 +234,8 @@ def _print_steps(view: CalibrationView) -> None:
 def _state(entry: BinView) -> str:
     state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
     if entry.state != "uninformative":
-        found = entry.evenness
-        return state if found is None or not found.uneven else f"{state}, its steps differ (p {found.p:.2g})"
+        evenness = entry.evenness
+        return state if evenness is None or not evenness.uneven else f"{state}, its steps differ (p {evenness.p:.2g})"
     if entry.tau > 0:
         return f"{state}: {entry.silence}"
     return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
@@ -269,8 +269,8 @@ def _tau(entry: BinView) -> str:
 def print_drift(report: DriftReport) -> None:
     """What audits say against a calibration, and which of them do not count."""
     print(report.sentence)
-    for own in report.left_out:
-        print(f"left out: audit {own.session_id}, {own.why}: {own.prompt}")
+    for audit in report.left_out:
+        print(f"left out: audit {audit.session_id}, {audit.why}: {audit.prompt}")
 
 
 Asked = tuple[CalibrationRequest, dict[str, str] | None]
@@ -508,7 +508,7 @@ def read_calibration(
 
 
 @operation(
-    json=lambda found: [calibration_summary_json(item) for item in found],
+    json=lambda calibrations: [calibration_summary_json(item) for item in calibrations],
     command="calibrations list",
     text=print_calibrations,
 )

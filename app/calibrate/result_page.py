@@ -69,16 +69,16 @@ def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequ
 
 def reading_updates(view: CalibrationView) -> list[Any]:
     """Updates that make the controls show a reading, and hide those that do not apply to this calibration."""
-    own = view.reading
+    reading = view.reading
     families = [(family_name(item.family), item.family) for item in view.families]
     return [
-        gr.Slider(value=own.alpha),
-        gr.Dropdown(value=own.estimator),
-        gr.Slider(value=own.draws, visible=own.estimator == ONE_PER_CONTEXT),
-        gr.Dropdown(value=own.bin_spacing),
-        gr.Slider(value=own.bin_width),
-        gr.Slider(value=own.max_position),
-        gr.Slider(value=own.rho),
+        gr.Slider(value=reading.alpha),
+        gr.Dropdown(value=reading.estimator),
+        gr.Slider(value=reading.draws, visible=reading.estimator == ONE_PER_CONTEXT),
+        gr.Dropdown(value=reading.bin_spacing),
+        gr.Slider(value=reading.bin_width),
+        gr.Slider(value=reading.max_position),
+        gr.Slider(value=reading.rho),
         gr.Dropdown([ALL_GROUPS, *((g.name, g.name) for g in view.groups)], value="", visible=bool(view.groups)),
         gr.Dropdown(families, value=view.family, visible=bool(families)),
     ]
@@ -101,7 +101,7 @@ def reading_note(view: CalibrationView, base: CalibrationView) -> str:
     )
 
 
-def _words(shown: Reading, own: Reading) -> list[str]:
+def _words(shown: Reading, stored: Reading) -> list[str]:
     words = (
         ("alpha", "alpha ", level),
         ("estimator", "", lambda name: str(name).replace("_", " ")),
@@ -112,9 +112,9 @@ def _words(shown: Reading, own: Reading) -> list[str]:
         ("rho", "ρ ", lambda value: f"{value:g}"),
     )
     return [
-        f"{before}{say(getattr(shown, name))} instead of {say(getattr(own, name))}"
+        f"{before}{say(getattr(shown, name))} instead of {say(getattr(stored, name))}"
         for name, before, say in words
-        if getattr(shown, name) != getattr(own, name)
+        if getattr(shown, name) != getattr(stored, name)
     ]
 
 

@@ -200,8 +200,8 @@ def with_chains(
     written = recorded.chosen
     if len(written):
         # The core numbers the contexts of these rows anew; here they have the numbers of the calibration.
-        own = np.array(list(dict.fromkeys(numbers[i] for i in chosen)), dtype=np.int32)
-        written = replace(written, contexts=own[written.contexts])
+        contexts = np.array(list(dict.fromkeys(numbers[i] for i in chosen)), dtype=np.int32)
+        written = replace(written, contexts=contexts[written.contexts])
     return replace(recorded, chosen=written)
 
 

@@ -81,8 +81,8 @@ def require_maskable(rows: Iterable[PromptRow], request: CalibrationRequest, det
 
 def spans_of(example: Example, request: CalibrationRequest, detector: SpanDetector) -> tuple[Span, ...]:
     """An example's spans, its own or detected, with what the whitelist keeps marked as kept."""
-    found = detector.detect(example.prompt) if example.spans is None else example.spans
-    return keep_whitelisted(example.prompt, found, check_whitelist(request.whitelist))
+    spans = detector.detect(example.prompt) if example.spans is None else example.spans
+    return keep_whitelisted(example.prompt, spans, check_whitelist(request.whitelist))
 
 
 def preview_rows(
@@ -125,9 +125,9 @@ def _of_another_group(rows: list[PromptRow], request: CalibrationRequest) -> Ite
             continue
         other = first.setdefault(row.example.context, row)
         if other.example.group != row.example.group:
-            own, theirs = row.example.group, other.example.group
+            group, theirs = row.example.group, other.example.group
             yield RowError(
-                row.line, "group", f"is “{own}”, and line {other.line} of the same context has “{theirs}”; use one"
+                row.line, "group", f"is “{group}”, and line {other.line} of the same context has “{theirs}”; use one"
             )
 
 

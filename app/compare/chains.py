@@ -68,14 +68,14 @@ def beside(length: int, pairs: Sequence[Sequence[AlignedRow]]) -> tuple[Compared
                 seen = row.first + 1
             elif row.other is not None:
                 added[place][seen].append(row.other)
-    found: list[ComparedRow] = []
+    facing_rows: list[ComparedRow] = []
     for index in range(length + 1):
-        for number in range(max((len(own[index]) for own in added), default=0)):
-            extra = [own[index][number] if number < len(own[index]) else None for own in added]
-            found.append(ComparedRow((None, *extra), (False, *(step is not None for step in extra))))
+        for number in range(max((len(steps[index]) for steps in added), default=0)):
+            extra = [steps[index][number] if number < len(steps[index]) else None for steps in added]
+            facing_rows.append(ComparedRow((None, *extra), (False, *(step is not None for step in extra))))
         if index < length:
-            found.append(_facing_row(index, [own[index] for own in facing]))
-    return tuple(found)
+            facing_rows.append(_facing_row(index, [steps[index] for steps in facing]))
+    return tuple(facing_rows)
 
 
 def _facing_row(index: int, rows: Sequence[AlignedRow | None]) -> ComparedRow:
@@ -111,11 +111,11 @@ def checked_columns(columns: Sequence[AuditSettings]) -> list[AuditSettings]:
 
 def labels_of(columns: Sequence[AuditSettings]) -> list[str]:
     """What sessions and batches of one run are told apart by in their names."""
-    twice = {policy for policy, times in Counter(own.policy for own in columns).items() if times > 1}
-    titles = [policy_name(own.policy) for own in columns]
+    twice = {policy for policy, times in Counter(column.policy for column in columns).items() if times > 1}
+    titles = [policy_name(column.policy) for column in columns]
     return [
-        f"{title} {place}" if own.policy in twice else title
-        for place, (own, title) in enumerate(zip(columns, titles, strict=True), 1)
+        f"{title} {place}" if column.policy in twice else title
+        for place, (column, title) in enumerate(zip(columns, titles, strict=True), 1)
     ]
 
 
@@ -143,7 +143,7 @@ def footprint_from(data: JsonObject | None) -> Footprint | None:
 
 def chains_of(steps: Iterable[MeasuredStepRecord]) -> dict[int, list[MeasuredStepRecord]]:
     """Steps by branch; they come chain after chain."""
-    return {branch: list(own) for branch, own in groupby(steps, key=attrgetter("branch_id"))}
+    return {branch: list(grouped) for branch, grouped in groupby(steps, key=attrgetter("branch_id"))}
 
 
 def cell_of(row: BatchRowView, chain: Chain, footprint: Footprint | None, own_model: bool) -> SetCell:
@@ -168,15 +168,15 @@ def cell_of(row: BatchRowView, chain: Chain, footprint: Footprint | None, own_mo
 
 def mean_of(values: Iterable[float | None]) -> float | None:
     """Mean of a number over a chain; None where a step was stored without it, or there is no step."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return fmean(known) if known and len(known) == len(found) else None
+    numbers = list(values)
+    known = [value for value in numbers if value is not None]
+    return fmean(known) if known and len(known) == len(numbers) else None
 
 
 def seconds_per_token(chain: Chain) -> float | None:
     """Median time of a step after the first, which also reads the prompt; None where none was measured."""
-    found = [step.seconds for step in chain if step.index and step.seconds is not None]
-    return median(found) if found else None
+    seconds = [step.seconds for step in chain if step.index and step.seconds is not None]
+    return median(seconds) if seconds else None
 
 
 def peak_bytes(chain: Chain) -> int | None:
@@ -190,14 +190,14 @@ def parted(cells: Sequence[SetCell], chains: Sequence[Chain], by_text: bool) -> 
     Tokens are compared by their text where the models have different vocabularies.
     """
     tokens = [[step.token if by_text else step.token_id for step in chain] for chain in chains]
-    found = [cells[0]]
-    for cell, own in zip(cells[1:], tokens[1:], strict=True):
-        at = first_divergence(tokens[0], own)
+    cells_shown = [cells[0]]
+    for cell, token in zip(cells[1:], tokens[1:], strict=True):
+        at = first_divergence(tokens[0], token)
         # An end that is only the present one says nothing; two different tokens say it for good.
-        ended = at is None or at >= min(len(tokens[0]), len(own))
+        ended = at is None or at >= min(len(tokens[0]), len(token))
         open_ended = ended and not cells[0].state == cell.state == "finished"
-        found.append(cell if open_ended else replace(cell, parted_at=at, parted=at is not None))
-    return tuple(found)
+        cells_shown.append(cell if open_ended else replace(cell, parted_at=at, parted=at is not None))
+    return tuple(cells_shown)
 
 
 def column_means(rows: Sequence[SetRow], place: int) -> tuple[MeanInterval, ...]:

@@ -125,20 +125,20 @@ def _steps(length: int, title: str) -> dict[str, object]:
 
 def _peak(shown: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
     """The most sensitive token of a column and its aligned step, if it is sensitive at all."""
-    found = sorted(shown, key=lambda item: -abs(item[1].diagnostics.log_ratio))[:1]
-    return [item for item in found if abs(item[1].diagnostics.log_ratio) >= SENSITIVE]
+    peak = sorted(shown, key=lambda item: -abs(item[1].diagnostics.log_ratio))[:1]
+    return [item for item in peak if abs(item[1].diagnostics.log_ratio) >= SENSITIVE]
 
 
 def _labels(peaks: Sequence[tuple[int, Step]], length: int) -> list[go.layout.Annotation]:
     """Names of the peaks, largest first; one that would run into another is left to the text under the picture."""
     placed: list[int] = []
-    found = []
+    labels = []
     for number, step in sorted(peaks, key=lambda item: -abs(item[1].diagnostics.log_ratio)):
         if any(abs(number - other) < LABEL_SHARE * max(length, 8) for other in placed):
             continue
         placed.append(number)
         late = number > 0.7 * max(length, 8)
-        found.append(
+        labels.append(
             go.layout.Annotation(
                 x=number,
                 y=step.diagnostics.log_ratio,
@@ -149,4 +149,4 @@ def _labels(peaks: Sequence[tuple[int, Step]], length: int) -> list[go.layout.An
                 font={"family": MONO},
             )
         )
-    return found
+    return labels

@@ -125,7 +125,7 @@ def set_json(view: SetComparison) -> dict[str, Any]:
         "created_at": view.created_at.isoformat(),
         "running": view.running,
         "resumable": view.resumable,
-        "columns": [_column_json(own) for own in view.columns],
+        "columns": [_column_json(column) for column in view.columns],
         "rows": [
             {
                 "line": row.line,
@@ -152,17 +152,17 @@ def set_summary_json(item: SetSummary) -> dict[str, Any]:
     }
 
 
-def _column_json(own: SetColumn) -> dict[str, Any]:
-    means = [asdict(item) for item in own.means]
+def _column_json(column: SetColumn) -> dict[str, Any]:
+    means = [asdict(item) for item in column.means]
     return {
-        "batch_id": own.batch_id,
-        "settings": settings_json(own.settings),
-        "job": None if own.job is None else job_json(own.job),
-        "finished": own.finished,
-        "failed": own.failed,
+        "batch_id": column.batch_id,
+        "settings": settings_json(column.settings),
+        "job": None if column.job is None else job_json(column.job),
+        "finished": column.finished,
+        "failed": column.failed,
         "means": {item.pop("measure"): item for item in means},
-        "memory": _memory_json(own),
-        "own_model": own.own_model,
+        "memory": _memory_json(column),
+        "own_model": column.own_model,
     }
 
 
@@ -170,24 +170,24 @@ def _cell_json(cell: SetCell) -> dict[str, Any]:
     return {**fields_json(cell), "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
 
 
-def print_comparison(found: Comparison) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """The chains, where they part, and their tokens row by row; ``*`` marks what differs, ``-`` a gap."""
-    for place, chain in enumerate(found.chains, 1):
+    for place, chain in enumerate(comparison.chains, 1):
         view = chain.view
         print(f"{place}: session {view.session_id}, {view.name}; {policy_name(chain.settings.policy)}; "
               f"{view.certificate}")  # fmt: skip
         print(f"   {_figures(chain)}")
         print(f"   {_memory(chain)}")
-    for pair in found.pairs:
+    for pair in comparison.pairs:
         print(f"1 and {pair.other + 1}: {pair.sentence}")
         differ = ", ".join(f"{name} {first} and {other}" for name, first, other in pair.differences)
         print(f"   Settings that differ: {differ or 'none'}")
-    for note in found.notes:
+    for note in comparison.notes:
         print(f"Note: {note}")
-    print(f"\n{'row':>4}  " + "".join(f"{place:<{WIDTH}}" for place in range(1, len(found.chains) + 1)))
-    for number, row in enumerate(found.rows, 1):
+    print(f"\n{'row':>4}  " + "".join(f"{place:<{WIDTH}}" for place in range(1, len(comparison.chains) + 1)))
+    for number, row in enumerate(comparison.rows, 1):
         cells = [_cell(chain, step, differs)
-                 for chain, step, differs in zip(found.chains, row.steps, row.differs, strict=True)]  # fmt: skip
+                 for chain, step, differs in zip(comparison.chains, row.steps, row.differs, strict=True)]  # fmt: skip
         print(f"{number:>4}{' ' if row.same else '*'} {''.join(cells)}".rstrip())
 
 
@@ -208,13 +208,13 @@ def _figures(chain: ChainSummary) -> str:
 
 def _memory(chain: ChainSummary) -> str:
     """Bytes as computed from the models' shapes, and as measured where the device counts them."""
-    own = chain.footprint
-    if own is None:
+    footprint = chain.footprint
+    if footprint is None:
         return "memory not known"
-    parts = [f"{len(own.prompt_tokens)} branches"]
+    parts = [f"{len(footprint.prompt_tokens)} branches"]
     if chain.key_value_bytes is not None:
         parts.append(f"keys and values {megabytes(chain.key_value_bytes)} (computed)")
-    parts += [f"further models {megabytes(own.further_bytes)} (weights)"] if own.further_bytes else []
+    parts += [f"further models {megabytes(footprint.further_bytes)} (weights)"] if footprint.further_bytes else []
     return ", ".join([*parts, *_measured_peak(chain)])
 
 
@@ -243,11 +243,11 @@ def _cell(chain: ChainSummary, step: int | None, differs: bool) -> str:
     return f"{'*' if differs and step is not None else ' '}{text:<{WIDTH - 1}}"
 
 
-def _print_sets(found: Sequence[SetSummary]) -> None:
-    for item in found:
+def _print_sets(sets: Sequence[SetSummary]) -> None:
+    for item in sets:
         state = ", running" if item.running else ""
         print(f"{item.id:>4}  {item.name}  {item.rows} prompts  {', '.join(item.policies)}{state}")
-    if not found:
+    if not sets:
         print("No comparison over a prompt set yet.")
 
 
@@ -273,9 +273,9 @@ def _print_set(view: SetComparison) -> None:
 def _memory_of_set(column: SetColumn) -> str:
     if column.footprint is None:
         return "memory: not known"
-    own = column.footprint
-    parts = [f"model {megabytes(own.model_bytes)} (weights)"]
-    parts += [f"further models {megabytes(own.further_bytes)}"] if own.further_bytes else []
+    footprint = column.footprint
+    parts = [f"model {megabytes(footprint.model_bytes)} (weights)"]
+    parts += [f"further models {megabytes(footprint.further_bytes)}"] if footprint.further_bytes else []
     return ", ".join([*parts, *_measured_peak(column)])
 
 
@@ -283,25 +283,27 @@ def _where(parted: bool | None, at: int | None) -> str:
     return "not known yet" if parted is None else "same" if at is None else f"parts at {at + 1}"
 
 
-def write_comparison(_: Services, found: Comparison, file: Path) -> str:
+def write_comparison(_: Services, comparison: Comparison, file: Path) -> str:
     """Write the aligned tokens as CSV to this file."""
-    return f"\nTable: {write_text(file, comparison_csv(found))}"
+    return f"\nTable: {write_text(file, comparison_csv(comparison))}"
 
 
-def _audited_json(found: Audited | Comparison) -> Json:
-    return session_json(found.view) if isinstance(found, Audited) else comparison_json(found)
+def _audited_json(audited: Audited | Comparison) -> Json:
+    return session_json(audited.view) if isinstance(audited, Audited) else comparison_json(audited)
 
 
-def _write_audited(wired: Services, found: Audited | Comparison, file: Path) -> str:
+def _write_audited(wired: Services, audited: Audited | Comparison, file: Path) -> str:
     """Write the report as CSV to this file."""
-    return write_audited(wired, found, file) if isinstance(found, Audited) else write_comparison(wired, found, file)
+    return (
+        write_audited(wired, audited, file) if isinstance(audited, Audited) else write_comparison(wired, audited, file)
+    )
 
 
-def _print_audited(found: Audited | Comparison) -> None:
-    if isinstance(found, Audited):
-        print_audited(found)
+def _print_audited(audited: Audited | Comparison) -> None:
+    if isinstance(audited, Audited):
+        print_audited(audited)
     else:
-        print_comparison(found)
+        print_comparison(audited)
 
 
 @command("audit", json=_audited_json, write=_write_audited, text=_print_audited)
@@ -377,7 +379,7 @@ def set_request(given: Json | None) -> Asked:
 def _follow(wired: Services, view: SetComparison, quiet: bool) -> SetComparison:
     """Wait for all columns; an interruption keeps what is done."""
     sets = wired[SetComparisonService]
-    left = [own.job.id for own in view.columns if own.job is not None and own.job.active]
+    left = [column.job.id for column in view.columns if column.job is not None and column.job.active]
     wait_for_all(wired, left, lambda: sets.cancel(view.id), f"compare-set resume {view.id}", "A column", quiet)
     return sets.view(view.id)
 
@@ -449,7 +451,7 @@ def comparison_summary(wired: Services, comparison_id: int) -> SetComparison:
     return wired[SetComparisonService].view(comparison_id)
 
 
-@command("compare-set list", json=lambda found: [set_summary_json(item) for item in found], text=_print_sets)
+@command("compare-set list", json=lambda sets: [set_summary_json(item) for item in sets], text=_print_sets)
 def list_comparisons(wired: Services) -> tuple[SetSummary, ...]:
     """List comparisons, newest first."""
     return wired[SetComparisonService].list()

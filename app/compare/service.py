@@ -48,7 +48,7 @@ def comparison_csv(comparison: Comparison) -> str:
 
 
 def _rows(comparison: Comparison) -> Iterator[dict[str, object]]:
-    own = [_chain(chain) for chain in comparison.chains]
+    summaries = [_chain(chain) for chain in comparison.chains]
     for number, row in enumerate(comparison.rows, 1):
         for place, chain in enumerate(comparison.chains):
             at = row.steps[place]
@@ -58,7 +58,7 @@ def _rows(comparison: Comparison) -> Iterator[dict[str, object]]:
                 "all_same": row.same,
                 "differs": row.differs[place],
                 **_step(None if at is None else chain.steps[at], chain.own_model),
-                **own[place],
+                **summaries[place],
             }
 
 
@@ -158,8 +158,8 @@ class ComparisonService:
         started: list[int] = []
         try:
             for settings, label in zip(wanted, labels_of(wanted), strict=True):
-                own = StartAudit(request.prompt, settings, spans, f"{name} · {label}")
-                started.append(self._audits.start(own).session_id)
+                start = StartAudit(request.prompt, settings, spans, f"{name} · {label}")
+                started.append(self._audits.start(start).session_id)
         except BaseException as error:
             for session_id in started:
                 self._audits.delete(session_id)

@@ -65,7 +65,7 @@ def set_message(view: SetComparison, query: SetQuery) -> Message:
         "about": f"{view.filename}, {plural(len(view.rows), 'prompt')}, {day(view.created_at)}",
         "running": view.running,
         "resumable": view.resumable,
-        "progress": [_progress(own, name, len(view.rows)) for own, name in zip(view.columns, names, strict=True)],
+        "progress": [_progress(column, name, len(view.rows)) for column, name in zip(view.columns, names, strict=True)],
         "means": means_table(view.columns, names),
         "rows": rows_table(shown, names, query),
         "where": f"{count(first)} to {count(first + len(shown) - 1)} of {count(len(view.rows))}",
@@ -77,10 +77,10 @@ def set_message(view: SetComparison, query: SetQuery) -> Message:
 
 def column_names(columns: Sequence[SetColumn]) -> list[str]:
     """A name of each column that no other one has."""
-    names = [policy_name(own.settings.policy) for own in columns]
+    names = [policy_name(column.settings.policy) for column in columns]
     return [
-        name if names.count(name) == 1 else f"{name} ({_settings(own) or place})"
-        for place, (name, own) in enumerate(zip(names, columns, strict=True), 1)
+        name if names.count(name) == 1 else f"{name} ({_settings(column) or place})"
+        for place, (name, column) in enumerate(zip(names, columns, strict=True), 1)
     ]
 
 
@@ -112,16 +112,16 @@ MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Measure, its words, and how a value is written."""
 
 ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
-    ("Weights of the model", lambda own: own.footprint.model_bytes if own.footprint else None),
-    ("Weights of further models", lambda own: own.footprint.further_bytes if own.footprint else None),
-    ("Device memory, measured peak of all that ran", lambda own: own.peak_bytes),
+    ("Weights of the model", lambda column: column.footprint.model_bytes if column.footprint else None),
+    ("Weights of further models", lambda column: column.footprint.further_bytes if column.footprint else None),
+    ("Device memory, measured peak of all that ran", lambda column: column.peak_bytes),
 )
 """What is the same for all prompts; a line stands only where some column has a value."""
 
 
 def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> Markup:
     """Means with 95 % intervals, one line a measure."""
-    by_measure = [{item.measure: item for item in own.means} for own in columns]
+    by_measure = [{item.measure: item for item in column.means} for column in columns]
     lines = [
         [words, *(_mean(own[measure], shown) for own in by_measure)]
         for measure, words, shown in MEANS
@@ -148,8 +148,8 @@ def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) ->
     heads = [("Line", "line", 0, "Line in the file", ""), ("Prompt", "prompt", 0, "The prompt; opens its chains", "t")]
     heads += [
         (title, order, place, f"{names[place]}: {about}", "n" if number else "n first")
-        for place, own in enumerate(shown)
-        for number, (title, order, about, _) in enumerate(own)
+        for place, column in enumerate(shown)
+        for number, (title, order, about, _) in enumerate(column)
     ]
     return from_file(
         "compare/set_rows.html",
@@ -172,22 +172,22 @@ def _mean(item: MeanInterval, shown: Callable[[float], str]) -> str:
     )
 
 
-def _progress(own: SetColumn, name: str, total: int) -> Message:
-    failed = f", {count(own.failed)} failed" if own.failed else ""
-    job = own.job
+def _progress(column: SetColumn, name: str, total: int) -> Message:
+    failed = f", {count(column.failed)} failed" if column.failed else ""
+    job = column.job
     waits = job is not None and job.status == "queued"
     error = f" {job.error}" if job is not None and job.error else ""
     return {
         "name": name,
-        "line": _settings(own),
-        "share": (own.finished + own.failed) / max(1, total),
-        "said": f"{count(own.finished)} of {count(total)}{failed}{', waits for its turn' if waits else ''}{error}",
-        "batch": own.batch_id,
+        "line": _settings(column),
+        "share": (column.finished + column.failed) / max(1, total),
+        "said": f"{count(column.finished)} of {count(total)}{failed}{', waits for its turn' if waits else ''}{error}",
+        "batch": column.batch_id,
     }
 
 
-def _settings(own: SetColumn) -> str:
-    settings = own.settings
+def _settings(column: SetColumn) -> str:
+    settings = column.settings
     parts = [parameters_line(settings)]
     if settings.policy.startswith("coft"):
         parts.append(f"λ {settings.lam:.2f}")

@@ -68,7 +68,7 @@ def sorted_rows(rows: Sequence[SetRow], order: SetOrder, column: int, descending
 
 def set_csv(view: SetComparison) -> str:
     """RFC 4180 text, one line a prompt and column; columns and steps count from 1, times are seconds."""
-    settings = [_settings(own.settings) for own in view.columns]
+    settings = [_settings(column.settings) for column in view.columns]
     return to_csv(
         SET_COLUMNS,
         (
@@ -95,14 +95,14 @@ def summary_csv(view: SetComparison) -> str:
 def _summary(view: SetComparison) -> Iterator[dict[str, object]]:
     blank: dict[str, object] = dict.fromkeys(("mean", "low", "high", "contexts", "left_out", "interval"))
     for place, column in enumerate(view.columns, 1):
-        own = {"column": place, **_settings(column.settings)}
+        figures = {"column": place, **_settings(column.settings)}
         for item in column.means:
-            yield {**own, **asdict(item), "interval": INTERVAL}
+            yield {**figures, **asdict(item), "interval": INTERVAL}
         if column.footprint is not None:
             for name in ("model_bytes", "further_bytes"):
-                yield {**blank, **own, "measure": name, "mean": getattr(column.footprint, name), "interval": MEMORY}
+                yield {**blank, **figures, "measure": name, "mean": getattr(column.footprint, name), "interval": MEMORY}
         if column.peak_bytes is not None:
-            yield {**blank, **own, "measure": "peak_bytes", "mean": column.peak_bytes, "interval": PEAK}
+            yield {**blank, **figures, "measure": "peak_bytes", "mean": column.peak_bytes, "interval": PEAK}
 
 
 def _settings(settings: AuditSettings) -> dict[str, object]:
@@ -157,11 +157,11 @@ def _notes(columns: Sequence[SetColumn], rows: Sequence[SetRow]) -> Iterator[str
     if left:
         many = "1 row is" if left == 1 else f"{left} rows are"
         yield f"{many} not finished in every column; a column’s means count its own finished rows."
-    if len({(own.settings.seed, own.settings.greedy) for own in columns}) > 1:
+    if len({(column.settings.seed, column.settings.greedy) for column in columns}) > 1:
         yield "The columns have different seeds, so that tokens can differ by chance alone."
-    if len({own.settings.model for own in columns}) > 1:
+    if len({column.settings.model for column in columns}) > 1:
         yield "The columns have different models; tokens are compared by their text."
-    if any(own.own_model for own in columns):
+    if any(column.own_model for column in columns):
         yield (
             "A column decodes a checkpoint of its own: its factual reading is the checkpoint’s, so no divergence from "
             "the audited model is given."
@@ -213,10 +213,10 @@ class SetComparisonService:
             for settings, label in zip(columns, labels_of(columns), strict=True)
         ]
         batches = self._running.store(prompts, requests)
-        made = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
+        comparison_id = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
         for batch in batches:
             self._running.resume(batch.id)
-        return made.id
+        return comparison_id.id
 
     def prompt_sets(self) -> builtins.list[PromptSetRecord]:
         """Prompt sets of earlier uploads, newest first, each content once."""

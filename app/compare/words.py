@@ -54,8 +54,8 @@ def _column_from(shared: Mapping[str, Any], given: Mapping[str, Any], place: int
     except ServiceError as error:
         raise ServiceError(f"Column {place}: {error}") from error
     # A policy without lambda or thresholds has no fields for them; what stood there before counts for nothing.
-    own: dict[str, Any] = {"lam": _decimal_given(given, "lam", where)} if info.fuses else {}
-    own |= {"alpha": _decimal_given(given, "alpha", where)} if info.certifies else {}
+    values_given: dict[str, Any] = {"lam": _decimal_given(given, "lam", where)} if info.fuses else {}
+    values_given |= {"alpha": _decimal_given(given, "alpha", where)} if info.certifies else {}
     calibration = _whole(given, "calibration", where) or None if info.certifies else None
     return AuditSettings(
         model=str(shared.get("model") or "demo").strip(),
@@ -65,7 +65,7 @@ def _column_from(shared: Mapping[str, Any], given: Mapping[str, Any], place: int
         mask_layout=str(given.get("layout") or "joint"),
         proceed_uncertified=bool(given.get("proceed")),
         greedy=bool(shared.get("greedy")),
-        **own,
+        **values_given,
         **everywhere,
     )
 
@@ -124,7 +124,7 @@ def chain_names(chains: Sequence[ChainSummary]) -> list[str]:
         names = [_name(chain, words) for chain, words in zip(chains, told, strict=True)]
         times = Counter(names)
         for name in [name for name, number in times.items() if number > 1]:
-            alike = [place for place, own in enumerate(names) if own == name]
+            alike = [place for place, other in enumerate(names) if other == name]
             words = {place: part(chains[place]) for place in alike}
             if len(set(words.values())) > 1:
                 for place in alike:
@@ -145,11 +145,11 @@ def _name(chain: ChainSummary, words: Sequence[str]) -> str:
 def settings_line(chain: ChainSummary) -> str:
     """What a chain was decoded with, in one line."""
     info, settings = info_of(chain.settings.policy), chain.settings
-    own = parameters_line(settings)
+    parameters = parameters_line(settings)
     if not info.fuses and not info.certifies:
-        return own or info.about
+        return parameters or info.about
     parts = [f"λ {settings.lam:.2f}"] if info.fuses else []
-    parts += [own] if own else []
+    parts += [parameters] if parameters else []
     if info.certifies and chain.view.calibration is not None:
         parts += [f"α {level(settings.alpha)}", f"calibrated, {plural(chain.view.calibration.contexts, 'context')}"]
         parts += [f"group {settings.group}"] if settings.group else []
@@ -194,13 +194,13 @@ def _and(parts: Sequence[str]) -> str:
 def row_sentences(comparison: Comparison, names: Sequence[str]) -> list[str]:
     """A sentence for each aligned row: what the columns write there, and why at the first row that differs."""
     first = next((number for number, row in enumerate(comparison.rows) if not row.same), None)
-    found = []
+    sentences = []
     for number, row in enumerate(comparison.rows):
         if number == first and len({chain.view.prompt for chain in comparison.chains}) == 1:
-            found.append(_first_difference(comparison, names, number))
+            sentences.append(_first_difference(comparison, names, number))
         else:
-            found.append(_row_sentence(comparison, names, row, first is not None and number >= first))
-    return found
+            sentences.append(_row_sentence(comparison, names, row, first is not None and number >= first))
+    return sentences
 
 
 def _row_sentence(comparison: Comparison, names: Sequence[str], row: ComparedRow, parted: bool) -> str:
@@ -216,10 +216,10 @@ def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> 
     """Where texts part all have the same text before, so that their next tokens can be held against each other."""
     said = [_writes(chain, at, name) for chain, name in zip(comparison.chains, names, strict=True)]
     steps = [chain.steps[at] if at < len(chain.steps) else None for chain in comparison.chains]
-    own = steps[0]
-    if own is None:
+    first = steps[0]
+    if first is None:
         return f"{_and(said)}."
-    reasons = [_reason(own, step, name) for name, step in zip(names[1:], steps[1:], strict=True) if step]
+    reasons = [_reason(first, step, name) for name, step in zip(names[1:], steps[1:], strict=True) if step]
     return " ".join([f"After the same text {_and(said)}.", *(reason for reason in reasons if reason)])
 
 

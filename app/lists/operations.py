@@ -54,29 +54,29 @@ def user_list_json(view: UserListView) -> Json:
     }
 
 
-def _lists_json(found: UserListView | tuple[UserListRecord, ...]) -> Any:
-    if isinstance(found, UserListView):
-        return user_list_json(found)
-    return [user_list_json(own) if isinstance(own, UserListView) else user_list_summary_json(own) for own in found]
+def _lists_json(lists: UserListView | tuple[UserListRecord, ...]) -> Any:
+    if isinstance(lists, UserListView):
+        return user_list_json(lists)
+    return [user_list_json(item) if isinstance(item, UserListView) else user_list_summary_json(item) for item in lists]
 
 
-def _print(found: UserListView | tuple[UserListRecord, ...]) -> None:
+def _print(lists: UserListView | tuple[UserListRecord, ...]) -> None:
     """A word list term by term, or one line a list."""
-    if isinstance(found, UserListView):
-        print(f"Word list “{found.summary.name}”: {found.masked} masked, {found.kept} kept; {found.summary.digest}")
-        for term in found.terms:
+    if isinstance(lists, UserListView):
+        print(f"Word list “{lists.summary.name}”: {lists.masked} masked, {lists.kept} kept; {lists.summary.digest}")
+        for term in lists.terms:
             print(f"{'keep' if term.keep else 'mask'}  {term.family:<14} {term.term}")
         return
-    if not found:
+    if not lists:
         print("No word lists yet. Store one with: python -m app lists add terms.csv")
-    for item in found:
+    for item in lists:
         print(f"{item.term_count:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
 
 
-def _write(wired: Services, found: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
+def _write(wired: Services, lists: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
     """Write the list as CSV to this file."""
-    if isinstance(found, UserListView):
-        write_text(file, user_list_csv(found.terms))
+    if isinstance(lists, UserListView):
+        write_text(file, user_list_csv(lists.terms))
     return ""
 
 

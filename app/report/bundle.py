@@ -182,7 +182,9 @@ def prompts_file(made_of: CalibrationSource, stored: PromptSetRecord) -> bytes:
         "version": PROMPTS_VERSION,
         "prompt_set": {"name": stored.name, "filename": stored.filename, "sha256": stored.digest},
         "request": asdict(made_of.request),
-        "user_list": None if listed is None else {"name": listed.name, "terms": [asdict(own) for own in listed.terms]},
+        "user_list": None
+        if listed is None
+        else {"name": listed.name, "terms": [asdict(term) for term in listed.terms]},
         "rows": [{"line": row.line, **asdict(row.example), "weight": row.weight} for row in made_of.rows],
     }
     return (canonical(content, indent=1) + "\n").encode("ascii")
@@ -190,8 +192,8 @@ def prompts_file(made_of: CalibrationSource, stored: PromptSetRecord) -> bytes:
 
 def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the file as :class:`PromptRow` has it."""
-    own = {name: row[name] for name in ("line", "weight")}
-    return {**own, "example": {name: value for name, value in row.items() if name not in own}}
+    figures = {name: row[name] for name in ("line", "weight")}
+    return {**figures, "example": {name: value for name, value in row.items() if name not in figures}}
 
 
 def prompts_from(data: bytes) -> CalibrationSource:

@@ -542,7 +542,7 @@ def _step(part: StepPart) -> Step:
         **{name: getattr(part, name) for name in _STEP},
         diagnostics=Diagnostics(**{name: getattr(part, name) for name in _DIAGNOSTICS}),
         candidates=tuple(Candidate(**row.model_dump()) for row in part.candidates),
-        families=tuple(FamilyStep(**own.model_dump()) for own in part.families),
+        families=tuple(FamilyStep(**stated.model_dump()) for stated in part.families),
     )
 
 

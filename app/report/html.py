@@ -337,14 +337,14 @@ def _prompt(text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
 
 
 def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:
-    found = []
+    parts = []
     for span in data.record.spans:
         source = f"{span.source}, {span.detail}" if span.detail else span.source
         sure = "" if span.score is None else f" ({span.score:.2f})"
         places = f"{span.start + 1}\N{EN DASH}{span.end}"
         family = FAMILY_NAMES.get(span.category, span.category)
-        found.append((data.record.prompt[span.start : span.end], family, span_state(span), f"{source}{sure}", places))
-    return found
+        parts.append((data.record.prompt[span.start : span.end], family, span_state(span), f"{source}{sure}", places))
+    return parts
 
 
 def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> list[tuple[str, str]]:

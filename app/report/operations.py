@@ -26,21 +26,22 @@ MARKS = {"passed": "passed ", "failed": "FAILED ", "skipped": "skipped"}
 WIDTH = 110
 
 
-def print_verification(found: Verification) -> None:
+def print_verification(verification: Verification) -> None:
     """The checks as a table, what does not fit, and what lies beyond."""
-    print(f"{found.source}: {found.session}")
-    if found.bundle_digest:
-        print(f"Bundle SHA-256 {found.bundle_digest} (of its manifest)")
-    width = max(len(check.name) for check in found.checks)
+    print(f"{verification.source}: {verification.session}")
+    if verification.bundle_digest:
+        print(f"Bundle SHA-256 {verification.bundle_digest} (of its manifest)")
+    width = max(len(check.name) for check in verification.checks)
     print()
-    for check in found.checks:
+    for check in verification.checks:
         _print_check(check, width)
     print(
-        f"\n{found.count('passed')} checks passed, {found.count('failed')} failed, {found.count('skipped')} skipped: "
-        + ("nothing contradicts the report." if found.ok else "the report does not hold together.")
+        f"\n{verification.count('passed')} checks passed, {verification.count('failed')} failed, "
+        f"{verification.count('skipped')} skipped: "
+        + ("nothing contradicts the report." if verification.ok else "the report does not hold together.")
     )
     print("\nWhat these checks cannot tell:")
-    for file, listed in groupby(sorted(found.beyond, key=lambda item: item.file), key=lambda item: item.file):
+    for file, listed in groupby(sorted(verification.beyond, key=lambda item: item.file), key=lambda item: item.file):
         print(f"{file}:")
         for item in listed:
             sentence = f"{item.reason} ({', '.join(item.fields)})"
@@ -104,8 +105,8 @@ def report(
     return f"{written}\nBundle SHA-256 {digest} (of its manifest): publish it, so that others can compare."
 
 
-@command("verify", json=lambda found: {**asdict(found), "ok": found.ok}, text=print_verification,
-         holds=lambda found: found.ok)  # fmt: skip
+@command("verify", json=lambda verification: {**asdict(verification), "ok": verification.ok}, text=print_verification,
+         holds=lambda verification: verification.ok)  # fmt: skip
 def verify(wired: Services, file: Path, *, replay: bool = False) -> Verification:
     """Check an evidence bundle (.zip) or a report (.json): recompute what it says.
 

@@ -75,37 +75,37 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
         if info_of(settings.policy).certified_in == "factual"
         else "both when the masked words are visible and when they are masked"
     )
-    found = [f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough {readings}."]
+    sentences = [f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough {readings}."]
     if summary.inherited:
-        found.append(
+        sentences.append(
             f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
             "other steps, because no calibration text reached so far."
         )
     weak = summary.too_weak or 0
     if weak:
-        found.append(f"At {plural(weak, 'step')} {TOO_WEAK}: {WHY_WEAK}.")
+        sentences.append(f"At {plural(weak, 'step')} {TOO_WEAK}: {WHY_WEAK}.")
     if summary.uninformative > weak:
-        found.append(
+        sentences.append(
             f"At {plural(summary.uninformative - weak, 'step')} there were too few calibration texts for this risk "
             "level, so that every token passes and nothing is shown."
         )
     if summary.fallback:
         enough = _enough(info_of(settings.policy))
-        found.append(
+        sentences.append(
             f"At {plural(summary.fallback, 'step')} no token was {enough}; the likeliest one was written, and nothing "
             "is certified there (fallback)."
         )
     if summary.forced:
-        found.append(_forced_sentence(summary))
-    return found
+        sentences.append(_forced_sentence(summary))
+    return sentences
 
 
 def _enough(info: PolicyInfo) -> str:
     """What every token was not at a step without a certified one."""
     if info.certified_in != "factual":
         return "likely enough in both readings"
-    found = "likely enough in the prompt as typed"
-    return f"{found} and within the method's own limit" if info.kind == "constraint" else found
+    sentence = "likely enough in the prompt as typed"
+    return f"{sentence} and within the method's own limit" if info.kind == "constraint" else sentence
 
 
 def _forced_sentence(summary: SummaryPart) -> str:
@@ -200,14 +200,14 @@ def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
             "Every certified token has at least the probability τ of its step in the fused reading and, at the same "
             "time, in the reading in which the sensitive words are masked.",
         )
-    found = (
+    sentence = (
         "Every certified token has at least the probability τ of its step in the prompt as typed; nothing is claimed "
         "of the reading in which the sensitive words are masked.",
     )
     if info.kind != "constraint":
-        return found
+        return sentence
     return (
-        *found,
+        *sentence,
         "The method also refuses tokens by a limit of its own, and how often that takes the true one is not "
         "calibrated.",
     )
@@ -215,7 +215,7 @@ def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
 
 def not_claimed(report: ReportPart) -> tuple[str, ...]:
     """What must not be read into the certificate."""
-    found = [
+    sentences = [
         f"That this text, or the model, is fair. Certified means {_meaning(report)}, and no more.",
         "Anything about this one prompt: the level is an average over texts like those of the calibration.",
         "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
@@ -223,18 +223,18 @@ def not_claimed(report: ReportPart) -> tuple[str, ...]:
     ]
     source = report.session.fingerprint.get("source")
     if source == "reference":
-        found.append(
+        sentences.append(
             "An exact level for texts that the policy writes itself: the calibration followed given texts, so that the "
             "level is approximate where its own beginnings differ from them."
         )
     if report.session.fingerprint.get("estimator") == "pooled":
-        found.append(
+        sentences.append(
             "A level that holds although tokens of one text depend on each other: these thresholds count tokens as if "
             "they were independent, as the paper does."
         )
     if report.thresholds is not None:
-        found.append("Anything about prompts of another kind than the calibration's.")
-    return tuple(found)
+        sentences.append("Anything about prompts of another kind than the calibration's.")
+    return tuple(sentences)
 
 
 def _meaning(report: ReportPart) -> str:

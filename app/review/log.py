@@ -115,23 +115,23 @@ def paired(entries: Sequence[AnnotationRecord], first: str, second: str) -> list
     A reviewer's last blind verdict counts where there is one: what she says after she saw the others is no independent
     judgement any more. Otherwise her last verdict counts.
     """
-    own = [_independent(entries, name) for name in (first, second)]
+    independent = [_independent(entries, name) for name in (first, second)]
     pairs = []
-    for key in sorted(own[0].keys() & own[1].keys()):
-        one, other = own[0][key], own[1][key]
+    for key in sorted(independent[0].keys() & independent[1].keys()):
+        one, other = independent[0][key], independent[1][key]
         pairs.append((str(one.verdict), str(other.verdict), max(one, other, key=lambda entry: entry.entry).blind))
     return pairs
 
 
 def _independent(entries: Sequence[AnnotationRecord], reviewer: str) -> dict[tuple[str, int, int], AnnotationRecord]:
-    found: dict[tuple[str, int, int], AnnotationRecord] = {}
+    latest: dict[tuple[str, int, int], AnnotationRecord] = {}
     for entry in entries:
         if entry.reviewer != reviewer or entry.kind != "verdict":
             continue
-        earlier = found.get(entry.target.key)
+        earlier = latest.get(entry.target.key)
         if earlier is None or entry.blind or not earlier.blind:
-            found[entry.target.key] = entry
-    return {key: entry for key, entry in found.items() if entry.verdict is not None}
+            latest[entry.target.key] = entry
+    return {key: entry for key, entry in latest.items() if entry.verdict is not None}
 
 
 def standing_json(item: StandingVerdict) -> dict[str, Any]:

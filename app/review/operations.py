@@ -71,7 +71,7 @@ def add_verdict(
     )
 
 
-@operation(json=lambda found: verdicts_json(*found))
+@operation(json=lambda current: verdicts_json(*current))
 def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Standing:
     """List the verdicts of a session.
 
@@ -153,8 +153,8 @@ def decide_verdict(
     return wired[VerdictService].adjudicate(options.request(session, verdict))
 
 
-def _standing_json(found: Standing) -> Json:
-    current, log = found
+def _standing_json(standing: Standing) -> Json:
+    current, log = standing
     targets = [
         {
             "target": asdict(item.target),
@@ -168,8 +168,8 @@ def _standing_json(found: Standing) -> Json:
     return {**asdict(current), "targets": targets, "log": [_entry_fields(entry) for entry in log]}
 
 
-def _print_standing(found: Standing) -> None:
-    current, log = found
+def _print_standing(standing: Standing) -> None:
+    current, log = standing
     print("\n".join([*_standing(current), "", *(_line(entry) for entry in log)]).strip())
 
 
@@ -225,8 +225,8 @@ def finish_review(wired: Services, session: int, *, reviewer: str) -> Reviewed:
     return session, wired[VerdictService].finish_review(session, reviewer)
 
 
-@command("verdicts check", json=asdict, holds=lambda found: found.whole,
-         text=lambda found: print(f"{found.sentence}\nHead: {found.head or 'none'}"))  # fmt: skip
+@command("verdicts check", json=asdict, holds=lambda check: check.whole,
+         text=lambda check: print(f"{check.sentence}\nHead: {check.head or 'none'}"))  # fmt: skip
 def check_verdicts(wired: Services, session: int) -> LogCheck:
     """Check the chain of the verdict log.
 
@@ -236,8 +236,8 @@ def check_verdicts(wired: Services, session: int) -> LogCheck:
     return wired[VerdictService].verify_log(session)
 
 
-@command("verdicts agreement", json=lambda found: {**asdict(found), "sentence": found.sentence},
-         text=lambda found: print(found.sentence))  # fmt: skip
+@command("verdicts agreement", json=lambda agreement: {**asdict(agreement), "sentence": agreement.sentence},
+         text=lambda agreement: print(agreement.sentence))  # fmt: skip
 def show_agreement(wired: Services, first: str, second: str, *, session: int | None = None) -> ReviewerAgreement:
     """Cohen's kappa of two reviewers.
 

@@ -102,8 +102,8 @@ class ReviewHandlers:
     @shown
     def find(self, event: gr.EventData) -> Reply:
         """Sessions whose name, prompt, tags or notes hold a text."""
-        found = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
-        return reply(event, {"kind": "sessions", "html": sessions_list(found, str(event.text))})
+        page = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
+        return reply(event, {"kind": "sessions", "html": sessions_list(page, str(event.text))})
 
     @shown
     def read(self, event: gr.EventData) -> Reply:
@@ -119,8 +119,8 @@ class ReviewHandlers:
             return self._sheet(event, "Your review is finished; you see what others say.")
         if event.action not in ("blind", "open"):
             raise ServiceError(f"There is no action {event.action!r}; choose blind, open or finish.")
-        made = self._verdicts.start_review(session, reviewer, blind=event.action == "blind")
-        return self._sheet(event, f"Your {'blind' if made.blind else 'open'} review has begun.")
+        entry = self._verdicts.start_review(session, reviewer, blind=event.action == "blind")
+        return self._sheet(event, f"Your {'blind' if entry.blind else 'open'} review has begun.")
 
     @shown
     def decide(self, event: gr.EventData) -> Reply:
@@ -129,8 +129,8 @@ class ReviewHandlers:
             int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
             str(event.note),
         )  # fmt: skip
-        made = self._verdicts.adjudicate(request)
-        return self._sheet(event, given_sentence(made).replace("Saved", "Decided", 1))
+        entry = self._verdicts.adjudicate(request)
+        return self._sheet(event, given_sentence(entry).replace("Saved", "Decided", 1))
 
     @shown
     def file(self, event: gr.EventData) -> str:
@@ -143,8 +143,8 @@ class ReviewHandlers:
         """How far two reviewers agree, on one session or on all."""
         names = self._verdicts.reviewers()
         chosen = event.first in names and event.second in names and event.first != event.second
-        found = self._verdicts.agreement(event.first, event.second, event.session) if chosen else None
-        return reply(event, agreement_message(names, found))
+        agreement = self._verdicts.agreement(event.first, event.second, event.session) if chosen else None
+        return reply(event, agreement_message(names, agreement))
 
     def _sheet(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer = signed_verdict(event.reviewer)

@@ -181,11 +181,13 @@ class VerdictService:
         name = None if reviewer is None else _name(reviewer)
         shown = visible(entries, name)
         opened = reviews(entries)
-        own = [review for review in opened if review.reviewer == name]
+        reviews_given = [review for review in opened if review.reviewer == name]
         hidden = sum(entry.judges for entry in entries)
         hidden -= sum(entry.judges for entry in shown)
         newest = shown[-1].entry if shown else 0
-        return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden, newest)
+        return CurrentVerdicts(
+            session_id, standing(shown), opened, reviews_given[-1] if reviews_given else None, hidden, newest
+        )
 
     def sheet(self, session_id: int, reviewer: str | None = None) -> ReviewSheet:
         """Everything that a reviewer (or with None anybody) needs to go through a session's verdicts."""
@@ -228,8 +230,10 @@ class VerdictService:
                 f"{name} may have seen the verdicts of others on session {session_id}, so a review of it cannot be "
                 "blind any more; open it as a review that is not blind, or let someone else review it."
             )
-        made = self._log.add(AnnotationFields(session_id=session_id, reviewer=name, kind="review_started", blind=blind))
-        return ReviewView(name, blind, made.created_at)
+        entry = self._log.add(
+            AnnotationFields(session_id=session_id, reviewer=name, kind="review_started", blind=blind)
+        )
+        return ReviewView(name, blind, entry.created_at)
 
     def finish_review(self, session_id: int, reviewer: str) -> ReviewView:
         """Submit a review; from here on the reviewer sees the verdicts of others.
@@ -241,10 +245,10 @@ class VerdictService:
         review = open_review(entries, name)
         if review is None:
             raise ServiceError(f"{name} has no open review of session {session_id}; start one first.")
-        made = self._log.add(
+        entry = self._log.add(
             AnnotationFields(session_id=session_id, reviewer=name, kind="review_finished", blind=review.blind)
         )
-        return ReviewView(name, review.blind, review.started_at, made.created_at)
+        return ReviewView(name, review.blind, review.started_at, entry.created_at)
 
     def adjudicate(self, request: VerdictRequest) -> AnnotationRecord:
         """Decide a disagreement by a third reviewer's verdict; a later verdict on the target opens it again.
@@ -287,9 +291,9 @@ class VerdictService:
             if any(is_blind(entries, name) for name in names):
                 waiting += 1
                 continue
-            found = paired(entries, *names)
-            judged += bool(found)
-            pairs += found
+            paired_verdicts = paired(entries, *names)
+            judged += bool(paired_verdicts)
+            pairs += paired_verdicts
         result = cohen_kappa([(one, other) for one, other, _ in pairs], VERDICTS)
         return ReviewerAgreement(*names, result, sum(blind for *_, blind in pairs), judged, waiting)
 

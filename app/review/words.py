@@ -36,7 +36,7 @@ def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
 
 def target_message(item: StandingVerdict, reviewer: str) -> Reply:
     """One target: where it is, how it stands, who said what, and the reader's own opinion."""
-    own = next((entry for entry in item.opinions if entry.reviewer == reviewer), None)
+    opinion = next((entry for entry in item.opinions if entry.reviewer == reviewer), None)
     decision = () if item.adjudication is None else (item.adjudication,)
     return {
         "b": item.target.branch_id,
@@ -47,7 +47,7 @@ def target_message(item: StandingVerdict, reviewer: str) -> Reply:
         "words": item.in_words,
         "sentence": standing_sentence(item),
         "says": [opinion_message(entry) for entry in (*item.opinions, *decision)],
-        "own": None if own is None else own_message(own),
+        "own": None if opinion is None else own_message(opinion),
     }
 
 

@@ -16,7 +16,7 @@ LISTED = 200
 """Sessions that programs are given at most."""
 
 
-def _json(found: tuple[SessionSummary, ...]) -> list[Json]:
+def _json(sessions: tuple[SessionSummary, ...]) -> list[Json]:
     return [
         {name: value for name, value in asdict(item).items() if name != "id"}
         | {
@@ -24,15 +24,15 @@ def _json(found: tuple[SessionSummary, ...]) -> list[Json]:
             "created_at": item.created_at.isoformat(),
             "updated_at": item.updated_at.isoformat(),
         }
-        for item in found
+        for item in sessions
     ]
 
 
-def _print(found: tuple[SessionSummary, ...]) -> None:
+def _print(sessions: tuple[SessionSummary, ...]) -> None:
     """One line a session."""
-    if not found:
+    if not sessions:
         print('No sessions yet. Start one with: python -m app audit --prompt "..."')
-    for item in found:
+    for item in sessions:
         print(f"{item.id:>5}  {item.updated_at:%Y-%m-%d %H:%M}  {item.steps:>4} steps  {item.model:<12} {item.name}")
 
 

@@ -138,8 +138,8 @@ class PrunePreview:
         others = len(self.branches) - 1
         departing = "1 branch that departs" if others == 1 else f"{others} branches that depart"
         along = f" and {departing} from it" if others else ""
-        own = "its own" if self.steps == 1 else "their own"
-        steps = f"{plural(self.steps, 'step')} of {own}"
+        whose = "its own" if self.steps == 1 else "their own"
+        steps = f"{plural(self.steps, 'step')} of {whose}"
         return f"“{self.branches[0]}”{along} will be deleted with {steps}; this cannot be undone."
 
 

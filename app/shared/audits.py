@@ -135,8 +135,8 @@ class Computation:
     def sentence(self) -> str:
         """In words: ``"float32, steps traced; preallocated memory, forwards of its own"``."""
         weights = "" if self.quantization == "none" else f" with {self.quantization} weights"
-        own = [item.text if not place else f"{item.model}: {item.text}" for place, item in enumerate(self.memory)]
-        return "; ".join([f"{self.dtype}{weights}, steps {self.steps}", *own])
+        parts = [item.text if not place else f"{item.model}: {item.text}" for place, item in enumerate(self.memory)]
+        return "; ".join([f"{self.dtype}{weights}, steps {self.steps}", *parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,14 +532,14 @@ def settings_from_json(data: JsonObject) -> AuditSettings:
             **data,
             "masked_families": None if families is None else tuple(families),
             "whitelist": tuple(data.get("whitelist", ())),
-            "parameters": tuple((name, _value(own)) for name, own in data.get("parameters", ())),
+            "parameters": tuple((name, _value(value)) for name, value in data.get("parameters", ())),
         }
     )
 
 
-def _value(own: ParameterValue | list[str]) -> ParameterValue:
+def _value(value: ParameterValue | list[str]) -> ParameterValue:
     """JSON knows lists alone; settings hold tuples."""
-    return tuple(own) if isinstance(own, list) else own
+    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class CalibrationReadings:
             notes=whole.notes,
             groups=self._groups(calibration_id, part_of(everyone, family), family),
             group=whole.group,
-            families=tuple(_family_thresholds(name, own) for name, own in whole.parts if name is not None),
+            families=tuple(_family_thresholds(name, part) for name, part in whole.parts if name is not None),
             family=family,
             effective_contexts=part.effective_contexts,
             iterations=() if part.chains is None else part.chains.iterations,
@@ -93,7 +93,7 @@ class CalibrationReadings:
             return tuple(group_contexts(groups, name, part.values, part.verification) for name in groups.names)
 
         known = self._once(("groups", calibration_id, family), sizes)
-        return tuple(group_summary(own, part.alpha, part.shift) for own in known)
+        return tuple(group_summary(name, part.alpha, part.shift) for name in known)
 
     def _once(self, key: tuple[object, ...], work_out: Callable[[], T]) -> T:
         with self._lock:
@@ -220,7 +220,7 @@ def _bin_view(entry: Bin, calibration: Calibration) -> BinView:
         coverage_high=entry.coverage_high,
         inherited_from=lender,
         needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
-        evenness=next((found for found in calibration.evenness if found.label == entry.label), None),
+        evenness=next((evenness for evenness in calibration.evenness if evenness.label == entry.label), None),
     )
 
 

@@ -185,7 +185,7 @@ def _counted(audits: Sequence[SessionBeginning], alpha: float) -> tuple[list[Ses
     """The audits that count, oldest first, and the others with the first reason that holds."""
     counted: dict[str, SessionBeginning] = {}
     left_out = []
-    for audit in sorted(audits, key=lambda own: own.session_id):
+    for audit in sorted(audits, key=lambda audit: audit.session_id):
         why = _obstacle(audit, alpha)
         if not why and audit.prompt in counted:
             why = "of a prompt that was audited before"

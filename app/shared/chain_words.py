@@ -52,7 +52,7 @@ def no_chain(view: AuditView) -> str:
 
 
 def _sequence(chain: ChainCertificate) -> ChainAnswer:
-    found, held = chain.sequence, level(1 - chain.sequence.alpha)
+    sequence, held = chain.sequence, level(1 - chain.sequence.alpha)
     state, label, says = {
         True: (
             "calibrated",
@@ -79,10 +79,10 @@ def _sequence(chain: ChainCertificate) -> ChainAnswer:
                 "Its probability as typed" if chain.certified_in == "factual" else "Its joint support",
                 _small(chain.log_support),
             ),
-            ("Threshold τ for chains", _small(found.log_tau) if found.log_tau > -math.inf else "none"),
-            ("Rests on", plural(found.contexts, "context")),
-            ("Holds for", found.applies),
-            ("Lengths", found.lengths.sentence),
+            ("Threshold τ for chains", _small(sequence.log_tau) if sequence.log_tau > -math.inf else "none"),
+            ("Rests on", plural(sequence.contexts, "context")),
+            ("Holds for", sequence.applies),
+            ("Lengths", sequence.lengths.sentence),
         ],
     )
 
@@ -161,14 +161,14 @@ ALL_GROUPS = ("All groups together", "")
 
 
 def calibration_choices(
-    found: Sequence[CalibrationSummary],
+    calibrations: Sequence[CalibrationSummary],
     layout: str | None = None,
     model: str | None = None,
     policy: str | None = None,
 ) -> list[tuple[str, int]]:
     """Calibrations for a menu, those that fit the settings first; what does not fit is named. 0 stands for none."""
     readings = None if policy is None else info_of(policy).certified_in
-    reasons = [(item, _misfit(item, layout, model, readings)) for item in found]
+    reasons = [(item, _misfit(item, layout, model, readings)) for item in calibrations]
     fitting = [(item.name, item.id) for item, why in reasons if not why]
     others = [(f"{item.name} ({why})", item.id) for item, why in reasons if why]
     return [*fitting, *others, (NO_CALIBRATION, 0)]
@@ -206,13 +206,13 @@ def calibration_status(view: CalibrationView | str | None, policy: str = "coft")
 
 def misfit_lines(fit: SettingsFit) -> list[str]:
     """What differs between a calibration and the settings, and what must be said with its thresholds."""
-    for name, made, used in fit.differences:
+    for name, calibrated, used in fit.differences:
         if name == "policy":
             return [f"{policy_name(used)} certifies nothing, so this calibration is not used."]
         if name == "certified_in":
             return [
-                f"Made for tokens that are certified in {READINGS.get(made, made)}; this method certifies in "
-                f"{READINGS.get(used, used)}, so the calibration belongs to another policy, and Start will ask."
+                f"Made for tokens that are certified in {READINGS.get(calibrated, calibrated)}; this method certifies "
+                f"in {READINGS.get(used, used)}, so the calibration belongs to another policy, and Start will ask."
             ]
     differs = [difference_text(*item) for item in fit.differences]
     if not differs:
@@ -223,24 +223,24 @@ def misfit_lines(fit: SettingsFit) -> list[str]:
     ]
 
 
-def difference_text(name: str, made: str, used: str) -> str:
+def difference_text(name: str, calibrated: str, used: str) -> str:
     """One setting that differs, in words."""
     if name == "masked_families":
-        return f"{NAMES[name]} {_families_text(made, used)}"
+        return f"{NAMES[name]} {_families_text(calibrated, used)}"
     if name == "mask_layout":
-        made, used = LAYOUTS.get(made, made), LAYOUTS.get(used, used)
-    if name == "chat_template" and "none" in (made, used):
-        return f"{_prompted(made)} there, {_prompted(used)} here"
+        calibrated, used = LAYOUTS.get(calibrated, calibrated), LAYOUTS.get(used, used)
+    if name == "chat_template" and "none" in (calibrated, used):
+        return f"{_prompted(calibrated)} there, {_prompted(used)} here"
     if name == "rendering":
-        days = [own.rpartition(" as of ")[2] if " as of " in own else "" for own in (made, used)]
+        days = [label.rpartition(" as of ")[2] if " as of " in label else "" for label in (calibrated, used)]
         if not all(days):
             return "another rendering of the chat template"
-        made, used = days
+        calibrated, used = days
     if name in ("weights", "tokenizer", "detector", "chat_template"):
         return f"another {NAMES[name]}" if name != "weights" else "other weights of the model"
     if name == "user_list":
-        made, used = (value.rpartition("+")[0].removeprefix("list ") or value for value in (made, used))
-    return f"{NAMES.get(name, name)} {made} there, {used} here"
+        calibrated, used = (value.rpartition("+")[0].removeprefix("list ") or value for value in (calibrated, used))
+    return f"{NAMES.get(name, name)} {calibrated} there, {used} here"
 
 
 def _prompted(template: str) -> str:
@@ -286,8 +286,8 @@ def _contexts(view: CalibrationView) -> str:
         if fewest != most:
             return f"{count(fewest)} to {count(most)} contexts"
         return plural(most, "context")
-    own = view.bins[0].contexts if view.group is not None and view.bins else view.summary.contexts
-    return plural(own, "context")
+    contexts = view.bins[0].contexts if view.group is not None and view.bins else view.summary.contexts
+    return plural(contexts, "context")
 
 
 def _misfit(item: CalibrationSummary, layout: str | None, model: str | None, readings: str | None) -> str:
@@ -301,9 +301,9 @@ def _misfit(item: CalibrationSummary, layout: str | None, model: str | None, rea
     return ", ".join(reasons)
 
 
-def _families_text(made: str, used: str) -> str:
+def _families_text(calibrated: str, used: str) -> str:
     """Which families only one side masks; whole lists would hide it."""
-    there, here = (value.split() if value != "none" else [] for value in (made, used))
+    there, here = (value.split() if value != "none" else [] for value in (calibrated, used))
     only_there = [FAMILY_NAMES.get(family, family) for family in there if family not in here]
     only_here = [FAMILY_NAMES.get(family, family) for family in here if family not in there]
     parts = [

@@ -71,7 +71,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     """Parameters of the command for those of a function; a dataclass stands for its fields."""
     for argument in arguments_of(function):
         if kind := _record(argument):
-            yield from (_parameter(own) for own in _fields(kind))
+            yield from (_parameter(field) for field in _fields(kind))
         else:
             yield _parameter(argument)
 
@@ -79,7 +79,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 def _record(argument: Argument) -> Any:
     """The dataclass whose fields stand for an argument; None where it stands for itself."""
     kinds = (argument.annotation, *get_args(argument.annotation))
-    return next((own for own in kinds if isinstance(own, type) and is_dataclass(own)), None)
+    return next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
 
 
 def _fields(record: Any) -> Iterator[Argument]:
@@ -87,16 +87,16 @@ def _fields(record: Any) -> Iterator[Argument]:
     meanings: dict[str, str] = {}
     for base in reversed(record.__mro__):
         meanings |= text_of(base).arguments if is_dataclass(base) else {}
-    for own in fields(record):
-        default = own.default if own.default_factory is MISSING else own.default_factory()
+    for field in fields(record):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         default = inspect.Parameter.empty if default is MISSING else default
-        yield Argument(own.name, hints[own.name], default, True, meanings.get(own.name, ""))
+        yield Argument(field.name, hints[field.name], default, True, meanings.get(field.name, ""))
 
 
 def _parameter(argument: Argument) -> inspect.Parameter:
     """An argument as a parameter of a command: one by name is an option, and others stand in their order."""
     kind = get_args(argument.annotation)[0] if get_origin(argument.annotation) is Annotated else argument.annotation
-    if choices := next((own for own in get_args(argument.annotation) if isinstance(own, Choices)), None):
+    if choices := next((mark for mark in get_args(argument.annotation) if isinstance(mark, Choices)), None):
         kind = Literal[choices.names]
     said = _said(argument)
     if said is None:
@@ -110,7 +110,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
 def _said(argument: Argument) -> Any:
     """What its annotation says of the option; None where it says nothing."""
     kinds = (typer.models.OptionInfo, typer.models.ArgumentInfo)
-    return next((own for own in get_args(argument.annotation) if isinstance(own, kinds)), None)
+    return next((mark for mark in get_args(argument.annotation) if isinstance(mark, kinds)), None)
 
 
 def _word(argument: Argument) -> str:
@@ -155,7 +155,7 @@ def _filled(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, An
     filled: dict[str, Any] = {}
     for argument in arguments_of(function):
         if kind := _record(argument):
-            filled[argument.name] = kind(**{own.name: given[own.name] for own in fields(kind)})
+            filled[argument.name] = kind(**{field.name: given[field.name] for field in fields(kind)})
         else:
             filled[argument.name] = given[_word(argument)]
     return filled

@@ -37,7 +37,7 @@ def offer(operations: Iterable[Operation], wired: Any) -> None:
             api(callable_of(operation, wired, folder), **how)
             continue
         with hidden:
-            inputs = [_component(parts, own.name, own.plain) for own in operation.arguments]
+            inputs = [_component(parts, argument.name, argument.plain) for argument in operation.arguments]
             output = _component(parts, operation.answer, _returned(operation))
             gr.Button().click(callable_of(operation, wired, folder), inputs, output, **how)
 
@@ -56,13 +56,16 @@ def callable_of(
         return str(result) if isinstance(result, Path) else (operation.json or _as_it_is)(result)
 
     told, arguments = operation.told, operation.arguments
-    lines = [told.description, "", "Args:", *(f"    {own.name}: {own.meaning}" for own in arguments)]
+    lines = [told.description, "", "Args:", *(f"    {argument.name}: {argument.meaning}" for argument in arguments)]
     call.__doc__ = "\n".join([*lines, "", "Returns:", f"    {told.returns}"])
     call.__name__ = operation.name
-    call.__annotations__ = {own.name: own.plain for own in arguments} | {"return": Any}
+    call.__annotations__ = {argument.name: argument.plain for argument in arguments} | {"return": Any}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(own.name, kind, default=own.plain_default, annotation=own.plain) for own in arguments],
+        [
+            inspect.Parameter(argument.name, kind, default=argument.plain_default, annotation=argument.plain)
+            for argument in arguments
+        ],
         return_annotation=Any,
     )
     return call
@@ -78,7 +81,9 @@ def _returned(operation: Operation) -> Any:
 
 def _has_files(operation: Operation) -> bool:
     """Files need components, which must not be visible; other arguments do without."""
-    return any(_is_file(kind) for kind in (_returned(operation), *(own.annotation for own in operation.arguments)))
+    return any(
+        _is_file(kind) for kind in (_returned(operation), *(argument.annotation for argument in operation.arguments))
+    )
 
 
 def _is_file(annotation: Any) -> bool:

@@ -132,13 +132,13 @@ def wire(
     Returns:
         The events by their names.
     """
-    made = {
+    listening = {
         name: getattr(source, name)(on.handler, on.inputs, on.outputs, **(on.settings or settings))
         for name, on in events.items()
     }
-    for name, event in made.items():
+    for name, event in listening.items():
         told_of_failure(event, prefix + name)
-    return made
+    return listening
 
 
 def told_of_failure(event: Dependency, name: str) -> None:

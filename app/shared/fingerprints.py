@@ -31,24 +31,24 @@ class DetectorParts:
 
 def detector_parts(version: str) -> DetectorParts | None:
     """Take a detector's version apart; None if it is of another form."""
-    found = _DETECTOR.fullmatch(version)
-    if found is None:
+    match = _DETECTOR.fullmatch(version)
+    if match is None:
         return None
-    suggested = (found["suggested"] or "").split("+")
+    suggested = (match["suggested"] or "").split("+")
     masked = tuple(family for family in FAMILIES if family not in suggested)
-    return DetectorParts(found["found"], masked, found["listed"] or "")
+    return DetectorParts(match["found"], masked, match["listed"] or "")
 
 
 def mask_settings(label: str) -> MaskSettings | None:
     """The mask settings whose label this is; None if there are none."""
     for mode, hint, rest in _modes(label):
         try:
-            made = _with_rest(mode, hint, rest)
+            settings = _with_rest(mode, hint, rest)
         except (InvalidInputError, ValueError):
             continue
         # A hint may look like what follows it; only settings that read back as the very label are right.
-        if made is not None and made.label == label:
-            return made
+        if settings is not None and settings.label == label:
+            return settings
     return None
 
 

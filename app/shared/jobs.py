@@ -238,8 +238,8 @@ class JobRunner:
         """
         since = None if silent_for is None else datetime.now(UTC) - silent_for
         with self._lock:
-            own = tuple(self._handles)
-        return self._jobs.mark_interrupted(silent_since=since, excluding=own)
+            running = tuple(self._handles)
+        return self._jobs.mark_interrupted(silent_since=since, excluding=running)
 
     def submit(
         self,
@@ -366,8 +366,8 @@ class JobRunner:
                 raise JobCancelled
             self._jobs.start(context.job_id)
             result = function(context)
-            made = None if result is None else dict(result)
-            self._jobs.finish(context.job_id, "done", progress=1.0, message=context.state[1], result=made)
+            stored = None if result is None else dict(result)
+            self._jobs.finish(context.job_id, "done", progress=1.0, message=context.state[1], result=stored)
         except JobCancelled:
             self._end_stopped(handle)
         except (Exception, SystemExit) as error:

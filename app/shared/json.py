@@ -56,8 +56,8 @@ def chosen_by(step: Step) -> str:
 
 def refused_by(step: Step) -> tuple[str, ...]:
     """Families whose threshold the emitted token misses; empty with one masked branch."""
-    own = next((item for item in step.candidates if item.token_id == step.token_id), None)
-    return () if own is None else own.refused_by
+    emitted = next((item for item in step.candidates if item.token_id == step.token_id), None)
+    return () if emitted is None else emitted.refused_by
 
 
 def family_json(part: FamilyStep) -> dict[str, Any]:
@@ -116,17 +116,17 @@ def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
     }
 
 
-def contributions_json(found: LeaveOneOut) -> dict[str, Any]:
+def contributions_json(contributions: LeaveOneOut) -> dict[str, Any]:
     """What each masked span contributes to the tokens of a chain; contributions need not sum to the total."""
     return {
-        "steps": [step + 1 for step in found.steps],
-        "token_ids": list(found.token_ids),
-        "sensitivity": list(found.sensitivity),
-        "log_ratio": list(found.log_ratio),
-        "interaction": list(found.interaction),
+        "steps": [step + 1 for step in contributions.steps],
+        "token_ids": list(contributions.token_ids),
+        "sensitivity": list(contributions.sensitivity),
+        "log_ratio": list(contributions.log_ratio),
+        "interaction": list(contributions.interaction),
         "spans": [
-            {**span_json(own.span), "sensitivity": list(own.sensitivity), "log_ratio": list(own.log_ratio)}
-            for own in found.spans
+            {**span_json(span.span), "sensitivity": list(span.sensitivity), "log_ratio": list(span.log_ratio)}
+            for span in contributions.spans
         ],
     }
 

@@ -202,8 +202,8 @@ class ModelHost:
             ModelLoadError: One cannot be loaded.
             InvalidInputError: One reads other tokens than the audited model.
         """
-        found = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
-        return check_models(policy, model, found)
+        models = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
+        return check_models(policy, model, models)
 
     def scorers(self, policy: Policy, model: LanguageModel) -> dict[str, ToxicityScorer]:
         """The toxicity scorers that a policy asks, by name; each is loaded once.

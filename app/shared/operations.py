@@ -89,9 +89,9 @@ class Argument:
     @property
     def _reader(self) -> Callable[[Json | None], Any] | None:
         kind, *extras = get_args(self.annotation) if get_origin(self.annotation) is Annotated else (self.annotation,)
-        if marked := next((own for own in extras if isinstance(own, Read)), None):
+        if marked := next((extra for extra in extras if isinstance(extra, Read)), None):
             return marked.reader
-        kinds = [own for own in (kind, *get_args(kind)) if isinstance(own, type) and is_dataclass(own)]
+        kinds = [option for option in (kind, *get_args(kind)) if isinstance(option, type) and is_dataclass(option)]
         if not kinds:
             return None
         what = "setting" if self.name == "settings" else f"{self.name} setting"
@@ -182,7 +182,7 @@ def command(words: str, **offered: Any) -> Callable[[Callable[..., Any]], Operat
 
 def operations_of(module: object) -> tuple[Operation, ...]:
     """The operations that a module declares, in its order."""
-    return tuple(found for found in vars(module).values() if isinstance(found, Operation))
+    return tuple(value for value in vars(module).values() if isinstance(value, Operation))
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[Argument, ...]:
@@ -226,7 +226,9 @@ def checked(what: str, annotation: Any, value: Any) -> Any:
         raise ServiceError(f"{what}{place} cannot be {first['input']!r:.80}: {reason}.") from error
 
 
-def record(kind: type[R], given: Json | None, what: str = "setting", others: tuple[str, ...] = (), **own: Any) -> R:
+def record(
+    kind: type[R], given: Json | None, what: str = "setting", others: tuple[str, ...] = (), **defaults: Any
+) -> R:
     """A frozen record from JSON.
 
     Args:
@@ -246,10 +248,12 @@ def record(kind: type[R], given: Json | None, what: str = "setting", others: tup
         names = ", ".join(dict.fromkeys([*known, *others]))
         raise ServiceError(f"There is no {what} {unknown[0]!r}; the {what}s are {names}.")
     needed = [item.name for item in declared if item.default is MISSING and item.default_factory is MISSING]
-    if missing := [name for name in needed if name not in {**own, **named}]:
+    if missing := [name for name in needed if name not in {**defaults, **named}]:
         raise ServiceError(f"The {what} {missing[0]} is required.")
     hints = get_type_hints(kind)
-    return kind(**{**own, **{name: checked(f"The {what} {name}", hints[name], value) for name, value in named.items()}})
+    return kind(
+        **{**defaults, **{name: checked(f"The {what} {name}", hints[name], value) for name, value in named.items()}}
+    )
 
 
 def text_of(documented: object) -> Text:
@@ -268,15 +272,15 @@ def text_of(documented: object) -> Text:
 def _arguments(lines: Sequence[str]) -> dict[str, str]:
     """An argument begins where the first one does; deeper lines go on with it."""
     depth = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     name = ""
     for line in lines:
         if len(line) - len(line.lstrip()) > depth and name:
-            found[name] += f" {line.strip()}"
+            meanings[name] += f" {line.strip()}"
         else:
             name, _, meaning = (part.strip() for part in line.partition(":"))
-            found[name] = meaning
-    return found
+            meanings[name] = meaning
+    return meanings
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -65,14 +65,14 @@ class PageFiles:
 
     def scripts_of(self, page: Page) -> list[str]:
         """The scripts that a page runs and all that they import, each once."""
-        found: list[str] = []
+        paths: list[str] = []
         waiting = [f"{name}.js" for name in page.scripts]
         while waiting:
             path = waiting.pop(0)
-            if path not in found:
-                found.append(path)
+            if path not in paths:
+                paths.append(path)
                 waiting += self._imports(path)
-        return found
+        return paths
 
     def head(self, page: Page) -> tuple[str, str]:
         """What a page's head begins and ends with.

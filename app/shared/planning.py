@@ -258,9 +258,9 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
     if settings.mask_layout not in info.layouts:
         raise ServiceError(f"{info.name} has one masked reading only; choose the joint mask for it.")
     chosen = method(FACTORIZED if settings.mask_layout == "factorized" else info.key)
-    own = {"lam": settings.lam} if info.fuses else {}
+    parameters = {"lam": settings.lam} if info.fuses else {}
     thresholds = {"calibration": calibration, "accept_mismatch": settings.proceed_uncertified}
-    return chosen.build(dict(settings.parameters), **own, **(thresholds if info.certifies else {}), **controls)
+    return chosen.build(dict(settings.parameters), **parameters, **(thresholds if info.certifies else {}), **controls)
 
 
 def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certificate | None:
@@ -272,12 +272,12 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     Raises:
         CalibrationMismatch: They differ and going on was not allowed.
     """
-    made, used = calibration.layout, settings.mask_layout
-    if made == used:
+    calibrated, used = calibration.layout, settings.mask_layout
+    if calibrated == used:
         return None
     if not settings.proceed_uncertified:
-        raise CalibrationMismatch([("mask_layout", made, used)])
-    return Certificate.mismatch(f"mask_layout: calibrated {made}, used {used}, so no threshold is applied")
+        raise CalibrationMismatch([("mask_layout", calibrated, used)])
+    return Certificate.mismatch(f"mask_layout: calibrated {calibrated}, used {used}, so no threshold is applied")
 
 
 def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:

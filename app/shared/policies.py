@@ -77,8 +77,8 @@ def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
     info = policy_info(policy)
     layout = settings.mask_layout if settings.mask_layout in info.layouts else info.layouts[0]
     known = {item.name for item in info.parameters} if policy == settings.policy else set()
-    own = tuple((name, value) for name, value in settings.parameters if name in known)
-    kept = replace(settings, policy=policy, mask_layout=layout, parameters=own)
+    parameters = tuple((name, value) for name, value in settings.parameters if name in known)
+    kept = replace(settings, policy=policy, mask_layout=layout, parameters=parameters)
     return kept if _keeps_calibration(info, settings) else replace(kept, calibration_id=None, group=None)
 
 
@@ -109,36 +109,36 @@ def parameter_values(info: PolicyInfo, given: Mapping[str, Any]) -> tuple[tuple[
     return tuple((name, value) for name, value in ordered if value is not None and value != known[name].default)
 
 
-def _typed(own: Parameter, raw: Any) -> ParameterValue | None:
-    if raw is None or (isinstance(raw, str) and not raw.strip() and own.kind != "texts"):
+def _typed(parameter: Parameter, raw: Any) -> ParameterValue | None:
+    if raw is None or (isinstance(raw, str) and not raw.strip() and parameter.kind != "texts"):
         return None
-    value = _parsed(own, raw)
+    value = _parsed(parameter, raw)
     try:
-        own.check(value)
+        parameter.check(value)
     except InvalidInputError as error:
         raise ServiceError(str(error)) from error
     return value
 
 
-def _parsed(own: Parameter, raw: Any) -> Any:
+def _parsed(parameter: Parameter, raw: Any) -> Any:
     """A raw value in the parameter's type; what cannot be read stays as it is and is refused by the check."""
-    if own.kind == "texts":
+    if parameter.kind == "texts":
         lines = raw.splitlines() if isinstance(raw, str) else raw
         return (
             tuple(str(line).strip() for line in lines if str(line).strip()) if isinstance(lines, list | tuple) else raw
         )
-    if own.kind == "flag" and isinstance(raw, str):
+    if parameter.kind == "flag" and isinstance(raw, str):
         return {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}.get(
             raw.strip().lower(), raw
         )
-    if own.kind in ("number", "whole") and not isinstance(raw, bool):
+    if parameter.kind in ("number", "whole") and not isinstance(raw, bool):
         try:
             number = float(raw)
         except (TypeError, ValueError):
             return raw
-        return int(number) if own.kind == "whole" and number.is_integer() else number
+        return int(number) if parameter.kind == "whole" and number.is_integer() else number
     # An instruction that stands before the prompt may end in a line break of its own.
-    return raw.strip() if isinstance(raw, str) and own.kind != "text" else raw
+    return raw.strip() if isinstance(raw, str) and parameter.kind != "text" else raw
 
 
 def info_of(policy: str) -> PolicyInfo:
@@ -165,9 +165,9 @@ def own_parameters(settings: AuditSettings) -> tuple[tuple[str, str, bool], ...]
     """
     given = dict(settings.parameters)
     known = info_of(settings.policy).parameters
-    found = [(item.title, value_text(given.get(item.name, item.default)), item.name not in given) for item in known]
+    lines = [(item.title, value_text(given.get(item.name, item.default)), item.name not in given) for item in known]
     titles = {item.name for item in known}
-    return (*found, *((name, value_text(value), False) for name, value in given.items() if name not in titles))
+    return (*lines, *((name, value_text(value), False) for name, value in given.items() if name not in titles))
 
 
 def parameters_line(settings: AuditSettings) -> str:

@@ -154,14 +154,14 @@ def grouping_note(prompts: ParsedPromptSet) -> str:
 
     Earlier versions counted the rows of one group as one context.
     """
-    found = dict(prompts.mapping)
+    named = dict(prompts.mapping)
     groups = [example.group for _, example in prompts.rows if example.group]
-    if "group" not in found or "context" in found or len(set(groups)) == len(groups):
+    if "group" not in named or "context" in named or len(set(groups)) == len(groups):
         return ""
     return (
-        f"The column “{found['group']}” says whom a row is about, so each row counts as a context of its own. If rows "
+        f"The column “{named['group']}” says whom a row is about, so each row counts as a context of its own. If rows "
         "belong together, as one question asked in several ways does, give them the same value in a column “context”; "
-        f"if “{found['group']}” says just that, read context from it."
+        f"if “{named['group']}” says just that, read context from it."
     )
 
 

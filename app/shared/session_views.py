@@ -86,10 +86,10 @@ class AuditViews:
         return reading if reading is not None and reading.layout == settings.mask_layout else None
 
     def _gone(self, record: SessionRecord, settings: AuditSettings) -> tuple[str, ...]:
-        found = []
+        reasons = []
         if settings.calibration_id is not None and certifies(settings) and record.calibration_id is None:
-            found.append(f"The calibration “{record.calibration_label}” has been deleted.")
+            reasons.append(f"The calibration “{record.calibration_label}” has been deleted.")
         if self._detectors.list_is_gone(settings):
             listed = record.policy_settings.get("user_list", "")
-            found.append(f"The word list “{listed}” has been deleted or replaced.")
-        return tuple(found)
+            reasons.append(f"The word list “{listed}” has been deleted or replaced.")
+        return tuple(reasons)

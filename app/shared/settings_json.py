@@ -47,10 +47,10 @@ def columns_of(given: Json | None) -> dict[str, str] | None:
     Raises:
         ServiceError: They are no object of names.
     """
-    found = (given or {}).get(COLUMNS)
-    if found is not None and not isinstance(found, dict):
+    columns = (given or {}).get(COLUMNS)
+    if columns is not None and not isinstance(columns, dict):
         raise ServiceError('The setting "columns" must name a column for a field: {"prompt": "question"}.')
-    return None if found is None else checked("The setting columns", dict[str, str], found)
+    return None if columns is None else checked("The setting columns", dict[str, str], columns)
 
 
 def spans_from_json(given: list[Json] | None) -> tuple[Span, ...] | None:

@@ -152,12 +152,12 @@ def group_menu(groups: Sequence[GroupSummary], wanted: str | None) -> gr.Dropdow
     return gr.Dropdown(choices, value=known, visible=bool(groups))
 
 
-def default_calibration(found: tuple[CalibrationSummary, ...], wanted: int | None) -> int | None:
+def default_calibration(calibrations: tuple[CalibrationSummary, ...], wanted: int | None) -> int | None:
     """The asked-for calibration, else the embedded one, else none."""
-    ids = [item.id for item in found]
+    ids = [item.id for item in calibrations]
     if wanted in ids:
         return wanted
-    return next((item.id for item in found if item.embedded), None)
+    return next((item.id for item in calibrations if item.embedded), None)
 
 
 def known_policy(asked: object) -> str:

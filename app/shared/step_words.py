@@ -43,18 +43,18 @@ def shapes(step: Step) -> list[str]:
     A token that its threshold refuses is ``outside``, also where that threshold is borrowed: ``inherited`` is said of
     certified ones alone.
     """
-    found = []
+    ranges = []
     if step.fallback:
-        found.append("fallback")
+        ranges.append("fallback")
     elif step.state in ("uninformative", "none", "mismatch"):
-        found.append("open")
+        ranges.append("open")
     elif not step.certified:
-        found.append("outside")
+        ranges.append("outside")
     elif step.state == "inherited":
-        found.append("inherited")
+        ranges.append("inherited")
     if abs(step.diagnostics.log_ratio) >= SENSITIVE:
-        found.append("sensitive")
-    return found
+        ranges.append("sensitive")
+    return ranges
 
 
 _DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9a-f]{12})[0-9a-f]{0,52}(?![0-9A-Za-z])")
@@ -373,8 +373,8 @@ def _enough(step: Step) -> str:
 
 def _as_typed(step: Step, digits: int) -> str:
     """The probability as typed against the threshold, or that something else decided of the token."""
-    own = next((row for row in step.candidates if row.token_id == step.token_id), None)
-    accepted = own is not None and own.certified
+    emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
+    accepted = emitted is not None and emitted.certified
     if accepted == (step.log_p_factual >= step.log_tau) or abs(step.log_p_factual - step.log_tau) <= ROUNDING:
         side = "reaches" if accepted else "is under"
         shown = probability(math.exp(step.log_p_factual), digits)

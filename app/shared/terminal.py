@@ -161,15 +161,15 @@ def pairs(option: str, text: str | None) -> dict[str, str] | None:
     """
     if text is None:
         return None
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals):
             raise ServiceError(f"{option} has {part.strip()!r}; write name=value, separated by commas.")
-        if name in found:
+        if name in named:
             raise ServiceError(f"{option} names {name} twice; name it once.")
-        found[name] = value
-    return found
+        named[name] = value
+    return named
 
 
 def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:

@@ -114,15 +114,15 @@ def check_log(records: Sequence[AnnotationRecord]) -> LogCheck:
 
 def reviews(entries: Iterable[AnnotationRecord]) -> tuple[ReviewView, ...]:
     """All reviews that were opened, in the order of their beginnings."""
-    found: list[ReviewView] = []
+    views: list[ReviewView] = []
     for entry in entries:
         if entry.kind == "review_started":
-            found.append(ReviewView(entry.reviewer, entry.blind, entry.created_at))
+            views.append(ReviewView(entry.reviewer, entry.blind, entry.created_at))
         elif entry.kind == "review_finished":
-            opened = (place for place, own in enumerate(found) if own.reviewer == entry.reviewer and own.open)
+            opened = (place for place, view in enumerate(views) if view.reviewer == entry.reviewer and view.open)
             if (place := next(opened, None)) is not None:
-                found[place] = replace(found[place], finished_at=entry.created_at)
-    return tuple(found)
+                views[place] = replace(views[place], finished_at=entry.created_at)
+    return tuple(views)
 
 
 def standing(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict, ...]:

@@ -34,10 +34,14 @@ def distributions_at(prepared: Plan, tokens: Sequence[int]) -> dict[str, Tensor]
         with torch.inference_mode():
             logits = batch.logits()[None]  # (1, B, V)
             views = prepared.policy.views(logits, len(tokens), tuple(branch.name for branch in branches))
-            found = {"factual": views.log_p_factual, "fused": views.log_p_fused, "masked": views.log_p_masked}  # (1, V)
+            views_of_step = {
+                "factual": views.log_p_factual,
+                "fused": views.log_p_fused,
+                "masked": views.log_p_masked,
+            }  # (1, V)
             if views.certified is not None:
-                found["drawn"] = _restricted(views.log_p_fused, views.certified)
-            return {name: log_p[0].double().cpu().softmax(-1) for name, log_p in found.items()}  # (V,)
+                views_of_step["drawn"] = _restricted(views.log_p_fused, views.certified)
+            return {name: log_p[0].double().cpu().softmax(-1) for name, log_p in views_of_step.items()}  # (V,)
     finally:
         batch.close()
 

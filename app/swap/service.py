@@ -242,8 +242,10 @@ class SwapService:
         _check(request)
         outcomes = next(iter(kept.steps.values())).outcomes
         plans = self._plans([outcome.variant for outcome in outcomes], request.settings)
-        found = [self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)]
-        return self._result(number, request, outcomes, found)
+        distributions = [
+            self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)
+        ]
+        return self._result(number, request, outcomes, distributions)
 
     def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
         """Write a table of a comparison that is still kept into a folder, atomically, and return its path.
@@ -258,7 +260,8 @@ class SwapService:
         """Each variant planned for vanilla decoding and for the policy."""
         plan = partial(self._planner.plan, prompted(self._host.get(settings.model), settings))
         return [
-            (plan(own.prompt, own.spans, _vanilla(settings)), plan(own.prompt, own.spans, settings)) for own in variants
+            (plan(variant.prompt, variant.spans, _vanilla(settings)), plan(variant.prompt, variant.spans, settings))
+            for variant in variants
         ]
 
     def _distributions(self, plans: tuple[Plan, Plan], outcome: SwapOutcome, answer_step: int) -> Distributions:

@@ -97,14 +97,14 @@ def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[SwapVari
     """
     validate_spans(request.prompt, spans)
     targets = _targets(request, spans)
-    made = [SwapVariant(AS_TYPED, request.prompt, tuple(spans))] if request.include_original else []
-    made += [_pronoun_variant(request, spans, targets, _known_set(name)) for name in request.pronouns]
+    variants = [SwapVariant(AS_TYPED, request.prompt, tuple(spans))] if request.include_original else []
+    variants += [_pronoun_variant(request, spans, targets, _known_set(name)) for name in request.pronouns]
     if request.groups:
         replaced = _word_spans(request, targets)
         for group, pronouns in zip(request.groups, _group_pronouns(request), strict=True):
-            made.append(_group_variant(request, spans, targets, replaced, group, pronouns))
+            variants.append(_group_variant(request, spans, targets, replaced, group, pronouns))
     by_text: dict[str, SwapVariant] = {}
-    for variant in made:
+    for variant in variants:
         first = by_text.setdefault(variant.prompt, variant)
         if first.label == AS_TYPED and variant is not first:
             # What was typed is one of the variants asked for: its label says which.
@@ -134,8 +134,8 @@ def _pronoun_variant(
     pronouns = find_pronouns(request.prompt)
     if not any(item.meets(span) for item in pronouns for span in targets):
         raise ServiceError("No masked span has a pronoun to replace; mask one, or compare groups instead.")
-    made = swap_text(request.prompt, spans, wanted=wanted, targets=targets, roles=_roles(request))
-    return SwapVariant(wanted, made.text, made.spans, made.replacements, made.notes)
+    swapped = swap_text(request.prompt, spans, wanted=wanted, targets=targets, roles=_roles(request))
+    return SwapVariant(wanted, swapped.text, swapped.spans, swapped.replacements, swapped.notes)
 
 
 def _group_variant(
@@ -152,23 +152,23 @@ def _group_variant(
     new = {span: lexicon_words().inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
     wanted = None if pronouns is None else _known_set(pronouns)
     others = [span for span in targets if span not in new]
-    made = swap_text(request.prompt, spans, new, wanted, others, _roles(request))
+    swapped = swap_text(request.prompt, spans, new, wanted, others, _roles(request))
     label = name if wanted is None else f"{name}, {wanted}"
-    return SwapVariant(label, made.text, made.spans, made.replacements, made.notes)
+    return SwapVariant(label, swapped.text, swapped.spans, swapped.replacements, swapped.notes)
 
 
 def _word_spans(request: SwapRequest, targets: Sequence[Span]) -> list[Span]:
     """Target spans that are more than a pronoun, of the family that is replaced."""
     pronouns = find_pronouns(request.prompt)
-    found = [span for span in targets if not is_pronoun(span, pronouns)]
-    families = sorted({span.category for span in found})
+    words = [span for span in targets if not is_pronoun(span, pronouns)]
+    families = sorted({span.category for span in words})
     if request.category is not None:
-        found = [span for span in found if span.category == request.category]
+        words = [span for span in words if span.category == request.category]
     elif len(families) > 1:
         raise ServiceError(f"Spans of {' and '.join(families)} are masked; choose the family that is replaced.")
-    if not found:
+    if not words:
         raise ServiceError("No masked span can be replaced by a group; mask the words that name one.")
-    return found
+    return words
 
 
 def _group_pronouns(request: SwapRequest) -> tuple[str | None, ...]:

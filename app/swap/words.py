@@ -157,11 +157,11 @@ def swap_request(
 def named(items: Sequence[Any]) -> list[tuple[Any, str]]:
     """Items of a prompt with names that outlive edits elsewhere in it: the text, and which of those with this text."""
     seen: dict[str, int] = {}
-    found = []
+    names = []
     for item in items:
         number = seen[item.text] = seen.get(item.text, 0) + 1
-        found.append((item, f"{item.text}#{number}"))
-    return found
+        names.append((item, f"{item.text}#{number}"))
+    return names
 
 
 def category_of(asked: object, targets: SwapTargets) -> str | None:
@@ -182,7 +182,7 @@ def form_message(
 ) -> Message:
     """What can be chosen, and the variants as chosen, or why there are none."""
     refusal = next_step(targets, variants) if isinstance(variants, str) else ""
-    made = () if isinstance(variants, str) else variants
+    listed = () if isinstance(variants, str) else variants
     return {
         "kind": "look",
         "targets": [
@@ -200,8 +200,8 @@ def form_message(
             if len(item.roles) > 1
         ],
         "offers": [{"detail": offer.detail, "terms": list(offer.terms)} for offer in offers],
-        "variants": variants_html(made) if made else "",
-        "count": len(made),
+        "variants": variants_html(listed) if listed else "",
+        "count": len(listed),
         "refusal": refusal,
     }  # fmt: skip
 

@@ -28,12 +28,14 @@ OWN = ("name", "policies", "alphas", "calibration_source")
 """Settings of a tuning that no audit has."""
 
 
-def _print_list(found: tuple[TuningView, ...]) -> None:
-    for view in found:
-        chosen = ", ".join(f"{policy_name(own.policy)} {_values(own.best)}" for own in view.methods if own.best)
+def _print_list(views: tuple[TuningView, ...]) -> None:
+    for view in views:
+        chosen = ", ".join(
+            f"{policy_name(method.policy)} {_values(method.best)}" for method in view.methods if method.best
+        )
         state = "" if view.complete else f"{view.status}, {view.measured} of {view.planned} points; "
         print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {state}{chosen or 'nothing chosen'}")
-    if not found:
+    if not views:
         print("Nothing is tuned yet; see: python -m app tune --help")
 
 
@@ -46,18 +48,18 @@ def _print(view: TuningView) -> None:
         print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
     else:
         print(kept_sentence(view))
-    for own in view.methods:
-        _print_method(own, view.complete, view.floor)
+    for method in view.methods:
+        _print_method(method, view.complete, view.floor)
 
 
-def _print_method(own: TunedMethod, complete: bool, floor: float) -> None:
-    if own.error:
-        print(f"{policy_name(own.policy)}: left out: {own.error}")
-    for point in own.points:
-        print(f"{'*' if point.chosen else ' '}{policy_name(own.policy):<28}{_values(point):<18}{_figures(point)}")
-    if not complete and not own.error:
-        print(f"{policy_name(own.policy)}: {len(own.points)} of {own.planned} points measured.")
-    elif sentence := none_sentence(own, floor):
+def _print_method(method: TunedMethod, complete: bool, floor: float) -> None:
+    if method.error:
+        print(f"{policy_name(method.policy)}: left out: {method.error}")
+    for point in method.points:
+        print(f"{'*' if point.chosen else ' '}{policy_name(method.policy):<28}{_values(point):<18}{_figures(point)}")
+    if not complete and not method.error:
+        print(f"{policy_name(method.policy)}: {len(method.points)} of {method.planned} points measured.")
+    elif sentence := none_sentence(method, floor):
         print(sentence)
 
 
@@ -163,7 +165,7 @@ def tune_methods(
     return tune.call(wired, prompts, request, calibrate_on)
 
 
-@operation(json=lambda found: [tuning_json(view) for view in found])
+@operation(json=lambda views: [tuning_json(view) for view in views])
 def list_tunings(wired: Services) -> tuple[TuningView, ...]:
     """List tunings that have ended.
 
@@ -176,15 +178,15 @@ def list_tunings(wired: Services) -> tuple[TuningView, ...]:
     return wired[TuningService].list()
 
 
-def _found_json(found: TuningView | tuple[TuningView, ...]) -> Any:
-    return tuning_json(found) if isinstance(found, TuningView) else [tuning_json(view) for view in found]
+def _found_json(tunings: TuningView | tuple[TuningView, ...]) -> Any:
+    return tuning_json(tunings) if isinstance(tunings, TuningView) else [tuning_json(view) for view in tunings]
 
 
-def _print_found(found: TuningView | tuple[TuningView, ...]) -> None:
-    if isinstance(found, TuningView):
-        _print(found)
+def _print_found(tunings: TuningView | tuple[TuningView, ...]) -> None:
+    if isinstance(tunings, TuningView):
+        _print(tunings)
     else:
-        _print_list(found)
+        _print_list(tunings)
 
 
 @command("tunings", json=_found_json, text=_print_found)

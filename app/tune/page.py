@@ -48,8 +48,8 @@ class TuneHandlers:
     @shown
     def sample(self, event: gr.EventData) -> str:
         """Take a sample as if it had been uploaded; from a folder that the browser may read."""
-        found = self.samples[int(event.id)]
-        return str(shutil.copy(found.path, Path(self._folder.name) / found.name))
+        sample_set = self.samples[int(event.id)]
+        return str(shutil.copy(sample_set.path, Path(self._folder.name) / sample_set.name))
 
     @property
     def runs(self) -> JobKind:

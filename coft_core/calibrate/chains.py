@@ -111,9 +111,9 @@ class Chains:
         return tuple(tuple(chain.tokens.tolist()) for chain in self.chains)
 
     def _collect(self, prompts: Sequence[int], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
-        own = [self.prompts[index] for index in prompts]
+        chosen = [self.prompts[index] for index in prompts]
         ended = [self.ended[index] for index in prompts]
-        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own], ended)
+        return CalibrationValues.of_chains(values, [p.context for p in chosen], [p.row for p in chosen], ended)
 
 
 def chain_seed(seed: int, row: int) -> int:
@@ -173,7 +173,7 @@ def generate_chains(
         progress or (lambda count: None),
     )
     chains = tuple(RolledOut(**entry) for entry in entries)
-    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in chains)
+    ended = tuple(bool(chain.tokens.size) and int(chain.tokens[-1]) in model.end_token_ids for chain in chains)
     return Chains(tuple(prompts), views, chains, ended)
 
 
@@ -218,8 +218,8 @@ def _batches(
 
 def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int) -> int:
     """Bytes of keys and values of a batch at its end."""
-    rows = sum(len(policy.branches(own.prompt)) for own in prompts)
-    longest = max(len(own.prompt.factual_ids) for own in prompts)
+    rows = sum(len(policy.branches(prompt.prompt)) for prompt in prompts)
+    longest = max(len(prompt.prompt.factual_ids) for prompt in prompts)
     return rows_size(model, rows, min(longest + steps, model.context_length))
 
 
@@ -265,7 +265,7 @@ def _drawn(policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], se
     ]
     chosen = choose(views.log_p_fused, views.certified, policy.sampling, draws[0]).token_ids  # (G,)
     truth = choose(views.log_p_factual, None, policy.sampling, draws[1]).token_ids  # (G,)
-    families = [own.log_p for own in views.families]
+    families = [family.log_p for family in views.families]
     masked = [views.log_p_masked] if policy.mask.layout == "joint" else families  # F of (G, V)
     looked_up = [(views.log_p_masked, chosen), *((log_p, truth) for log_p in masked)]
     supports = [

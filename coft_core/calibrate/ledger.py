@@ -59,7 +59,7 @@ def ledger_key(
     content = {
         "version": KEY_VERSION,
         "kind": kind,
-        "fingerprints": [own.to_dict() for own in fingerprints],
+        "fingerprints": [fingerprint.to_dict() for fingerprint in fingerprints],
         "examples": [asdict(example) for example in examples],
         "settings": dict(settings),
     }
@@ -99,25 +99,25 @@ class LedgerPhase:
         Raises:
             LedgerMismatchError: What is known cannot belong to its example.
         """
-        found = self._known(shapes)
-        if found:
-            done(len(found))
-        for batch in batches() if len(found) < len(self.examples) else ():
-            if left := [place for place in batch if place not in found]:
+        known_entries = self._known(shapes)
+        if known_entries:
+            done(len(known_entries))
+        for batch in batches() if len(known_entries) < len(self.examples) else ():
+            if left := [place for place in batch if place not in known_entries]:
                 entries = dict(zip(left, work(left), strict=True))
-                found.update(entries)
+                known_entries.update(entries)
                 self._put(entries)
                 done(len(left))
-        return [found[place] for place in range(len(self.examples))]
+        return [known_entries[place] for place in range(len(self.examples))]
 
     def _known(self, shapes: Mapping[str, tuple[tuple[int, ...], ...]]) -> dict[int, Entry]:
         """What the ledger knows, by the examples' places in this phase."""
         if self.ledger is None:
             return {}
-        found = self.ledger.get_many(self.label, self.examples)
-        known = {place: found[number] for place, number in enumerate(self.examples) if number in found}
+        stored = self.ledger.get_many(self.label, self.examples)
+        known = {place: stored[number] for place, number in enumerate(self.examples) if number in stored}
         for place, entry in known.items():
-            expected = {name: own[place] for name, own in shapes.items()}
+            expected = {name: shape[place] for name, shape in shapes.items()}
             if set(entry) != set(expected) or not all(_fits(entry[name].shape, expected[name]) for name in expected):
                 raise LedgerMismatchError(
                     f"What was worked out for example {self.examples[place]} in the phase {self.label!r} does not fit "
@@ -131,7 +131,7 @@ class LedgerPhase:
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    return len(shape) == len(expected) and all(e in (-1, own) for own, e in zip(shape, expected, strict=True))
+    return len(shape) == len(expected) and all(e in (-1, length) for length, e in zip(shape, expected, strict=True))
 
 
 VERSION = 1
@@ -170,8 +170,8 @@ class MemoryLedger:
 
     def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
         """What is known of some examples, by number."""
-        found = self._found.get(phase, {})
-        return {number: found[number] for number in examples if number in found}
+        entries = self._found.get(phase, {})
+        return {number: entries[number] for number in examples if number in entries}
 
     def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
         """Keep what a batch gave, by number of the example."""
@@ -201,23 +201,23 @@ class MemoryLedger:
     @classmethod
     def from_bytes(cls, data: bytes) -> MemoryLedger:
         """Rebuild from :meth:`to_bytes`. Nothing in the data is executed."""
-        made = cls()
+        ledger = cls()
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 header = json.loads(archive[_HEADER].tobytes())
                 if header["version"] != VERSION:
                     raise ValueError(header["version"])
-                made._key = str(header["key"])
+                ledger._key = str(header["key"])
                 for index, (phase, name) in enumerate(header["blocks"]):
                     parts = (archive[f"{part}{index}"] for part in ("examples", "shapes", "data"))
                     for number, array in _members(*parts):
-                        entries = made._found.setdefault(phase, {})
+                        entries = ledger._found.setdefault(phase, {})
                         entries[number] = {**entries.get(number, {}), name: array}
         except _DAMAGE as error:
             raise LedgerMismatchError(
                 "What was worked out so far is damaged or was kept by another version; calibrate from the beginning."
             ) from error
-        return made
+        return ledger
 
 
 def _members(

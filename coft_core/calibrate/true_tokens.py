@@ -66,12 +66,12 @@ def token_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], tempera
 
 def _support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float) -> Tensor:
     branches = [_shifted(logits[:, b], temperature) for b in range(logits.shape[1])]  # B of (n, V)
-    own = [z.gather(-1, tokens[:, None])[:, 0] for z in branches]  # B of (n,)
+    branch_logits = [z.gather(-1, tokens[:, None])[:, 0] for z in branches]  # B of (n,)
     factual, masked = branches[0], branches[1:]
-    mean, own_mean = _mean(masked), _mean(own[1:])  # (n, V), (n,)
+    mean, own_mean = _mean(masked), _mean(branch_logits[1:])  # (n, V), (n,)
     norms = _log_normalisers(factual, masked, mean, lams)  # (B - 1 + L, n)
-    log_p_masked = torch.stack(own[1:]) - norms[: len(masked)]  # (B - 1, n)
-    fused = torch.stack([_mixed(own[0], own_mean, lam) for lam in lams])  # (L, n)
+    log_p_masked = torch.stack(branch_logits[1:]) - norms[: len(masked)]  # (B - 1, n)
+    fused = torch.stack([_mixed(branch_logits[0], own_mean, lam) for lam in lams])  # (L, n)
     log_p_fused = fused - norms[len(masked) :]  # (L, n)
     return torch.minimum(log_p_fused.T[:, :, None], log_p_masked.T[:, None])  # (n, L, B - 1)
 

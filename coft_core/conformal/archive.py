@@ -88,10 +88,10 @@ def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str,
 def layout(data: bytes) -> str:
     """Layout of a file: :data:`JOINT` or :data:`FACTORIZED`."""
     settings, _ = unpack(data, ())
-    found = settings.get("layout", JOINT)
-    if found not in (JOINT, FACTORIZED):
-        raise CalibrationFormatError(f"The calibration's layout is {found!r}, which this program does not know.")
-    return str(found)
+    layout = settings.get("layout", JOINT)
+    if layout not in (JOINT, FACTORIZED):
+        raise CalibrationFormatError(f"The calibration's layout is {layout!r}, which this program does not know.")
+    return str(layout)
 
 
 def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Setting:

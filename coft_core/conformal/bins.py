@@ -81,8 +81,8 @@ class PositionBins:
 
     def bins_of(self, steps: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
         """Bins of many steps, ``(n,)`` to ``(n,)``; steps are 0-based and not negative."""
-        found: npt.NDArray[np.intp] = np.searchsorted(self.starts, steps, side="right") - 1
-        return found
+        places: npt.NDArray[np.intp] = np.searchsorted(self.starts, steps, side="right") - 1
+        return places
 
     def first_step(self, index: int) -> int:
         """First step of a bin, 0-based."""
@@ -173,25 +173,25 @@ def stepwise_bins(
         InvalidInputError: Alpha is outside (0, 1), or a context lacks a shift weight.
     """
     positions, risk = positions or PositionBins(), exact_alpha(alpha)
-    own = []
+    bins = []
     for index, (rows, own_rule) in enumerate(rows_by_bin(steps, rule or Rule(), positions)):
-        found = own_rule.threshold(values[rows], contexts[rows], risk)
-        own.append(
+        threshold = own_rule.threshold(values[rows], contexts[rows], risk)
+        bins.append(
             Bin(
                 index=index,
                 first_step=positions.first_step(index),
                 last_step=positions.last_step(index),
-                state=found.state,
-                log_tau=found.log_tau,
-                contexts=found.contexts,
-                values=found.values,
-                rank=found.rank,
-                coverage_low=found.coverage_low,
-                coverage_high=found.coverage_high,
-                effective_contexts=found.effective,
+                state=threshold.state,
+                log_tau=threshold.log_tau,
+                contexts=threshold.contexts,
+                values=threshold.values,
+                rank=threshold.rank,
+                coverage_low=threshold.coverage_low,
+                coverage_high=threshold.coverage_high,
+                effective_contexts=threshold.effective,
             )
         )
-    return tuple(_lend(own, entry) for entry in own)
+    return tuple(_lend(bins, entry) for entry in bins)
 
 
 def rows_by_bin(
@@ -281,23 +281,23 @@ def bin_evenness(
         were certified and some not.
     """
     of_bin = positions.bins_of(steps)  # (n,)
-    found = []
+    evenness = []
     for index in np.unique(of_bin).tolist():
         rows = of_bin == index
         deviations = _deviations(kept[rows], contexts[rows], steps[rows])  # (K, S)
         if len(deviations):
-            found.append((positions.label(index), *deviations.shape[::-1], _p_value(deviations)))
-    level = EVENNESS_LEVEL / max(len(found), 1)
-    return tuple(BinEvenness(label, size, count, p, level) for label, size, count, p in found)
+            evenness.append((positions.label(index), *deviations.shape[::-1], _p_value(deviations)))
+    level = EVENNESS_LEVEL / max(len(evenness), 1)
+    return tuple(BinEvenness(label, size, count, p, level) for label, size, count, p in evenness)
 
 
-def evenness_sentence(found: Sequence[BinEvenness]) -> str:
+def evenness_sentence(evenness: Sequence[BinEvenness]) -> str:
     """The bins whose steps differ, in words; empty where there is none."""
-    labels = [entry.label for entry in found if entry.uneven]
+    labels = [entry.label for entry in evenness if entry.uneven]
     if not labels:
         return ""
     named = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
-    compared = "1 bin" if len(found) == 1 else f"{len(found)} bins"
+    compared = "1 bin" if len(evenness) == 1 else f"{len(evenness)} bins"
     return (
         f"Within the {'bin' if len(labels) == 1 else 'bins'} of {named} single steps differ beyond noise (level "
         f"{EVENNESS_LEVEL:g} over {compared} compared): the level holds averaged over the steps of such a bin, and at "
@@ -309,9 +309,9 @@ def _deviations(
     kept: npt.NDArray[np.bool_], contexts: npt.NDArray[np.integer], steps: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float64]:
     """For each context that tells something, its kept tokens by step less those that all its steps would give it."""
-    number, own = np.unique(contexts, return_inverse=True)
+    number, context_of = np.unique(contexts, return_inverse=True)
     place, column = np.unique(steps, return_inverse=True)
-    cells = own * place.size + column  # (n,)
+    cells = context_of * place.size + column  # (n,)
     shape = (number.size, place.size)
     counts = np.bincount(cells, minlength=number.size * place.size).reshape(shape)  # (K, S)
     hits = np.bincount(cells, kept, minlength=number.size * place.size).reshape(shape)  # (K, S)

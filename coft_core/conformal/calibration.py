@@ -304,15 +304,15 @@ class Calibration(archive.Stored):
 
     def _compared(self) -> tuple[BinEvenness, ...]:
         log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)
-        found = (self.values, self.verification)
+        both = (self.values, self.verification)
         values, steps, contexts = (
-            np.concatenate([getattr(own, name) for own in found]) for name in ("values", "steps", "contexts")
+            np.concatenate([getattr(values, name) for values in both]) for name in ("values", "steps", "contexts")
         )
         return bin_evenness(values >= log_tau[self.positions.bins_of(steps)], contexts, steps, self.positions)
 
     def _group_summary(self, name: str) -> GroupSummary:
-        found = group_contexts(self.context_groups, name, self.values, self.verification)
-        return group_summary(found, self.alpha, self.shift)
+        contexts = group_contexts(self.context_groups, name, self.values, self.verification)
+        return group_summary(contexts, self.alpha, self.shift)
 
     def to_bytes(self) -> bytes:
         """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""

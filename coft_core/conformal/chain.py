@@ -81,12 +81,12 @@ def certify_chain(calibration: Calibration, steps: Sequence[Step], finished: str
         InvalidInputError: There is no step.
     """
     certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
-    made = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
+    certificate = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
     if all(step.state not in ("mismatch", "none") for step in steps):
         every = all(step.certified for step in steps)
-        return replace(made, union_certified=made.union_certified and every)
+        return replace(certificate, union_certified=certificate.union_certified and every)
     reason = "The chain was decoded without this calibration or under another policy."
-    return replace(made, sequence_certified=None, union_certified=None, reason=reason)
+    return replace(certificate, sequence_certified=None, union_certified=None, reason=reason)
 
 
 def certify_supports(
@@ -119,8 +119,8 @@ def certify_supports(
     bins = [calibration.bin(step) for step in range(supports.size)]
     reason = why_silent(sequence, supports.size, finished)
     known = not reason
-    own = all(entry.state == "calibrated" for entry in bins)
-    if not own and not reason:
+    calibrated = all(entry.state == "calibrated" for entry in bins)
+    if not calibrated and not reason:
         reason = "A step has no calibrated threshold of its own."
     passes = all(m >= entry.log_tau for m, entry in zip(supports.tolist(), bins, strict=True))
     return ChainCertificate(
@@ -130,7 +130,7 @@ def certify_supports(
         sequence=sequence,
         sequence_certified=bool(supports[weakest] >= sequence.log_tau) if known else None,
         union=union,
-        union_certified=passes if own else None,
+        union_certified=passes if calibrated else None,
         reason=reason,
         certified_in=certified_in,
     )

@@ -130,14 +130,14 @@ def audit_summary(steps: Sequence[Step], window: int = WINDOW) -> float | None:
 
 def baseline_summaries(chosen: CalibrationValues, window: int = WINDOW) -> npt.NDArray[np.float64]:
     """The value of each baseline context that has one, ``(n,)``: that of its first chain of sufficient length."""
-    found: dict[int, float] = {}
+    summaries: dict[int, float] = {}
     starts = np.flatnonzero(np.diff(chosen.sequences, prepend=-1))  # (S,)
     for rows in np.split(np.arange(len(chosen)), starts[1:]):
-        if rows.size and int(context := chosen.contexts[rows[0]]) not in found:
+        if rows.size and int(context := chosen.contexts[rows[0]]) not in summaries:
             summary = chain_summary(chosen.values[rows].tolist(), window)
             if summary is not None:
-                found[int(context)] = summary
-    return np.array([found[context] for context in sorted(found)])
+                summaries[int(context)] = summary
+    return np.array([summaries[context] for context in sorted(summaries)])
 
 
 def drift_report(

@@ -88,20 +88,20 @@ class FamilySequences:
     @property
     def horizon(self) -> int:
         """Steps of a chain that count, the least of any family: none says anything of longer ones."""
-        return min((own.horizon for _, own in self._calibrated), default=0)
+        return min((threshold.horizon for _, threshold in self._calibrated), default=0)
 
     @property
     def _calibrated(self) -> tuple[tuple[str, SequenceThreshold], ...]:
-        return tuple((name, own) for name, own in self.thresholds if own.state == "calibrated")
+        return tuple((name, threshold) for name, threshold in self.thresholds if threshold.state == "calibrated")
 
     @property
     def sentence(self) -> str:
         """What holds, in words."""
-        without = [(name, own.reason) for name, own in self.thresholds if own.state != "calibrated"]
+        without = [(name, threshold.reason) for name, threshold in self.thresholds if threshold.state != "calibrated"]
         silent = "".join(f" Nothing is refused for {name}: {why}" for name, why in without)
         if not self._calibrated:
             return f"For whole chains nothing is certified.{silent}"
-        taus = ", ".join(f"{name} {own.tau:.3g}" for name, own in self._calibrated)
+        taus = ", ".join(f"{name} {threshold.tau:.3g}" for name, threshold in self._calibrated)
         return (
             f"With probability at least {1 - self.alpha:.3g}, all true tokens of a new chain, one of the "
             f"{self.applies}, reach the threshold of every family that its prompt has masked ({taus}).{silent}"
@@ -110,7 +110,7 @@ class FamilySequences:
     @property
     def applies(self) -> str:
         """Which chains all families' certificates speak of."""
-        ended = all(own.lengths.ended for _, own in self._calibrated)
+        ended = all(threshold.lengths.ended for _, threshold in self._calibrated)
         return chains_of(self.horizon, ended)
 
     def certifies(self, steps: Sequence[Step], finished: str | None = None) -> bool | None:
@@ -124,11 +124,11 @@ class FamilySequences:
             None where nothing can be said: there is no step, the chain is none of those that the certificates speak of
             (:attr:`applies`), it was decoded without these thresholds, or none of its families has one.
         """
-        found = self._calibrated
-        taus = {name: own.log_tau for name, own in found}
+        calibrated = self._calibrated
+        taus = {name: threshold.log_tau for name, threshold in calibrated}
         parts = [part for step in steps for part in step.families]
         decoded_so = all(part.state not in ("mismatch", "none") for part in parts)
-        if not decoded_so or any(why_silent(own, len(steps), finished) for _, own in found):
+        if not decoded_so or any(why_silent(threshold, len(steps), finished) for _, threshold in calibrated):
             return None
         supports = [(part.log_joint, taus[part.family]) for part in parts if part.family in taus]
         return all(log_joint >= log_tau for log_joint, log_tau in supports) if supports else None

@@ -31,10 +31,10 @@ class ContextGroups:
     def of(cls, group_of_context: Mapping[int, str]) -> ContextGroups:
         """Collect the groups of a calibration's contexts."""
         names = tuple(sorted(set(group_of_context.values())))
-        found: dict[str, list[int]] = {name: [] for name in names}
+        places: dict[str, list[int]] = {name: [] for name in names}
         for context in sorted(group_of_context):
-            found[group_of_context[context]].append(context)
-        return cls(names, tuple(tuple(found[name]) for name in names))
+            places[group_of_context[context]].append(context)
+        return cls(names, tuple(tuple(places[name]) for name in names))
 
     def contexts(self, name: str) -> tuple[int, ...]:
         """Contexts of a group."""

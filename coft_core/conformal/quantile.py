@@ -291,8 +291,8 @@ class Units:
         )
 
     def _total(self, count: int) -> Fraction:
-        own = Fraction(count) if self.weights is None else sum(map(Fraction, self.weights.tolist()), Fraction(0))
-        return own + Fraction(self.test_weight)
+        total = Fraction(count) if self.weights is None else sum(map(Fraction, self.weights.tolist()), Fraction(0))
+        return total + Fraction(self.test_weight)
 
 
 def units(

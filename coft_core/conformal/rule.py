@@ -62,15 +62,15 @@ class Rule:
         self, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer], alpha: Fraction
     ) -> Threshold:
         """The threshold of some values and their contexts, ``(n,)`` each, at a risk level."""
-        own, codes = np.unique(contexts, return_inverse=True)  # (K,), (n,)
+        contexts_seen, codes = np.unique(contexts, return_inverse=True)  # (K,), (n,)
         log_tau = self._formed(values, contexts, codes).threshold(alpha)
-        counted = values.size if self.estimator == "pooled" else own.size
+        counted = values.size if self.estimator == "pooled" else contexts_seen.size
         rank = conformal_rank(alpha, counted)
         weighted = self.shift.kind == "weights"
-        lawful = log_tau > -np.inf and counted == own.size and not weighted
-        low, high = coverage_range(own.size, rank) if lawful else (None, None)
-        effective = self.shift.effective(own.tolist()) if weighted else None
-        return Threshold(log_tau, int(own.size), int(values.size), rank, low, high, effective)
+        lawful = log_tau > -np.inf and counted == contexts_seen.size and not weighted
+        low, high = coverage_range(contexts_seen.size, rank) if lawful else (None, None)
+        effective = self.shift.effective(contexts_seen.tolist()) if weighted else None
+        return Threshold(log_tau, int(contexts_seen.size), int(values.size), rank, low, high, effective)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,18 +245,18 @@ def sequence_threshold(
     risk = exact_alpha(alpha)
     counted_steps = usual_horizon(values) if horizon is None else horizon
     chains = whole_chains(values, max(counted_steps, 1) if horizon is None else horizon)
-    found = (rule or Rule()).threshold(chains.minima[chains.counted], chains.contexts[chains.counted], risk)
+    threshold = (rule or Rule()).threshold(chains.minima[chains.counted], chains.contexts[chains.counted], risk)
     return SequenceThreshold(
-        log_tau=found.log_tau,
+        log_tau=threshold.log_tau,
         alpha=float(risk),
-        state=found.state,
-        contexts=found.contexts,
-        sequences=found.values,
+        state=threshold.state,
+        contexts=threshold.contexts,
+        sequences=threshold.values,
         horizon=counted_steps,
-        rank=found.rank,
-        coverage_low=found.coverage_low,
-        coverage_high=found.coverage_high,
-        effective_contexts=found.effective if found.contexts else None,
+        rank=threshold.rank,
+        coverage_low=threshold.coverage_low,
+        coverage_high=threshold.coverage_high,
+        effective_contexts=threshold.effective if threshold.contexts else None,
         lengths=chains.law(max(counted_steps, 1)),
         needed=minimum_contexts(risk),
     )
@@ -338,9 +338,9 @@ def union_bound(
     charged = steps
     if positions is not None:
         last = positions.bin_of(steps - 1)
-        own = _largest_context(values, positions) or list(positions.widths)
+        most = _largest_context(values, positions) or list(positions.widths)
         beyond = steps - positions.first_step(last)
-        charged = max(sum(own[:last]) + max(own[last], beyond), steps)
+        charged = max(sum(most[:last]) + max(most[last], beyond), steps)
     return UnionBound(
         steps=steps,
         charged=charged,
@@ -357,9 +357,9 @@ def _largest_context(values: CalibrationValues | None, positions: PositionBins) 
         return None
     codes = np.unique(values.contexts, return_inverse=True)[1]  # (n,)
     cells = positions.bins_of(values.steps) * (int(codes.max()) + 1) + codes  # (n,)
-    found, counts = np.unique(cells, return_counts=True)
+    seen, counts = np.unique(cells, return_counts=True)
     largest = np.zeros(positions.count, dtype=np.int64)
-    np.maximum.at(largest, found // (int(codes.max()) + 1), counts)
+    np.maximum.at(largest, seen // (int(codes.max()) + 1), counts)
     return [int(size) for size in largest]
 
 
@@ -415,7 +415,7 @@ def chain_coverage(
         return CoverageRow.measured(label, int(kept[chosen][drawn].sum()), drawn.size, risk)
 
     rows = [row(label, chosen) for label, chosen in _classes(chains, threshold.horizon)]
-    return ChainCoverage(row("Whole chains", chains.usable), tuple(own for own in rows if own.contexts))
+    return ChainCoverage(row("Whole chains", chains.usable), tuple(coverage for coverage in rows if coverage.contexts))
 
 
 def _classes(chains: WholeChains, horizon: int) -> list[tuple[str, npt.NDArray[np.bool_]]]:
@@ -424,10 +424,10 @@ def _classes(chains: WholeChains, horizon: int) -> list[tuple[str, npt.NDArray[n
     bounds = [(1, SHORTEST_CLASS)]
     while bounds[-1][1] < horizon - 1:
         bounds.append((bounds[-1][1] + 1, 2 * bounds[-1][1]))
-    found: list[tuple[str, npt.NDArray[np.bool_]]] = []
+    classes: list[tuple[str, npt.NDArray[np.bool_]]] = []
     for kind, members in (("ended", shorter & chains.usable), ("cut short", shorter & ~chains.usable)):
         for first, last in bounds:
             inside = members & (chains.lengths >= first) & (chains.lengths <= last)
-            found.append((f"{first}–{min(last, horizon - 1)} steps, {kind}", inside))
+            classes.append((f"{first}–{min(last, horizon - 1)} steps, {kind}", inside))
     place = len(bounds)
-    return [*found[:place], (f"{horizon} steps, the horizon", ~shorter), *found[place:]]
+    return [*classes[:place], (f"{horizon} steps, the horizon", ~shorter), *classes[place:]]

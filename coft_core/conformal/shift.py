@@ -187,10 +187,10 @@ class Shift:
             raise InvalidInputError("There are no shift weights; give one per context.")
         contexts = sorted(weights)
         listed = check_weights([weights[context] for context in contexts])
-        own = float(listed.max()) if test_weight is None else test_weight
-        if not (math.isfinite(own) and own > 0):
-            raise InvalidInputError(f"The new prompt's weight is {own}; give a finite number above 0.")
-        return cls("weights", 1.0, tuple(contexts), tuple(listed.tolist()), float(own), estimated)
+        weight = float(listed.max()) if test_weight is None else test_weight
+        if not (math.isfinite(weight) and weight > 0):
+            raise InvalidInputError(f"The new prompt's weight is {weight}; give a finite number above 0.")
+        return cls("weights", 1.0, tuple(contexts), tuple(listed.tolist()), float(weight), estimated)
 
     def level(self, alpha: Fraction) -> Fraction:
         """Risk level at which thresholds are read: ``alpha / rho`` under a bound, else ``alpha``."""
@@ -204,8 +204,8 @@ class Shift:
         place = np.minimum(np.searchsorted(known, contexts), known.size - 1)  # (n,)
         if (bad := np.flatnonzero(known[place] != contexts)).size:
             raise InvalidInputError(f"Context {int(contexts[bad[0]])} has no shift weight; give one per context.")
-        found: npt.NDArray[np.float64] = weights[place]
-        return found
+        chosen: npt.NDArray[np.float64] = weights[place]
+        return chosen
 
     def effective(self, contexts: Iterable[int]) -> float | None:
         """Effective number of some distinct contexts; None without weights."""
@@ -276,11 +276,11 @@ def weights_by_context(weights: Sequence[float], contexts: Sequence[int]) -> dic
     listed = check_weights(weights)
     if listed.size != len(contexts):
         raise InvalidInputError(f"There are {listed.size} weights for {len(contexts)} rows; give one per row.")
-    found: dict[int, float] = {}
+    by_context: dict[int, float] = {}
     for row, (context, weight) in enumerate(zip(contexts, listed.tolist(), strict=True), start=1):
-        if found.setdefault(context, weight) != weight:
+        if by_context.setdefault(context, weight) != weight:
             raise InvalidInputError(
-                f"Row {row} has the weight {weight:g} and another row of its context has {found[context]:g}; "
+                f"Row {row} has the weight {weight:g} and another row of its context has {by_context[context]:g}; "
                 "rows of one context share one weight."
             )
-    return found
+    return by_context

@@ -58,15 +58,15 @@ def held_out_contexts(
         The contexts, ascending.
     """
     generator = np.random.default_rng(seed)
-    owned = {name: set(own) for name, own in contexts.items()}
+    owned = {name: set(members) for name, members in contexts.items()}
     everything = set().union(*owned.values())
     parts = [everything] if groups is None else [everything & set(members) for members in groups.members]
     chosen: list[int] = []
     for part in parts:
-        spare = {name: len(own & part) - minimum_contexts(alphas[name]) for name, own in owned.items()}
+        spare = {name: len(members & part) - minimum_contexts(alphas[name]) for name, members in owned.items()}
         left = math.floor(share * len(part))
         for context in generator.permutation(sorted(part)).tolist():
-            touched = [name for name, own in owned.items() if context in own]
+            touched = [name for name, members in owned.items() if context in members]
             if left and all(spare[name] > 0 for name in touched):
                 chosen.append(context)
                 left -= 1

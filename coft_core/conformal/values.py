@@ -220,7 +220,9 @@ class CalibrationValues:
         lengths = [len(chain) for chain in chains]
         ends = np.zeros(sum(lengths), dtype=np.int8)
         last = np.cumsum(lengths, dtype=np.intp)[np.array(lengths, dtype=np.intp) > 0] - 1  # of the chains with values
-        ends[last] = [own for own, length in zip(ended or [False] * len(lengths), lengths, strict=True) if length]
+        ends[last] = [
+            has_ended for has_ended, length in zip(ended or [False] * len(lengths), lengths, strict=True) if length
+        ]
         return cls(
             values=np.concatenate([np.empty(0, dtype=np.float32), *chains]),
             steps=np.concatenate([np.empty(0, dtype=np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)]),
@@ -276,8 +278,8 @@ class CalibrationValues:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                found = {f.name: archive[f.name] for f in fields(cls) if f.name in archive or f.name not in _ADDED}
-                return cls(**{"ends": np.full(found["values"].shape, UNKNOWN, dtype=np.int8), **found})
+                arrays = {f.name: archive[f.name] for f in fields(cls) if f.name in archive or f.name not in _ADDED}
+                return cls(**{"ends": np.full(arrays["values"].shape, UNKNOWN, dtype=np.int8), **arrays})
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The stored calibration values are not usable: {error}") from error
         except KeyError as error:

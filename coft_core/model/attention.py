@@ -55,7 +55,7 @@ def attend_rows(
 
 
 def attend_with_prefix(
-    query: Tensor, prefix: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], mask: Tensor | None, scaling: float
+    query: Tensor, prefix: tuple[Tensor, Tensor], suffix: tuple[Tensor, Tensor], mask: Tensor | None, scaling: float
 ) -> Tensor:
     """Attention of one new token a row over a prefix that all rows share and over keys of their own.
 
@@ -65,17 +65,17 @@ def attend_with_prefix(
     Args:
         query: ``(R, heads, 1, width)``.
         prefix: Keys and values, ``(1, key heads, P, width)``.
-        own: Keys and values, ``(R, key heads, W, width)``.
-        mask: Which of the own keys count, boolean ``(R or 1, 1, 1, W)``; None counts all.
+        suffix: Keys and values of their own, ``(R, key heads, W, width)``.
+        mask: Which keys of the suffix count, boolean ``(R or 1, 1, 1, W)``; None counts all.
         scaling: Factor of the scores.
 
     Returns:
         ``(R, 1, heads, value width)`` in the query's type; scores and merging are in float32.
     """
     rows, heads, _, width = query.shape
-    groups = own[0].shape[1]
+    groups = suffix[0].shape[1]
     folded = query.view(rows, groups, heads // groups, width) * scaling  # (R, G, n, D): heads that share keys together
-    mine, mass = _softmax_part(folded, own[0], own[1], mask)  # (R, G, n, D'), (R, G, n, 1)
+    mine, mass = _softmax_part(folded, suffix[0], suffix[1], mask)  # (R, G, n, D'), (R, G, n, 1)
     folded_rows = folded.transpose(0, 1).reshape(1, groups, -1, width)  # (1, G, R * n, D)
     shared, shared_mass = (
         part.view(groups, rows, heads // groups, -1).transpose(0, 1)

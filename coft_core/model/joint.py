@@ -244,13 +244,13 @@ class JointForwards:
 
     def _served_together(self, taken: list[_Request]) -> bool:
         try:
-            found = joint_logits([request.batch for request in taken])
+            logits_of_all = joint_logits([request.batch for request in taken])
         except Exception:
             # Whatever it was, it is raised again by the batch whose it is, when that is run alone.
             return False
         self.forwards += 1
-        _make_together(taken, found)
-        for request, logits in zip(taken, found, strict=True):
+        _make_together(taken, logits_of_all)
+        for request, logits in zip(taken, logits_of_all, strict=True):
             request.found.append(logits)
         return True
 
@@ -261,10 +261,10 @@ class JointForwards:
             self._changed.notify_all()
 
 
-def _make_together(taken: Sequence[_Request], found: Sequence[Tensor]) -> None:
+def _make_together(taken: Sequence[_Request], logits_of_all: Sequence[Tensor]) -> None:
     """Make at once what follows for those for whom it is the same; all others make it in their own threads."""
     alike: dict[Hashable, list[tuple[_Request, Tensor]]] = {}
-    for request, logits in zip(taken, found, strict=True):
+    for request, logits in zip(taken, logits_of_all, strict=True):
         if request.sequel is not None and (key := request.sequel.key) is not None:
             alike.setdefault(key, []).append((request, logits))
     for group in alike.values():

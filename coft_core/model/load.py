@@ -102,10 +102,10 @@ def load_model(
         require_offsets(name_or_path, tokenizer)
         require_safetensors(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
-        found: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, use_safetensors=True, output_loading_info=True, **placed, **where
         )
-        module, loading = found
+        module, loading = loaded
         require_all_weights(name_or_path, loading)
         module.requires_grad_(False)
         module.eval()

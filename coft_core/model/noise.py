@@ -55,17 +55,17 @@ class NumericNoise:
         return f"{bound} nats{at}, {FALLBACK}'s, since {why}"
 
 
-def noise_of(dtype: str | None, temperature: float = 1.0, found: float | None = None) -> NumericNoise:
+def noise_of(dtype: str | None, temperature: float = 1.0, measured: float | None = None) -> NumericNoise:
     """The bound for a number type, and for a model of it that was measured.
 
     Args:
         dtype: The type without the ``torch.`` prefix; None where it was not recorded.
         temperature: What the logits are divided by.
-        found: Largest difference found on the model itself, in nats at temperature 1; None where it was not looked at.
+        measured: Largest difference found on the model itself, in nats at temperature 1; None where it was not looked at.
     """
     name = dtype or UNKNOWN
     usual = BOUNDS.get(name, BOUNDS[FALLBACK])
-    nats = max(usual, max(usual, SAFETY * (found or 0.0)) / temperature)
+    nats = max(usual, max(usual, SAFETY * (measured or 0.0)) / temperature)
     return NumericNoise(name, nats, name in BOUNDS, temperature)
 
 
@@ -122,7 +122,7 @@ def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
     Both rows are read as one batch; nothing comes of a module that hands no cache back.
     """
     ids = ids.to(model.device)  # (2, T)
-    found: list[Tensor] = []
+    logits: list[Tensor] = []
     cache, new = None, ids[:, :_PROMPT]
     with torch.inference_mode():
         for place in range(_PROMPT, min(_PROMPT + _STEPS, ids.shape[1])):
@@ -130,5 +130,5 @@ def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
             cache, new = getattr(output, "past_key_values", None), ids[:, place : place + 1]
             if cache is None:
                 break
-            found.append(torch.log_softmax(output.logits[0, -1].float(), dim=-1).cpu())
-    return found
+            logits.append(torch.log_softmax(output.logits[0, -1].float(), dim=-1).cpu())
+    return logits

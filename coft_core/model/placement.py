@@ -42,8 +42,8 @@ def packed_weights(weight: Tensor) -> Tensor:
 
 def packed_product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
     """The product of rows ``(..., in)`` with packed weights, ``(..., out)``."""
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], "")
-    return found
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], "")
+    return product
 
 
 @cache
@@ -176,10 +176,10 @@ class Placement:
 
 def checkpoint_quantization(config: Any) -> str | None:
     """How a model's weights are quantised, in words such as ``"4-bit"`` or ``"gptq"``; None if they are not."""
-    found = getattr(config, "quantization_config", None)
-    if found is None:
+    declared = getattr(config, "quantization_config", None)
+    if declared is None:
         return None
-    settings: dict[str, Any] = found if isinstance(found, dict) else found.to_dict()
+    settings: dict[str, Any] = declared if isinstance(declared, dict) else declared.to_dict()
     if settings.get("load_in_4bit"):
         return "4-bit"
     if settings.get("load_in_8bit") or "Int8WeightOnly" in str(settings.get("quant_type")):

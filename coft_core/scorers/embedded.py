@@ -267,12 +267,12 @@ def _runs(
     placed = np.isin(kinds, folded)
     values = np.where(placed, _PLACEHOLDERS[kinds], parts)
     repeated = _repeated(owners, kinds, folded)
-    values, own, told = values[~repeated], owners[~repeated], np.cumsum([0, *telling[~repeated]])
+    values, owners_left, told = values[~repeated], owners[~repeated], np.cumsum([0, *telling[~repeated]])
     cells: list[_Cells] = []
     for length in lengths:
-        hashes, starts = sequence_hashes(values, own, length)
+        hashes, starts = sequence_hashes(values, owners_left, length)
         kept = told[starts + length] > told[starts]
-        cells.append((own[starts[kept]], (hashes[kept] % np.uint64(RUN_FEATURES)).astype(np.int64)))
+        cells.append((owners_left[starts[kept]], (hashes[kept] % np.uint64(RUN_FEATURES)).astype(np.int64)))
     return cells
 
 
@@ -288,11 +288,11 @@ def _pieces(vocabulary: list[str], flat: Places, owners: Places, kinds: _Kinds) 
     hashes, places = piece_hashes(vocabulary)
     bounds = np.searchsorted(places, np.arange(len(vocabulary) + 1))
     kept = ~np.isin(kinds, _HARMLESS)
-    own, words = owners[kept], flat[kept]
+    owners_kept, words = owners[kept], flat[kept]
     counts = bounds[words + 1] - bounds[words]
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     chosen = hashes[np.repeat(bounds[words], counts) + within]
-    return np.repeat(own, counts), RUN_FEATURES + (chosen % np.uint64(PIECE_FEATURES)).astype(np.int64)
+    return np.repeat(owners_kept, counts), RUN_FEATURES + (chosen % np.uint64(PIECE_FEATURES)).astype(np.int64)
 
 
 def _list_signs(owners: Places, kinds: _Kinds, count: int) -> _Cells:
@@ -354,8 +354,8 @@ class EmbeddedScorer:
         if not texts:
             return np.empty(0)
         windows = read(texts)
-        own = feature_matrix(windows.words, self.lists) @ self.weights.astype(np.float64) + self.bias  # (windows,)
-        flat = np.concatenate([own[list(places)] for places in windows.texts])
+        features = feature_matrix(windows.words, self.lists) @ self.weights.astype(np.float64) + self.bias  # (windows,)
+        flat = np.concatenate([features[list(places)] for places in windows.texts])
         starts = np.cumsum([0, *(len(places) for places in windows.texts[:-1])])
         highest: npt.NDArray[np.float64] = np.maximum.reduceat(flat, starts)
         return highest

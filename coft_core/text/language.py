@@ -76,7 +76,7 @@ def _script(text: str) -> str:
     others = {name: count for name, count in scripts.items() if name != "LATIN"}
     if sum(others.values()) < max(LEAST_LETTERS, SCRIPT_SHARE * scripts.total()):
         return ""
-    name = max(others, key=lambda own: others[own])
+    name = max(others, key=lambda language: others[language])
     return {"CJK": "Chinese or Japanese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean"}.get(
         name, name.capitalize()
     )

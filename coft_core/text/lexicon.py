@@ -395,8 +395,8 @@ class Lexicons:
         """
         manifest = json.loads(_read_text(assets_path("lexicons", "lexicons.json")))
         rules = parse_context_rules(json.loads(_read_text(assets_path("lexicons", manifest["contexts"]))))
-        own = [assets_path("lexicons", name) for name in manifest["files"]] if shipped else []
-        records = [record for path in (*own, *map(Path, paths)) for record in read_lexicon(path, rules)]
+        files = [assets_path("lexicons", name) for name in manifest["files"]] if shipped else []
+        records = [record for path in (*files, *map(Path, paths)) for record in read_lexicon(path, rules)]
         return cls(
             entries=tuple(record for record in records if isinstance(record, LexiconEntry)),
             patterns=tuple(record for record in records if isinstance(record, TokenPattern)),

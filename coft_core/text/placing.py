@@ -116,8 +116,8 @@ def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
             point = next((a - copy.start + copy.shift for copy in copies if copy.start <= a <= copy.end), None)
             if _is_blank(tokenizer, ids[index]):
                 # White space that was trimmed from its place, which therefore ends where the space did.
-                own = NOWHERE if point is None else (max(point - 1, 0), point)
-                offsets[index] = own if a >= last else offsets[index - 1]
+                token_range = NOWHERE if point is None else (max(point - 1, 0), point)
+                offsets[index] = token_range if a >= last else offsets[index - 1]
             elif a < last:
                 offsets[index] = LOST
             elif point is not None:
@@ -131,14 +131,14 @@ def _inside(a: int, b: int, copy: Copy) -> Range:
     return max(a, copy.start) + move, min(b, copy.end) + move
 
 
-def _in_spans(own: Range, masked: Sequence[Span]) -> Range:
+def _in_spans(token_range: Range, masked: Sequence[Span]) -> Range:
     """The range of a token; one between two characters is put into the masked spans that it touches."""
-    start, end = own
-    if start != end or own in (NOWHERE, LOST):
-        return own
+    start, end = token_range
+    if start != end or token_range in (NOWHERE, LOST):
+        return token_range
     touched = [span for span in masked if span.start <= start <= span.end]
     if not touched:
-        return own
+        return token_range
     return max(start - 1, min(span.start for span in touched)), min(start + 1, max(span.end for span in touched))
 
 
@@ -146,9 +146,9 @@ def _is_blank(tokenizer: Any, token: int) -> bool:
     return not str(tokenizer.decode([token], clean_up_tokenization_spaces=False)).strip()
 
 
-def over(own: Range, spans: Iterable[Span]) -> list[Span]:
+def over(token_range: Range, spans: Iterable[Span]) -> list[Span]:
     """The spans that a token's characters are of; none for a token without characters."""
-    start, end = own
+    start, end = token_range
     return [span for span in spans if start < end and start < span.end and span.start < end]
 
 
@@ -170,7 +170,7 @@ def _require_placed(offsets: Sequence[Range], text: str, masked: Sequence[Span])
         raise _unplaced(text, masked[0], "places a token where it cannot stand, or gives two copies of the text one")
     copies = copies_of(offsets)
     for number in range(max(copies, default=0) + 1):
-        covered = _covered(own for own, copy in zip(offsets, copies, strict=True) if copy == number)
+        covered = _covered(offset for offset, copy in zip(offsets, copies, strict=True) if copy == number)
         for span in masked:
             if covered.isdisjoint(range(span.start, span.end)) and text[span.start : span.end].strip():
                 raise _unplaced(text, span, "names no token that holds it")

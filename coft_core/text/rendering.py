@@ -135,13 +135,13 @@ def render(tokenizer: Any, content: str, moment: datetime | None = None) -> str:
     """
     messages = [{"role": "user", "content": content}]
     source = tokenizer.get_chat_template()
-    own: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if _PRINTS_TIME in source:
         moment = moment or datetime.now()
         table = {f"%{name}": moment.strftime(f"%{name}") for name in _DIRECTIVES}
-        own = {"chat_template": _AT_MOMENT + source, "rendered_at": {**table, "%f": f"{moment.microsecond:06d}"}}
+        fields = {"chat_template": _AT_MOMENT + source, "rendered_at": {**table, "%f": f"{moment.microsecond:06d}"}}
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **own))
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **fields))
     except (TemplateError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"This model's chat template cannot be rendered ({error}); use the plain prompt format."
@@ -170,8 +170,8 @@ def rendering_label(tokenizer: Any, moment: datetime | None = None) -> str:
 
 def moment_of(label: str) -> str | None:
     """The moment that a rendering's label names; None for a rendering that does not depend on it."""
-    _, found, at = label.partition(AS_OF)
-    return at if found else None
+    _, dated, at = label.partition(AS_OF)
+    return at if dated else None
 
 
 _OTHERS = (datetime(1999, 1, 3, 4, 5, 6, 7), datetime(2087, 12, 30, 22, 58, 57, 123456))

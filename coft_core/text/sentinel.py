@@ -58,10 +58,10 @@ def sentinel_sentence(text: str, reason: str) -> str:
 
 def default_sentence(tokenizer: Any) -> str:
     """Which token stands for masked ones unless another is named, and why; or that the vocabulary has none."""
-    found = resolve_sentinel(tokenizer)
-    if found is None:
+    sentinel = resolve_sentinel(tokenizer)
+    if sentinel is None:
         return "No token of this vocabulary could stand for a masked one; name one as the sentinel to mask with it."
-    return sentinel_sentence(found.text, found.reason)
+    return sentinel_sentence(sentinel.text, sentinel.reason)
 
 
 def require_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel:
@@ -70,14 +70,14 @@ def require_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel:
     Raises:
         SentinelError: The wanted one cannot be used, or the vocabulary has none.
     """
-    found = resolve_sentinel(tokenizer, sentinel)
-    if found is None:
+    chosen = resolve_sentinel(tokenizer, sentinel)
+    if chosen is None:
         raise SentinelError(
             "This model's vocabulary has no token that could stand for a masked one (no mask token, no reserved one, "
             "no neutral piece, no unknown token); name one of its tokens as the sentinel, or take a policy that masks "
             "nothing."
         )
-    return found
+    return chosen
 
 
 def resolve_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel | None:
@@ -101,10 +101,10 @@ def resolve_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel | 
     if sentinel is not None:
         return _named(tokenizer, sentinel)
     taken = _structural(tokenizer)
-    for found in _candidates(tokenizer):
+    for candidate in _candidates(tokenizer):
         # Fingerprints hold the name alone, so it must lead back to the token.
-        if found.token_id not in taken and _of_name(tokenizer, found.text) == found.token_id:
-            return found
+        if candidate.token_id not in taken and _of_name(tokenizer, candidate.text) == candidate.token_id:
+            return candidate
     return None
 
 

@@ -31,12 +31,12 @@ def encodable(text: str) -> str:
 
 def surrogate_problem(text: str) -> str:
     """What is wrong with a text that holds a lone surrogate, as the rest of a sentence about it; empty if none does."""
-    found = _SURROGATES.search(text)
-    if found is None:
+    match = _SURROGATES.search(text)
+    if match is None:
         return ""
-    code = f"U+{ord(found.group()):04X}"
+    code = f"U+{ord(match.group()):04X}"
     return (
-        f"holds half of a character ({code}, a lone surrogate) at character {found.start() + 1}, which no model can "
+        f"holds half of a character ({code}, a lone surrogate) at character {match.start() + 1}, which no model can "
         "read; delete it or type it again"
     )
 

@@ -55,7 +55,7 @@ class GroupRow:
 
     def place(self, word: str) -> int | None:
         """Where a word stands in the row, whatever its letter case and hyphens; None if it does not."""
-        return next((place for place, own in enumerate(self.words) if _key(own) == _key(word)), None)
+        return next((place for place, word_at in enumerate(self.words) if _key(word_at) == _key(word)), None)
 
     def fits(self, reading: Reading) -> bool:
         """Whether its words can stand where an adjective or a noun stands."""

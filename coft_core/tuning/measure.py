@@ -138,14 +138,16 @@ class ItemReader:
         branches = prepared.policy.branches(prepared.prompt)
         names = tuple(branch.name for branch in branches)
         logits = self._of(prepared, branches, tokens)  # (C, B, V)
-        found, memory = [], None
+        tokens_written, memory = [], None
         for index, token in enumerate(tokens):
             past = Past(self._model, prepared.prompt, tokens[:index], memory)
             with torch.inference_mode():
                 views = prepared.policy.views(logits[index : index + 1], index, names, (past,))
                 memory = prepared.policy.remember(memory, logits[index], token, names)
-            found.append(_one(views.log_p_fused[0], None if views.certified is None else views.certified[0], token))
-        return found
+            tokens_written.append(
+                _one(views.log_p_fused[0], None if views.certified is None else views.certified[0], token)
+            )
+        return tokens_written
 
     def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
         models = prepared.all_models
@@ -264,7 +266,7 @@ def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken
     if not item.others:
         p = math.exp(choices[0][0].log_p)
         return np.array([p, 1.0 - p])
-    logs = np.array([sum(written.log_p for written in own) for own in choices])
+    logs = np.array([sum(written.log_p for written in tokens) for tokens in choices])
     top = logs.max()
     # Where every choice holds a refused token, none of them can be written and none is preferred.
     if top == -math.inf:

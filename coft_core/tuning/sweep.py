@@ -101,7 +101,9 @@ def sweep(
 ) -> Sweep:
     """Measure every variant of one method, and choose by what vanilla decoding does on the same items."""
     measured = evaluate(variants)
-    points = tuple(Point(own.method, own.values, made) for own, made in zip(variants, measured, strict=True))
+    points = tuple(
+        Point(variant.method, variant.values, measure) for variant, measure in zip(variants, measured, strict=True)
+    )
     return Sweep(variants[0].method, points, best_point(points, vanilla), accuracy_floor(vanilla))
 
 
@@ -140,9 +142,9 @@ def _fused(
             continue
         if lam not in calibrations:
             raise InvalidInputError(f"There is no calibration at lambda {lam:g}; calibrate every lambda of the sweep.")
-        own = calibrations[lam]
-        for alpha in alphas or (own.alpha,):
-            read = own if alpha == own.alpha else own.read(alpha=alpha)
+        calibration = calibrations[lam]
+        for alpha in alphas or (calibration.alpha,):
+            read = calibration if alpha == calibration.alpha else calibration.read(alpha=alpha)
             policy = method.build(fixed, lam=lam, calibration=read, **controls)
             yield Variant(method.name, {"lam": lam, "alpha": alpha}, policy)
 

@@ -100,15 +100,17 @@ class Findings:
             self._problems.append(problem)
         return holds
 
-    def same(self, place: str, what: str, stated: object, found: object) -> bool:
+    def same(self, place: str, what: str, stated: object, recomputed: object) -> bool:
         """Expect a stated value to be the one that was found."""
-        return self.expect(stated == found, f"{place}: {what} is stated as {_shown(stated)} and is {_shown(found)}.")
+        return self.expect(
+            stated == recomputed, f"{place}: {what} is stated as {_shown(stated)} and is {_shown(recomputed)}."
+        )
 
-    def near(self, place: str, what: str, stated: float | None, found: float | None, tolerance: float) -> bool:
+    def near(self, place: str, what: str, stated: float | None, recomputed: float | None, tolerance: float) -> bool:
         """Expect a stated number to be the one that was computed, within a tolerance."""
         return self.expect(
-            is_near(stated, found, tolerance),
-            f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(found)}.",
+            is_near(stated, recomputed, tolerance),
+            f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(recomputed)}.",
         )
 
     def check(self, detail: str = "") -> Check:
@@ -137,13 +139,13 @@ def failed(name: str, problem: str) -> Check:
     return Check(name, "failed", "could not be read", (problem,), 1)
 
 
-def is_near(stated: float | None, found: float | None, tolerance: float) -> bool:
+def is_near(stated: float | None, recomputed: float | None, tolerance: float) -> bool:
     """Whether two numbers are equal within a tolerance; infinities and absent numbers equal only themselves."""
-    if stated is None or found is None:
-        return stated is found
-    if math.isinf(stated) or math.isinf(found):
-        return stated == found
-    return abs(stated - found) <= tolerance
+    if stated is None or recomputed is None:
+        return stated is recomputed
+    if math.isinf(stated) or math.isinf(recomputed):
+        return stated == recomputed
+    return abs(stated - recomputed) <= tolerance
 
 
 def _shown(value: object) -> str:

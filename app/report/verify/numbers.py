@@ -60,7 +60,7 @@ def check_fusion(loaded: Loaded) -> Check:
 
     Other methods make their distribution by rules of their own, which only a replay on the model recomputes.
     """
-    found = Findings("Fusion of the candidates")
+    findings = Findings("Fusion of the candidates")
     mixes = _mixes(loaded)
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
     for place, _, step in loaded.own_steps():
@@ -70,18 +70,18 @@ def check_fusion(loaded: Loaded) -> Check:
         middle = median(offsets) if offsets else 0.0
         for row, offset in zip(rows, offsets, strict=True):
             fits = abs(offset - middle) <= LOG_TOLERANCE
-            found.expect(
+            findings.expect(
                 fits,
                 f"{place}, token {row.token!r} ({row.token_id}): its factual, masked and fused probabilities do not "
                 f"fit together at lambda {lam:g} (off by {offset - middle:+.4g}).",
             )
         for view in ("factual", "masked", "fused"):
             total = math.fsum(math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates)
-            found.expect(
+            findings.expect(
                 total <= 1 + MASS_TOLERANCE, f"{place}: the {view} probabilities of its candidates sum to {total:.6g}."
             )
-    own = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
-    return found.check("" if mixes else own)
+    remark = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
+    return findings.check("" if mixes else remark)
 
 
 def check_certified(loaded: Loaded) -> Check:
@@ -90,67 +90,69 @@ def check_certified(loaded: Loaded) -> Check:
     Ablations that certify in one reading are checked by its probability, and a method that refuses tokens for reasons
     of its own only has to keep to the threshold.
     """
-    found = Findings("Certified tokens")
+    findings = Findings("Certified tokens")
     refuses_more = _refuses_more(loaded)
     for place, _, step in loaded.own_steps():
-        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
-        claims = own is not None and own.certified and certifies(step.state)
-        found.same(place, "whether its token is certified", step.certified, claims)
+        emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        claims = emitted is not None and emitted.certified and certifies(step.state)
+        findings.same(place, "whether its token is certified", step.certified, claims)
         for row in step.candidates:
             what = f"{place}, token {row.token!r} ({row.token_id})"
             if step.families:
-                found.expect(
+                findings.expect(
                     row.certified == (not row.refused_by) or step.state == "none",
                     f"{what}: it is certified although a family refuses it, or the other way round.",
                 )
             elif refuses_more:
                 reaches = _support(loaded, row) >= step.log_tau - BOUNDARY
-                found.expect(reaches or not row.certified, f"{what}: it is accepted and does not reach the threshold.")
+                findings.expect(
+                    reaches or not row.certified, f"{what}: it is accepted and does not reach the threshold."
+                )
             elif step.state == "none":
-                found.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
+                findings.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
             elif abs(_support(loaded, row) - step.log_tau) > BOUNDARY:
-                found.same(what, "whether it is certified", row.certified, _support(loaded, row) >= step.log_tau)
+                findings.same(what, "whether it is certified", row.certified, _support(loaded, row) >= step.log_tau)
         for part in step.families:
             joint = min(step.log_p_fused, part.log_p_masked)
-            found.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
+            findings.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
             if part.state not in ("mismatch", "none") and abs(joint - part.log_tau) > BOUNDARY:
                 reaches = joint >= part.log_tau
-                found.same(f"{place}, family {part.family}", "whether it certifies", part.certified, reaches)
-    return found.check()
+                findings.same(f"{place}, family {part.family}", "whether it certifies", part.certified, reaches)
+    return findings.check()
 
 
 def check_derived(loaded: Loaded) -> Check:
     """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
-    found = Findings("Margins, ratios and bounds")
+    findings = Findings("Margins, ratios and bounds")
     for place, _, step in loaded.own_steps():
-        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
         for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
-            listed = None if own is None else getattr(own, view)
-            found.near(place, f"{view} of its token", getattr(step, view), listed, 0.0)
+            listed = None if emitted is None else getattr(emitted, view)
+            findings.near(place, f"{view} of its token", getattr(step, view), listed, 0.0)
         diagnostics = step.diagnostics
         supports = [(part.log_joint, part.log_tau) for part in step.families]
         supports = supports or [(step.log_support, step.log_tau)]
         margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
-        found.near(place, "the margin", diagnostics.margin, margin, EXACT)
+        findings.near(place, "the margin", diagnostics.margin, margin, EXACT)
         ratio = _difference(step.log_p_factual, step.log_p_masked)
-        found.near(place, "the log ratio", diagnostics.log_ratio, ratio, EXACT)
+        findings.near(place, "the log ratio", diagnostics.log_ratio, ratio, EXACT)
         bound = _tv_bound(step)
         near = is_near(diagnostics.tv_bound, bound, EXACT * max(1.0, bound or 0.0))
-        found.expect(near, f"{place}: the bound on total variation is {diagnostics.tv_bound}, not {bound}.")
-    return found.check()
+        findings.expect(near, f"{place}: the bound on total variation is {diagnostics.tv_bound}, not {bound}.")
+    return findings.check()
 
 
 def check_choices(loaded: Loaded) -> Check:
     """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
-    found = Findings("Fallbacks, choices and sets")
+    findings = Findings("Fallbacks, choices and sets")
     refuses = _refuses_more(loaded)
     for place, _, step in loaded.own_steps():
         members = [row for row in step.candidates if row.certified]
         empty = step.set_size == 0 and step.state != "none"
         # A method that refuses tokens without a calibration may refuse them all, which is a fallback too.
         if step.state != "none" or not refuses:
-            found.same(place, "whether it is a fallback", step.fallback, empty)
-        found.expect(
+            findings.same(place, "whether it is a fallback", step.fallback, empty)
+        findings.expect(
             step.set_size >= len(members),
             f"{place}: the set has {step.set_size} tokens, and {len(members)} are listed.",
         )
@@ -160,75 +162,79 @@ def check_choices(loaded: Loaded) -> Check:
             abs(step.certified_mass - mass) <= MASS_TOLERANCE if whole else step.certified_mass >= mass - MASS_TOLERANCE
         )
         fits = fits and step.certified_mass <= 1
-        found.expect(fits, f"{place}: the certified mass is {step.certified_mass:.6g}; its candidates give {mass:.6g}.")
-        found.same(
+        findings.expect(
+            fits, f"{place}: the certified mass is {step.certified_mass:.6g}; its candidates give {mass:.6g}."
+        )
+        findings.same(
             place, "whether total variation is undefined", step.diagnostics.tv_on_set is None, step.set_size == 0
         )
-        _check_order(found, place, step)
-        _check_choice(found, place, step, members, loaded.report.session.greedy)
-        _check_divergences(found, place, step)
-    return found.check()
+        _check_order(findings, place, step)
+        _check_choice(findings, place, step, members, loaded.report.session.greedy)
+        _check_divergences(findings, place, step)
+    return findings.check()
 
 
 def check_summary(loaded: Loaded) -> Check:
     """The summary's counts and extremes are those of the steps."""
-    found = Findings("Summary numbers")
+    findings = Findings("Summary numbers")
     stated = {item.branch: item for item in loaded.report.summary}
     chains = loaded.stated_chains()
-    found.same("Summary", "the list of branches", list(stated), list(chains))
+    findings.same("Summary", "the list of branches", list(stated), list(chains))
     for path, steps in chains.items():
         fresh = summary_of(path, steps, None)
         for name in SummaryPart.model_fields:
             if name in ("branch", "chain") or path not in stated:
                 continue
-            own, other = getattr(stated[path], name), getattr(fresh, name)
-            if name == "too_weak" and own is None:  # written before such steps were counted
+            given, other = getattr(stated[path], name), getattr(fresh, name)
+            if name == "too_weak" and given is None:  # written before such steps were counted
                 continue
-            if isinstance(own, float) and isinstance(other, float):
-                found.near(f"Summary of branch {path}", name, own, other, EXACT * max(1.0, abs(other)))
+            if isinstance(given, float) and isinstance(other, float):
+                findings.near(f"Summary of branch {path}", name, given, other, EXACT * max(1.0, abs(other)))
             else:
-                found.same(f"Summary of branch {path}", name, own, other)
-    return found.check()
+                findings.same(f"Summary of branch {path}", name, given, other)
+    return findings.check()
 
 
-def _check_order(found: Findings, place: str, step: Step) -> None:
+def _check_order(findings: Findings, place: str, step: Step) -> None:
     """Candidates are listed by their factual probability, the largest first."""
     listed = [row.log_p_factual for row in step.candidates]
     ordered = listed == sorted(listed, reverse=True)
-    found.expect(ordered, f"{place}: its candidates are not in the order of their factual probabilities.")
+    findings.expect(ordered, f"{place}: its candidates are not in the order of their factual probabilities.")
 
 
-def _check_choice(found: Findings, place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> None:
+def _check_choice(findings: Findings, place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> None:
     """Left alone, the policy takes a certified token; the likeliest fused one if it is greedy or falls back."""
     chosen = next((row for row in step.candidates if row.token_id == step.policy_token_id), None)
     if chosen is None:
         return
     pool = list(members) if members else list(step.candidates)
     if step.set_size:
-        found.expect(chosen.certified, f"{place}: the policy chose {chosen.token!r}, which is not certified.")
+        findings.expect(chosen.certified, f"{place}: the policy chose {chosen.token!r}, which is not certified.")
     if step.fallback or greedy:
         best = max((row.log_p_fused for row in pool), default=-math.inf)
         fits = chosen.log_p_fused >= best - BOUNDARY
-        found.expect(fits, f"{place}: the policy chose {chosen.token!r}, and another token is likelier.")
+        findings.expect(fits, f"{place}: the policy chose {chosen.token!r}, and another token is likelier.")
 
 
-def _check_divergences(found: Findings, place: str, step: Step) -> None:
+def _check_divergences(findings: Findings, place: str, step: Step) -> None:
     """Merging tokens lowers entropies and divergences, so the candidates and one rest bound them from below."""
     shares = {view: _cells(step, view) for view in ("factual", "masked", "fused")}
     for view, cells in shares.items():
         least = -math.fsum(p * math.log(p) for p in cells if p > 0)
         stated = getattr(step.diagnostics, f"entropy_{view}")
-        found.expect(
+        findings.expect(
             stated >= least - LOG_TOLERANCE, f"{place}: the {view} entropy is {stated:.6g}, and at least {least:.6g}."
         )
     pairs = zip(shares["fused"], shares["masked"], strict=True)
     least = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
     stated = step.diagnostics.kl_fused_masked
-    found.expect(stated >= least - LOG_TOLERANCE, f"{place}: the divergence is {stated:.6g}, and at least {least:.6g}.")
-    _check_divergence_from_vanilla(found, place, step, shares)
+    findings.expect(
+        stated >= least - LOG_TOLERANCE, f"{place}: the divergence is {stated:.6g}, and at least {least:.6g}."
+    )
+    _check_divergence_from_vanilla(findings, place, step, shares)
 
 
-def _check_divergence_from_vanilla(found: Findings, place: str, step: Step, shares: dict[str, list[float]]) -> None:
+def _check_divergence_from_vanilla(findings: Findings, place: str, step: Step, shares: dict[str, list[float]]) -> None:
     """Merging bounds both distances from below, and Pinsker's inequality one by the other."""
     kl, distance = step.diagnostics.kl_fused_factual, step.diagnostics.tv_fused_factual
     if kl is None or distance is None:
@@ -237,11 +243,11 @@ def _check_divergence_from_vanilla(found: Findings, place: str, step: Step, shar
     least_kl = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
     least = math.fsum(abs(p - q) for p, q in pairs) / 2
     most = min(1.0, math.sqrt(max(kl, 0.0) / 2))
-    found.expect(
+    findings.expect(
         kl >= least_kl - LOG_TOLERANCE,
         f"{place}: the divergence from the factual reading is {kl:.6g}, and at least {least_kl:.6g}.",
     )
-    found.expect(
+    findings.expect(
         least - LOG_TOLERANCE <= distance <= most + math.sqrt(LOG_TOLERANCE),
         f"{place}: the distance from the factual reading is {distance:.6g}, outside {least:.6g} to {most:.6g}.",
     )
@@ -279,7 +285,7 @@ def check_ranges(loaded: Loaded) -> Check:
     How far the model's own log-probabilities lie apart was measured when it was loaded, and only a replay can do that
     again; but the bound is never below that of the number type at the session's temperature.
     """
-    found = Findings("Set sizes within numeric noise")
+    findings = Findings("Set sizes within numeric noise")
     record = session_record(loaded.report)
     least = noise_of(record.fingerprint.get("dtype"), record.temperature).nats
     ways = computations_of(record)
@@ -289,34 +295,36 @@ def check_ranges(loaded: Loaded) -> Check:
         parts = (step.set_size_low, step.set_size_high, step.noise)
         if parts == (None, None, None):
             had = told and step.state != "none"
-            found.expect(not had, f"{place}: the session gives set sizes as ranges, and this step has none.")
+            findings.expect(not had, f"{place}: the session gives set sizes as ranges, and this step has none.")
             continue
         if step.set_size_low is None or step.set_size_high is None or step.noise is None:
-            found.expect(False, f"{place}: its range of set sizes is given in part.")
+            findings.expect(False, f"{place}: its range of set sizes is given in part.")
             continue
         ranges += 1
         low, high = step.set_size_low, step.set_size_high
-        found.expect(
+        findings.expect(
             low <= step.set_size <= high, f"{place}: the set size {step.set_size} is outside its range {low} to {high}."
         )
         enough = step.noise >= least * (1 - BOUNDARY)
-        found.expect(enough, f"{place}: its numeric noise is {step.noise:g} nats, and at least {least:g}.")
+        findings.expect(enough, f"{place}: its numeric noise is {step.noise:g} nats, and at least {least:g}.")
         if not step.families and not _refuses_more(loaded):
             margins = [_support(loaded, row) - step.log_tau for row in step.candidates]
-            _check_listed(found, place, step, margins, step.noise)
-    return found.check(f"{ranges:,} ranges")
+            _check_listed(findings, place, step, margins, step.noise)
+    return findings.check(f"{ranges:,} ranges")
 
 
-def _check_listed(found: Findings, place: str, step: Step, margins: Sequence[float], noise: float) -> None:
+def _check_listed(findings: Findings, place: str, step: Step, margins: Sequence[float], noise: float) -> None:
     """What is listed and stands clear of the threshold is in the least set, and what is near it in the largest."""
     sure = sum(margin >= noise + BOUNDARY for margin in margins)
     refused = sum(margin < -noise - BOUNDARY for margin in margins)
     possible = sum(margin >= -noise + BOUNDARY for margin in margins)
     low, high = step.set_size_low or 0, step.set_size_high or 0
-    found.expect(low >= sure, f"{place}: the least set has {low} tokens, and {sure} listed ones are in it.")
-    found.expect(high >= possible, f"{place}: the largest set has {high} tokens, and {possible} listed ones are in it.")
+    findings.expect(low >= sure, f"{place}: the least set has {low} tokens, and {sure} listed ones are in it.")
+    findings.expect(
+        high >= possible, f"{place}: the largest set has {high} tokens, and {possible} listed ones are in it."
+    )
     near = len(margins) - sure - refused
-    found.expect(
+    findings.expect(
         high - low >= near - sum(abs(abs(margin) - noise) < BOUNDARY for margin in margins),
         f"{place}: its range is {low} to {high}, and {near} listed tokens stand at the threshold within the noise.",
     )

@@ -65,24 +65,24 @@ class _Places:
 def check_preview(loaded: Loaded) -> Check:
     """The masked prompt is the prompt with its masked spans replaced, and with nothing else changed."""
     session = loaded.report.session
-    found = Findings(PREVIEW_CHECK)
+    findings = Findings(PREVIEW_CHECK)
     try:
         preview = preview_from_json(session.policy_settings["preview"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return failed(PREVIEW_CHECK, f"The masked prompt of the session is damaged ({error}).")
-    found.same(
+    findings.same(
         PREVIEW_CHECK, "the number of masked tokens", preview.masked_count, sum(p.masked for p in preview.pieces)
     )
-    found.expect(preview.masked_count <= preview.token_count, "Masked prompt: more tokens are masked than it has.")
+    findings.expect(preview.masked_count <= preview.token_count, "Masked prompt: more tokens are masked than it has.")
     fits = not preview.masked_count and _masks_nothing(loaded)
     fits = fits and "".join(piece.text for piece in preview.pieces) == session.prompt
-    found.expect(
+    findings.expect(
         fits or _follows(_places(session.prompt, session.spans), preview.pieces),
         "The masked prompt does not follow from the prompt and its spans: it shows other words, leaves a masked span "
         "visible, or masks what no span marks.",
     )
-    _check_fillers(found, loaded, preview)
-    return found.check(f"{preview.token_count} tokens, {preview.masked_count} masked")
+    _check_fillers(findings, loaded, preview)
+    return findings.check(f"{preview.token_count} tokens, {preview.masked_count} masked")
 
 
 def _masks_nothing(loaded: Loaded) -> bool:
@@ -98,7 +98,7 @@ def _places(text: str, spans: Sequence[SpanPart]) -> _Places:
         if marks is not None:
             for place in range(max(span.start, 0), min(span.end, len(text))):
                 marks[place] = True
-    near, hidden = list(masked), [own and not char.isspace() for own, char in zip(masked, text, strict=True)]
+    near, hidden = list(masked), [hides and not char.isspace() for hides, char in zip(masked, text, strict=True)]
     for start, end in _words(text):
         if any(masked[start:end]):
             near[start:end] = [True] * (end - start)
@@ -147,7 +147,7 @@ def _ends(places: _Places, starts: set[int], masked: int, piece: str) -> Iterato
             place = places.text.find(piece, place + 1)
 
 
-def _check_fillers(found: Findings, loaded: Loaded, preview: MaskPreview) -> None:
+def _check_fillers(findings: Findings, loaded: Loaded, preview: MaskPreview) -> None:
     """Masked tokens read as the sentinel, or as the hint's first words and then the sentinel."""
     sentinel = str(loaded.report.session.fingerprint.get("sentinel", ""))
     shown = {sentinel.strip()} if sentinel.strip() else {"", _INVISIBLE}
@@ -158,7 +158,7 @@ def _check_fillers(found: Findings, loaded: Loaded, preview: MaskPreview) -> Non
         return
     for masked, run in groupby(preview.pieces, lambda piece: piece.masked):
         words = "".join(piece.text for piece in run if piece.text not in shown) if masked else ""
-        found.expect(
+        findings.expect(
             _of_hint("".join(words.split()), hint),
             f"Masked prompt: {words!r} stands for masked tokens, and the sentinel is {sentinel!r}.",
         )
@@ -174,7 +174,7 @@ def _of_hint(words: str, hint: str) -> bool:
     return len(words) in reached
 
 
-def check_rendering(found: Findings, session: SessionPart, fingerprint: Fingerprint, tokens: int) -> None:
+def check_rendering(findings: Findings, session: SessionPart, fingerprint: Fingerprint, tokens: int) -> None:
     """What the model read is of this prompt, in the format that the fingerprint names."""
     if session.rendering is None:
         return
@@ -182,17 +182,17 @@ def check_rendering(found: Findings, session: SessionPart, fingerprint: Fingerpr
     try:
         rendering = Rendering.from_dict(session.rendering)
     except CoftError as error:
-        found.expect(False, f"{place}: {error}")
+        findings.expect(False, f"{place}: {error}")
         return
     kept = rendering.kept or {}
-    found.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
+    findings.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
     dated = moment_of(fingerprint.rendering) is not None
-    found.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")
-    if found.expect(session.prompt in kept, f"{place}: it is not said for the session's prompt."):
-        found.same(place, "the number of tokens", len(kept[session.prompt][0]), tokens)
+    findings.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")
+    if findings.expect(session.prompt in kept, f"{place}: it is not said for the session's prompt."):
+        findings.same(place, "the number of tokens", len(kept[session.prompt][0]), tokens)
     for text, (ids, offsets) in kept.items():
         inside = all((start, end) == LOST or 0 <= start <= end <= len(text) for start, end in offsets)
-        found.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
+        findings.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
 
 
 SETTINGS_CHECK = "Prompt, spans and settings"
@@ -208,42 +208,42 @@ Pair = tuple[str, object, object]
 def check_settings(loaded: Loaded) -> Check:
     """Spans lie in the prompt, settings are of their types, and they agree with session and fingerprint."""
     session = loaded.report.session
-    found = Findings(SETTINGS_CHECK)
-    _check_spans(found, loaded)
-    _check_types(found, loaded)
+    findings = Findings(SETTINGS_CHECK)
+    _check_spans(findings, loaded)
+    _check_types(findings, loaded)
     try:
         fingerprint = Fingerprint.from_dict(session.fingerprint)
         pairs = list(_pairs(loaded, fingerprint))
-        check_rendering(found, session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
+        check_rendering(findings, session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
     except (CoftError, ServiceError) as error:
         return failed(SETTINGS_CHECK, f"The session's policy cannot be built from its settings: {error}")
     for name, value in session.fingerprint.items():
         wanted = float if name in ("lam", "temperature", "top_p") else int if name == "top_k" else str
         fits = type(value) is wanted or (wanted is float and type(value) is int)
-        found.expect(fits, f"Fingerprint: {name} is {value!r}, which is of another type than {name} is.")
+        findings.expect(fits, f"Fingerprint: {name} is {value!r}, which is of another type than {name} is.")
     fits = same_digests(session.fingerprint_digest, fingerprint.digest)
-    found.expect(
+    findings.expect(
         fits, f"Fingerprint: its digest is stated as {session.fingerprint_digest!r} and is {fingerprint.digest!r}."
     )
     for name, stated, other in pairs:
-        found.same("Settings", name, stated, other)
+        findings.same("Settings", name, stated, other)
     earlier = all(name != "method with its parameters" for name, _, _ in pairs)
     told = f"; {session.policy} had another rule then, which only the program of that time can apply" if earlier else ""
-    return found.check(f"{len(session.spans)} spans, {len(pairs)} settings{told}")
+    return findings.check(f"{len(session.spans)} spans, {len(pairs)} settings{told}")
 
 
-def _check_spans(found: Findings, loaded: Loaded) -> None:
+def _check_spans(findings: Findings, loaded: Loaded) -> None:
     session = loaded.report.session
     for span in session.spans:
         inside = 0 <= span.start < span.end <= len(session.prompt)
-        found.expect(inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt.")
+        findings.expect(inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt.")
     try:
         validate_spans(session.prompt, session_record(loaded.report).spans)
     except InvalidInputError as error:
-        found.expect(False, str(error))
+        findings.expect(False, str(error))
 
 
-def _check_types(found: Findings, loaded: Loaded) -> None:
+def _check_types(findings: Findings, loaded: Loaded) -> None:
     """What the schema leaves open: settings are kept as the program had them, and labels as text."""
     session = loaded.report.session
     try:
@@ -251,15 +251,15 @@ def _check_types(found: Findings, loaded: Loaded) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        found.expect(False, f"Settings: {place} is of another type than it can be ({first['msg']}).")
+        findings.expect(False, f"Settings: {place} is of another type than it can be ({first['msg']}).")
     chosen = loaded.settings.prompt_format
-    found.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
-    found.expect(session.status in STATUSES, f"Session: there is no status {session.status!r}.")
+    findings.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
+    findings.expect(session.status in STATUSES, f"Session: there is no status {session.status!r}.")
     for place, _, step in loaded.own_steps():
         named = [part.family for part in step.families]
         named += [family for row in step.candidates for family in row.refused_by]
         unknown = sorted(set(named) - set(_FAMILIES))
-        found.expect(not unknown, f"{place}: there is no family {', '.join(unknown)}.")
+        findings.expect(not unknown, f"{place}: there is no family {', '.join(unknown)}.")
 
 
 def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:

@@ -79,39 +79,39 @@ def _other_detector(stated: AnyCalibration, made_of: CalibrationSource, chosen: 
 
 
 def _compared(stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationSource, model: LanguageModel) -> Check:
-    found = Findings(CALIBRATION_CHECK)
-    found.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
+    findings = Findings(CALIBRATION_CHECK)
+    findings.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
     # Spans that are given need no detector, so that its version may be another one here.
-    own = replace(stated.fingerprint, detector=fresh.fingerprint.detector)
-    for name, one, other in own.differences(fresh.fingerprint):
-        found.expect(False, f"The calibration's fingerprint says {name} {one}, and calibrating again gives {other}.")
+    fingerprint = replace(stated.fingerprint, detector=fresh.fingerprint.detector)
+    for name, one, other in fingerprint.differences(fresh.fingerprint):
+        findings.expect(False, f"The calibration's fingerprint says {name} {one}, and calibrating again gives {other}.")
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
     if type(stated) is type(fresh):
-        _compare(found, "", stated, fresh, tolerance)
-    return found.check(f"{len(made_of.rows)} prompts; values within {tolerance:g}")
+        _compare(findings, "", stated, fresh, tolerance)
+    return findings.check(f"{len(made_of.rows)} prompts; values within {tolerance:g}")
 
 
-def _compare(found: Findings, place: str, stated: object, fresh: object, tolerance: float) -> None:
+def _compare(findings: Findings, place: str, stated: object, fresh: object, tolerance: float) -> None:
     """Expect two values to be equal: numbers within the tolerance, and parts of parts one by one."""
     if is_dataclass(stated) and type(stated) is type(fresh):
         for field in fields(stated):
             if field.compare and field.name not in _NOT_COMPUTED:
                 part = f"{place}.{field.name}" if place else field.name
-                _compare(found, part, getattr(stated, field.name), getattr(fresh, field.name), tolerance)
+                _compare(findings, part, getattr(stated, field.name), getattr(fresh, field.name), tolerance)
     elif isinstance(stated, np.ndarray) and isinstance(fresh, np.ndarray):
-        _compare_arrays(found, place, stated, fresh, tolerance)
+        _compare_arrays(findings, place, stated, fresh, tolerance)
     elif isinstance(stated, tuple) and isinstance(fresh, tuple) and len(stated) == len(fresh):
-        for index, (own, other) in enumerate(zip(stated, fresh, strict=True), 1):
-            _compare(found, f"{place} {index}", own, other, tolerance)
+        for index, (given, other) in enumerate(zip(stated, fresh, strict=True), 1):
+            _compare(findings, f"{place} {index}", given, other, tolerance)
     elif isinstance(stated, float) and isinstance(fresh, float):
         near = is_near(stated, fresh, tolerance)
-        found.expect(near, f"Calibration: {place} is stated as {stated:.9g} and computed as {fresh:.9g}.")
+        findings.expect(near, f"Calibration: {place} is stated as {stated:.9g} and computed as {fresh:.9g}.")
     else:
-        found.same("Calibration", place, stated, fresh)
+        findings.same("Calibration", place, stated, fresh)
 
 
-def _compare_arrays(found: Findings, place: str, stated: np.ndarray, fresh: np.ndarray, tolerance: float) -> None:
-    if not found.expect(
+def _compare_arrays(findings: Findings, place: str, stated: np.ndarray, fresh: np.ndarray, tolerance: float) -> None:
+    if not findings.expect(
         stated.shape == fresh.shape, f"Calibration: {place} has {stated.size} entries, and {fresh.size} are computed."
     ):
         return
@@ -120,7 +120,7 @@ def _compare_arrays(found: Findings, place: str, stated: np.ndarray, fresh: np.n
         near = (stated == fresh) | (np.abs(stated - fresh) <= (tolerance if stated.dtype.kind == "f" else 0))
     wrong = np.flatnonzero(~near.reshape(-1))
     first = int(wrong[0]) if wrong.size else 0
-    found.expect(
+    findings.expect(
         not wrong.size,
         f"Calibration: {wrong.size} of {stated.size} entries of {place} are not those that are computed; the first is "
         f"{_entry(stated, first)} instead of {_entry(fresh, first)}.",

@@ -49,7 +49,7 @@ def check_logits(loaded: Loaded) -> Check:
         fingerprint = Fingerprint.from_dict(loaded.report.session.fingerprint)
     except (ServiceError, CoftError) as error:
         return failed(LOGITS_CHECK, str(error))
-    found = Findings(LOGITS_CHECK)
+    findings = Findings(LOGITS_CHECK)
     session = loaded.report.session
     counts = {"full": 0, "head": 0, "none": 0}
     for place, branch, step in loaded.own_steps():
@@ -64,16 +64,16 @@ def check_logits(loaded: Loaded) -> Check:
                 [kept], policy, seed=session.seed, path=branch.path, greedy=session.greedy, fingerprint=fingerprint
             )
         except CoftError as error:
-            found.expect(False, f"{place}: {error}")
+            findings.expect(False, f"{place}: {error}")
             continue
         if fresh.step is not None:
             boundary, at_edges = _boundaries(kept, policy)
-            _compare_steps(found, place, step, fresh.step, TOLERANCE, boundary)
-            _compare_ranges(found, place, step, fresh.step, at_edges)
+            _compare_steps(findings, place, step, fresh.step, TOLERANCE, boundary)
+            _compare_ranges(findings, place, step, fresh.step, at_edges)
         else:
-            _compare_bounds(found, place, step, fresh)
-    found.expect(not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have.")
-    return found.check(
+            _compare_bounds(findings, place, step, fresh)
+    findings.expect(not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have.")
+    return findings.check(
         f"{counts['full']:,} steps from all logits, {counts['head']:,} within bounds from the likeliest ones, "
         f"{counts['none']:,} without"
     )
@@ -92,15 +92,15 @@ def _boundaries(kept: Step, policy: Policy) -> tuple[int, int]:
     return int((margins.abs() <= BOUNDARY).sum()), int(at_edges.sum())
 
 
-def _compare_ranges(found: Findings, place: str, stated: Step, fresh: Step, at_edges: int) -> None:
+def _compare_ranges(findings: Findings, place: str, stated: Step, fresh: Step, at_edges: int) -> None:
     """The sizes between which the set lies follow from the logits and the stated bound."""
     for name in ("set_size_low", "set_size_high"):
-        own, other = getattr(stated, name), getattr(fresh, name)
-        fits = own == other or (own is not None and other is not None and abs(own - other) <= at_edges)
-        found.expect(fits, f"{place}: {name} is stated as {own} and computed as {other}.")
+        given, other = getattr(stated, name), getattr(fresh, name)
+        fits = given == other or (given is not None and other is not None and abs(given - other) <= at_edges)
+        findings.expect(fits, f"{place}: {name} is stated as {given} and computed as {other}.")
 
 
-def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep) -> None:
+def _compare_bounds(findings: Findings, place: str, stated: Step, fresh: RereadStep) -> None:
     """A step of which only the likeliest logits were kept: every number lies within its bounds."""
     numbers: tuple[tuple[str, float, Bounds], ...] = (
         ("log_p_fused", stated.log_p_fused, fresh.log_p_fused),
@@ -112,8 +112,8 @@ def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep
     for name, value, bounds in numbers:
         slack = TOLERANCE * max(1.0, abs(value)) if name == "kl_fused_masked" else TOLERANCE
         fits = bounds.low - slack <= value <= bounds.high + slack
-        found.expect(fits, f"{place}: {name} is {value:.9g}, outside {bounds.low:.9g} to {bounds.high:.9g}.")
-    found.near(place, "log_tau", stated.log_tau, fresh.log_tau, TOLERANCE)
+        findings.expect(fits, f"{place}: {name} is {value:.9g}, outside {bounds.low:.9g} to {bounds.high:.9g}.")
+    findings.near(place, "log_tau", stated.log_tau, fresh.log_tau, TOLERANCE)
     flags: tuple[tuple[str, object, object], ...] = (
         ("whether its token is certified", stated.certified, fresh.certified),
         ("whether it is a fallback", stated.fallback, fresh.fallback),
@@ -127,7 +127,7 @@ def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep
     )
     for what, stated_flag, computed in flags:
         if computed is not None:
-            found.same(place, what, stated_flag, computed)
+            findings.same(place, what, stated_flag, computed)
 
 
 REPLAY_CHECK = "Replay on the model"
@@ -157,29 +157,29 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         return failed(REPLAY_CHECK, f"The model {loaded.settings.model} cannot be loaded: {error}")
     used = (model.weights_digest, model.tokenizer_digest, model.dtype_name, model.revision)
     stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype", "revision"))
-    if not all(same_digests(own, str(other)) for own, other in zip(used, stated, strict=True)):
+    if not all(same_digests(digest, str(other)) for digest, other in zip(used, stated, strict=True)):
         return failed(
             REPLAY_CHECK,
             f"The model {loaded.settings.model} has other weights, another tokenizer, number type or revision here "
             f"({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same model.",
         )
-    found = Findings(REPLAY_CHECK)
+    findings = Findings(REPLAY_CHECK)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
     try:
         model = model.rendered_as(rendering_of(session.rendering, model))
-        drawn = _check_rendering(found, loaded, model)
+        drawn = _check_rendering(findings, loaded, model)
         plan = _plan(loaded, model, host)
-        _check_plan(found, loaded, plan)
+        _check_plan(findings, loaded, plan)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
             with host.memory.held(reserved_bytes(plan, len(chain))):
-                _replay(found, plan, branch, chain, tolerance)
+                _replay(findings, plan, branch, chain, tolerance)
     except (CoftError, ServiceError) as error:
         return failed(REPLAY_CHECK, f"The audit cannot be decoded again: {error}")
     steps = sum(len(branch.steps) for branch in loaded.report.branches)
-    return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}{drawn}")
+    return findings.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}{drawn}")
 
 
-def _check_rendering(found: Findings, loaded: Loaded, model: LanguageModel) -> str:
+def _check_rendering(findings: Findings, loaded: Loaded, model: LanguageModel) -> str:
     """What the model read follows from the prompt, its format and its moment; what cannot be told of it."""
     session, rendering = loaded.report.session, model.prompting
     if rendering.kept is None:
@@ -187,11 +187,11 @@ def _check_rendering(found: Findings, loaded: Loaded, model: LanguageModel) -> s
     label = model.rendering_label
     if is_steady(label):
         stated = str(session.fingerprint.get("rendering", ""))
-        found.same("Fingerprint", "the rendering of the chat template", stated, label)
+        findings.same("Fingerprint", "the rendering of the chat template", stated, label)
         fresh = replace(rendering, kept=None)
         for text, stated_tokens in rendering.kept.items():
             same = read_tokens(model.tokenizer, text, fresh) == stated_tokens
-            found.expect(same, f"What the model read: {text!r} does not give the tokens that are stated.")
+            findings.expect(same, f"What the model read: {text!r} does not give the tokens that are stated.")
         return ""
     return "; what the chat template drew at random in the prompt cannot be told"
 
@@ -215,49 +215,49 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     )
     certificate = Certificate.read(session.certificate)
     further = host.further(policy, model)
-    further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
+    further = {role: model_beside.dated(model.prompting.moment) for role, model_beside in further.items()}
     policy = with_scorers(policy, host.scorers(policy, model), str(model.device)).bound(model, further, prompt)
     drawn = (session.seed, session.greedy, session.max_new_tokens)
     return Plan(model, policy, prompt, certificate, *drawn, models=further)
 
 
-def _check_plan(found: Findings, loaded: Loaded, plan: Plan) -> None:
+def _check_plan(findings: Findings, loaded: Loaded, plan: Plan) -> None:
     """The masked prompt is the tokenizer's, token by token, and the certificate the policy's."""
     session = loaded.report.session
     stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan)
     for name in ("pieces", "token_count", "masked_count", "branches"):
         same = getattr(stated, name) == getattr(fresh, name)
-        found.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")
+        findings.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")
     template = str(session.fingerprint.get("chat_template"))
     fits = same_digests(plan.model.chat_template_digest, template)
-    found.expect(fits, f"The model's chat template is {plan.model.chat_template_digest}, not {template}.")
-    found.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
+    findings.expect(fits, f"The model's chat template is {plan.model.chat_template_digest}, not {template}.")
+    findings.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
     if loaded.report.thresholds is None:
         claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text
-        found.same("Session", "the certificate", session.certificate, claims)
+        findings.same("Session", "the certificate", session.certificate, claims)
 
 
-def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
+def _replay(findings: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
     first = branch.fork_step or 0
     rollout = Rollout(plan, branch.path, chain[:first])
     try:
         for step in chain[first:]:
             place = place_of(branch, step)
             if rollout.finished:
-                found.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
+                findings.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
                 return
             fresh = rollout.step(step.token_id if step.forced else None)
             if fresh.token_id != step.token_id:
-                found.same(place, "the emitted token", step.token, fresh.token)
-                _compare_texts(found, place, step, plan.model.token_text)
+                findings.same(place, "the emitted token", step.token, fresh.token)
+                _compare_texts(findings, place, step, plan.model.token_text)
                 # The rest of the chain is compared after the token that was reported.
                 rollout.back()
                 rollout.step(step.token_id)
                 continue
-            _compare_steps(found, place, step, fresh, tolerance)
-            _compare_texts(found, place, step, plan.model.token_text)
+            _compare_steps(findings, place, step, fresh, tolerance)
+            _compare_texts(findings, place, step, plan.model.token_text)
         if branch.finished is not None:
-            found.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
+            findings.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
     finally:
         rollout.close()
 
@@ -270,54 +270,58 @@ _LATER = ("kl_fused_factual", "tv_fused_factual")
 """Numbers that steps stored by earlier versions do not have."""
 
 
-def _compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0) -> None:
+def _compare_steps(
+    findings: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0
+) -> None:
     """Expect a stored step to be the computed one; ``boundary`` tokens may fall to either side of the threshold."""
-    found.same(place, "the emitted token", stated.token_id, fresh.token_id)
-    found.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
+    findings.same(place, "the emitted token", stated.token_id, fresh.token_id)
+    findings.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
     for name in NUMBERS:
-        found.near(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
+        findings.near(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
     for name in FLAGS:
         near = boundary and name in ("certified", "fallback")
-        found.expect(
+        findings.expect(
             bool(near) or getattr(stated, name) == getattr(fresh, name),
             f"{place}: {name} is stated as {getattr(stated, name)} and computed as {getattr(fresh, name)}.",
         )
     low = stated.set_size if stated.set_size_low is None else stated.set_size_low
     high = stated.set_size if stated.set_size_high is None else stated.set_size_high
     sizes_fit = low - boundary <= fresh.set_size <= high + boundary
-    found.expect(sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}.")
+    findings.expect(
+        sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}."
+    )
     for field in fields(Diagnostics):
-        own, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
-        if (boundary and field.name == "tv_on_set") or (field.name in _LATER and own is None):
+        given, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
+        if (boundary and field.name == "tv_on_set") or (field.name in _LATER and given is None):
             continue
         size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
-        found.near(place, field.name, own, other, tolerance * size)
-    _compare_candidates(found, place, stated, fresh, tolerance, boundary)
+        findings.near(place, field.name, given, other, tolerance * size)
+    _compare_candidates(findings, place, stated, fresh, tolerance, boundary)
     listed = {part.family: part for part in fresh.families}
-    found.same(place, "the list of families", [part.family for part in stated.families], list(listed))
+    findings.same(place, "the list of families", [part.family for part in stated.families], list(listed))
     for part in stated.families:
         if part.family in listed:
             other = listed[part.family]
             for name in ("log_p_masked", "log_joint", "log_tau"):
                 what = f"{name} of the family {part.family}"
-                found.near(place, what, getattr(part, name), getattr(other, name), tolerance)
+                findings.near(place, what, getattr(part, name), getattr(other, name), tolerance)
             if not boundary:
                 what = f"the certificate of the family {part.family}"
-                found.same(place, what, (part.certified, part.state), (other.certified, other.state))
+                findings.same(place, what, (part.certified, part.state), (other.certified, other.state))
 
 
-def _compare_texts(found: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
+def _compare_texts(findings: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
     """Expect every token of a stored step to read as the tokenizer decodes it."""
     pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
     for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
-        found.same(place, f"the text of the token {token_id}", text, text_of(token_id))
+        findings.same(place, f"the text of the token {token_id}", text, text_of(token_id))
 
 
 def _compare_candidates(
-    found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
+    findings: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
 ) -> None:
     rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
-    found.same(place, "the number of candidates", len(listed), len(rows))
+    findings.same(place, "the number of candidates", len(listed), len(rows))
     left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
     for row in stated.candidates:
         other = rows.get(row.token_id)
@@ -325,13 +329,13 @@ def _compare_candidates(
         if other is None:
             # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
             tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
-            found.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
+            findings.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
             continue
         for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
-            found.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
+            findings.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
         if not boundary:
-            found.same(place, f"the certificate {what}", row.certified, other.certified)
-            found.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
+            findings.same(place, f"the certificate {what}", row.certified, other.certified)
+            findings.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
 
 
 def _likeliest(row: Candidate) -> float:

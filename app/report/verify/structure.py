@@ -26,42 +26,42 @@ def check_files(loaded: Loaded) -> Check:
     name = "Files of the bundle"
     if loaded.files is None or loaded.manifest is None:
         return skipped(name, NO_BUNDLE)
-    found = Findings(name)
+    findings = Findings(name)
     listed = cast(Mapping[str, tuple[str, int]], loaded.manifest["files"])
     for file, (digest, size) in listed.items():
         data = loaded.files.get(file)
-        if not found.expect(data is not None, f"{file} is missing."):
+        if not findings.expect(data is not None, f"{file} is missing."):
             continue
         fits = data is not None and len(data) == size and hashlib.sha256(data).hexdigest() == digest
-        found.expect(fits, f"{file} was changed: its SHA-256 is not that of the manifest.")
+        findings.expect(fits, f"{file} was changed: its SHA-256 is not that of the manifest.")
     for file in loaded.files.keys() - listed.keys() - {MANIFEST}:
-        found.expect(False, f"{file} is in the bundle, and the manifest does not list it.")
-    return found.check(f"{len(listed)} files by SHA-256")
+        findings.expect(False, f"{file} is in the bundle, and the manifest does not list it.")
+    return findings.check(f"{len(listed)} files by SHA-256")
 
 
 def check_digests(loaded: Loaded) -> Check:
     """Digests of steps, thresholds, calibration and log are those of what the report holds."""
     report = loaded.report
-    found = Findings("Digests in the report")
-    found.same("report.json", "the digest of the steps", report.steps_digest, steps_digest(report.branches))
-    found.same(
+    findings = Findings("Digests in the report")
+    findings.same("report.json", "the digest of the steps", report.steps_digest, steps_digest(report.branches))
+    findings.same(
         "report.json", "the head of the verdict log", report.log_head, report.log[-1].digest if report.log else ""
     )
     if report.thresholds is not None and loaded.files is not None and CALIBRATION in loaded.files:
         actual = hashlib.sha256(loaded.files[CALIBRATION]).hexdigest()
-        found.same("report.json", "the digest of the calibration", report.thresholds.calibration_digest, actual)
+        findings.same("report.json", "the digest of the calibration", report.thresholds.calibration_digest, actual)
     if report.thresholds is not None:
-        own = thresholds_digest(report.thresholds.families)
-        found.same("report.json", "the digest of the thresholds", report.thresholds.digest, own)
+        digest = thresholds_digest(report.thresholds.families)
+        findings.same("report.json", "the digest of the thresholds", report.thresholds.digest, digest)
     if loaded.manifest is not None:
         stated = loaded.manifest.get("digests")
         stated = stated if isinstance(stated, dict) else {}
         for key, value in digests_of(report).items():
-            found.same("manifest.json", key, stated.get(key), value)
-        found.same("manifest.json", "the program", loaded.manifest.get("program"), report.program.model_dump())
+            findings.same("manifest.json", key, stated.get(key), value)
+        findings.same("manifest.json", "the program", loaded.manifest.get("program"), report.program.model_dump())
         session = {"id": report.session.id, "name": report.session.name}
-        found.same("manifest.json", "the session", loaded.manifest.get("session"), session)
-    return found.check()
+        findings.same("manifest.json", "the session", loaded.manifest.get("session"), session)
+    return findings.check()
 
 
 def check_table(loaded: Loaded, file: str) -> Check:
@@ -76,26 +76,26 @@ def check_table(loaded: Loaded, file: str) -> Check:
         actual = _rows(data)
     except (UnicodeDecodeError, csv.Error) as error:
         return failed(file, f"{file} is no CSV text in UTF-8 ({error}).")
-    found = Findings(file)
+    findings = Findings(file)
     header = expected[0]
     stated = actual[0] if actual else []
     # Tables of earlier versions have fewer columns, in the same order.
     fewer = [column for column in header if column not in stated]
-    found.same(file, "the header", stated, [column for column in header if column not in fewer])
-    found.same(file, "the number of rows", len(actual) - 1, len(expected) - 1)
+    findings.same(file, "the header", stated, [column for column in header if column not in fewer])
+    findings.same(file, "the number of rows", len(actual) - 1, len(expected) - 1)
     skip = _unknown_columns(loaded)
-    for line, (own, other) in enumerate(zip(actual[1:], expected[1:], strict=False), 2):
-        if not found.expect(len(own) == len(stated), f"{file}, line {line}: it has {len(own)} cells."):
+    for line, (given, other) in enumerate(zip(actual[1:], expected[1:], strict=False), 2):
+        if not findings.expect(len(given) == len(stated), f"{file}, line {line}: it has {len(given)} cells."):
             continue
         cells = dict(zip(header, other, strict=True))
-        for column, cell in zip(stated, own, strict=True):
+        for column, cell in zip(stated, given, strict=True):
             if column in cells and column not in skip:
                 place = f"{file}, line {line}, column {column}"
-                found.expect(
+                findings.expect(
                     cell == cells[column], f"{place}: it says {cell!r}, and the report says {cells[column]!r}."
                 )
     rows = f"{max(len(expected) - 1, 0):,} rows, cell by cell"
-    return found.check(rows + (f"; without {', '.join(fewer)}, which this version adds" if fewer else ""))
+    return findings.check(rows + (f"; without {', '.join(fewer)}, which this version adds" if fewer else ""))
 
 
 def check_tables(loaded: Loaded) -> tuple[Check, ...]:
@@ -122,76 +122,78 @@ def check_branches(loaded: Loaded) -> Check:
     What passes here can be put together to chains, which all later checks need.
     """
     report = loaded.report
-    found = Findings(BRANCHES)
+    findings = Findings(BRANCHES)
     seen: dict[int, BranchPart] = {}
     lengths: dict[int, int] = {}
-    found.expect(bool(report.branches), "The report has no branch.")
+    findings.expect(bool(report.branches), "The report has no branch.")
     for branch in report.branches:
         place = f"Branch {branch.path}"
         parent = None if branch.parent_id is None else seen.get(branch.parent_id)
-        found.expect(bool(seen) or branch.path == ROOT_PATH, f"{place}: the first branch has another path.")
+        findings.expect(bool(seen) or branch.path == ROOT_PATH, f"{place}: the first branch has another path.")
         rooted = (branch.parent_id is None) == (not seen) and (branch.parent_id is None) == (branch.fork_step is None)
-        found.expect(rooted, f"{place}: only the first branch is a root, and every other one departs from a parent.")
-        found.expect(branch.id not in seen, f"{place}: its number {branch.id} is used twice.")
-        if branch.parent_id is not None and not found.expect(parent is not None, f"{place}: its parent is missing."):
+        findings.expect(rooted, f"{place}: only the first branch is a root, and every other one departs from a parent.")
+        findings.expect(branch.id not in seen, f"{place}: its number {branch.id} is used twice.")
+        if branch.parent_id is not None and not findings.expect(parent is not None, f"{place}: its parent is missing."):
             continue
         first = branch.fork_step or 0
         if parent is not None:
-            found.expect(0 <= first <= lengths[parent.id], f"{place}: it departs where its parent has no step.")
-            _check_fork(found, branch, parent, first)
+            findings.expect(0 <= first <= lengths[parent.id], f"{place}: it departs where its parent has no step.")
+            _check_fork(findings, branch, parent, first)
         indices = [step.index for step in branch.steps]
-        found.same(place, "the order of its steps", indices, list(range(first, first + len(indices))))
+        findings.same(place, "the order of its steps", indices, list(range(first, first + len(indices))))
         for step in branch.steps:
-            _check_step(found, branch, step, first)
+            _check_step(findings, branch, step, first)
         seen[branch.id], lengths[branch.id] = branch, first + len(indices)
         limit = report.session.max_new_tokens
-        found.expect(lengths[branch.id] <= limit, f"{place}: it has more steps than the {limit} that were allowed.")
+        findings.expect(lengths[branch.id] <= limit, f"{place}: it has more steps than the {limit} that were allowed.")
         if branch.finished == "length":
-            found.same(place, "the length at which it ended", lengths[branch.id], limit)
-    _check_texts(found, report.branches)
-    found.expect(report.session.active_branch_id in seen, "The session's active branch is missing.")
+            findings.same(place, "the length at which it ended", lengths[branch.id], limit)
+    _check_texts(findings, report.branches)
+    findings.expect(report.session.active_branch_id in seen, "The session's active branch is missing.")
     steps = sum(len(branch.steps) for branch in report.branches)
-    return found.check(f"{len(report.branches)} branches, {steps:,} steps")
+    return findings.check(f"{len(report.branches)} branches, {steps:,} steps")
 
 
 def check_verdicts(loaded: Loaded) -> Check:
     """Every entry of the verdict log follows from the one before, and points at what exists."""
     records = log_records(loaded.report)
-    found = Findings("Verdict log")
-    _check_reviews(found, loaded.report.log)
+    findings = Findings("Verdict log")
+    _check_reviews(findings, loaded.report.log)
     result = check_log(records)
-    found.expect(result.whole, result.sentence)
+    findings.expect(result.whole, result.sentence)
     lengths = {branch.path: (branch.fork_step or 0) + len(branch.steps) for branch in loaded.report.branches}
     for record in records:
         if record.branch_path is None:
             continue
         place = f"Entry {record.entry}"
-        if found.expect(record.branch_path in lengths, f"{place}: there is no branch {record.branch_path}."):
+        if findings.expect(record.branch_path in lengths, f"{place}: there is no branch {record.branch_path}."):
             last = record.last_step_index
             inside = last is None or last < lengths[record.branch_path]
-            found.expect(inside, f"{place}: it is about steps that branch {record.branch_path} does not have.")
-    return found.check("empty" if not records else f"{len(records)} entries, chained by SHA-256")
+            findings.expect(inside, f"{place}: it is about steps that branch {record.branch_path} does not have.")
+    return findings.check("empty" if not records else f"{len(records)} entries, chained by SHA-256")
 
 
-def _check_reviews(found: Findings, log: Sequence[LogPart]) -> None:
+def _check_reviews(findings: Findings, log: Sequence[LogPart]) -> None:
     """Entries are blind exactly during their reviewer's own blind review, and reviews end after they began."""
     reviews: dict[str, bool] = {}
     for entry in log:
         place = f"Entry {entry.entry}"
         if entry.kind == "review_started":
-            found.expect(entry.reviewer not in reviews, f"{place}: {entry.reviewer} has an open review already.")
+            findings.expect(entry.reviewer not in reviews, f"{place}: {entry.reviewer} has an open review already.")
             reviews[entry.reviewer] = entry.blind
             continue
         if entry.kind == "review_finished":
-            found.expect(entry.reviewer in reviews, f"{place}: {entry.reviewer} finishes a review that did not begin.")
-        found.same(place, "whether it was made blind", entry.blind, reviews.get(entry.reviewer, False))
+            findings.expect(
+                entry.reviewer in reviews, f"{place}: {entry.reviewer} finishes a review that did not begin."
+            )
+        findings.same(place, "whether it was made blind", entry.blind, reviews.get(entry.reviewer, False))
         if entry.kind == "review_finished":
             reviews.pop(entry.reviewer, None)
         if entry.kind == "adjudication":
-            found.expect(entry.verdict is not None, f"{place}: it decides nothing.")
+            findings.expect(entry.verdict is not None, f"{place}: it decides nothing.")
 
 
-def _check_texts(found: Findings, branches: Sequence[BranchPart]) -> None:
+def _check_texts(findings: Findings, branches: Sequence[BranchPart]) -> None:
     """A token reads the same wherever it stands."""
     texts: dict[int, str] = {}
     for branch in branches:
@@ -199,37 +201,39 @@ def _check_texts(found: Findings, branches: Sequence[BranchPart]) -> None:
             pairs = [(step.token_id, step.token), (step.policy_token_id, step.policy_token)]
             for token_id, text in pairs + [(row.token_id, row.token) for row in step.candidates]:
                 place = place_of(branch, step)
-                found.same(place, f"the text of the token {token_id}", text, texts.setdefault(token_id, text))
+                findings.same(place, f"the text of the token {token_id}", text, texts.setdefault(token_id, text))
 
 
-def _check_fork(found: Findings, branch: BranchPart, parent: BranchPart, first: int) -> None:
+def _check_fork(findings: Findings, branch: BranchPart, parent: BranchPart, first: int) -> None:
     """A fork's path names its parent, the step and the token; that step says what the parent's chain wrote there."""
     place = f"Branch {branch.path}"
     if not branch.steps:
         return
     forced = branch.steps[0]
-    found.same(place, "its path", branch.path, fork_path(parent.path, first, forced.token_id))
-    found.expect(forced.forced, f"{place}: its first token is not marked as forced by the reviewer.")
+    findings.same(place, "its path", branch.path, fork_path(parent.path, first, forced.token_id))
+    findings.expect(forced.forced, f"{place}: its first token is not marked as forced by the reviewer.")
     beside = next((step for step in parent.steps if step.index == first), None)
     if beside is not None:
-        found.same(f"{place}, step {first + 1}", "the token left alone", forced.policy_token_id, beside.policy_token_id)
+        findings.same(
+            f"{place}, step {first + 1}", "the token left alone", forced.policy_token_id, beside.policy_token_id
+        )
 
 
-def _check_step(found: Findings, branch: BranchPart, step: StepPart, first: int) -> None:
+def _check_step(findings: Findings, branch: BranchPart, step: StepPart, first: int) -> None:
     place = place_of(branch, step)
     if step.index != first or branch.fork_step is None:
-        found.expect(not step.forced, f"{place}: it is marked as forced, and no branch departs there.")
+        findings.expect(not step.forced, f"{place}: it is marked as forced, and no branch departs there.")
     if not step.forced:
-        found.same(place, "the emitted token", step.token_id, step.policy_token_id)
+        findings.same(place, "the emitted token", step.token_id, step.policy_token_id)
     rows = {row.token_id: row for row in step.candidates}
-    found.expect(len(rows) == len(step.candidates), f"{place}: a candidate is listed twice.")
+    findings.expect(len(rows) == len(step.candidates), f"{place}: a candidate is listed twice.")
     for token_id, token, what in (
         (step.token_id, step.token, "the emitted token"),
         (step.policy_token_id, step.policy_token, "the policy's token"),
     ):
         row = rows.get(token_id)
-        if found.expect(row is not None, f"{place}: {what} {token!r} is not among its candidates."):
-            found.same(place, f"the text of {what}", token, None if row is None else row.token)
+        if findings.expect(row is not None, f"{place}: {what} {token!r} is not among its candidates."):
+            findings.same(place, f"the text of {what}", token, None if row is None else row.token)
 
 
 NAME = "Times"
@@ -240,16 +244,16 @@ SLACK = timedelta(seconds=2)
 def check_times(loaded: Loaded) -> Check:
     """Calibration, session, branches, steps and verdicts came one after the other."""
     report = loaded.report
-    found = Findings(NAME)
-    _check_calibration(found, loaded)
+    findings = Findings(NAME)
+    _check_calibration(findings, loaded)
     session = report.session
-    _in_order(found, "The session was changed last", session.updated_at, "it began", session.created_at)
-    written = _check_branches(found, report)
+    _in_order(findings, "The session was changed last", session.updated_at, "it began", session.created_at)
+    written = _check_branches(findings, report)
     before = session.created_at
     for entry in report.log:
-        _check_entry(found, entry, before, written)
+        _check_entry(findings, entry, before, written)
         before = entry.at
-    return found.check()
+    return findings.check()
 
 
 def moment_of(text: str) -> datetime | None:
@@ -260,20 +264,24 @@ def moment_of(text: str) -> datetime | None:
         return None
 
 
-def _check_calibration(found: Findings, loaded: Loaded) -> None:
+def _check_calibration(findings: Findings, loaded: Loaded) -> None:
     files = loaded.files or {}
     try:
-        made = load_calibration(files[CALIBRATION]).created if CALIBRATION in files else ""
+        created = load_calibration(files[CALIBRATION]).created if CALIBRATION in files else ""
     except CoftError:
         # That it cannot be used is a finding of the thresholds.
         return
-    when = moment_of(made)
-    if made and found.expect(when is not None, f"{CALIBRATION}: {made!r}, when it was made, is no time.") and when:
+    when = moment_of(created)
+    if (
+        created
+        and findings.expect(when is not None, f"{CALIBRATION}: {created!r}, when it was made, is no time.")
+        and when
+    ):
         began = loaded.report.session.created_at
-        _in_order(found, "The session began", began, "its calibration was made", when)
+        _in_order(findings, "The session began", began, "its calibration was made", when)
 
 
-def _check_branches(found: Findings, report: ReportPart) -> dict[str, list[datetime]]:
+def _check_branches(findings: Findings, report: ReportPart) -> dict[str, list[datetime]]:
     """Check every branch, and return when the steps of each chain were written."""
     written: dict[str, list[datetime]] = {}
     paths = {branch.id: branch.path for branch in report.branches}
@@ -281,36 +289,36 @@ def _check_branches(found: Findings, report: ReportPart) -> dict[str, list[datet
         place = f"Branch {branch.path}"
         parent = [] if branch.parent_id is None else written[paths[branch.parent_id]]
         shared = parent[: branch.fork_step or 0]
-        _in_order(found, f"{place} began", branch.created_at, "the session began", report.session.created_at)
+        _in_order(findings, f"{place} began", branch.created_at, "the session began", report.session.created_at)
         if shared:
-            _in_order(found, f"{place} began", branch.created_at, "a step that it shares was written", shared[-1])
-        written[branch.path] = shared + _check_steps(found, report, branch)
+            _in_order(findings, f"{place} began", branch.created_at, "a step that it shares was written", shared[-1])
+        written[branch.path] = shared + _check_steps(findings, report, branch)
     return written
 
 
-def _check_steps(found: Findings, report: ReportPart, branch: BranchPart) -> list[datetime]:
+def _check_steps(findings: Findings, report: ReportPart, branch: BranchPart) -> list[datetime]:
     before, what = branch.created_at, "its branch began"
     for step in branch.steps:
         place = place_of(branch, step)
-        _in_order(found, f"{place} was written", step.created_at, what, before)
+        _in_order(findings, f"{place} was written", step.created_at, what, before)
         changed = report.session.updated_at
-        _in_order(found, "The session was changed last", changed, f"{place} was written", step.created_at)
+        _in_order(findings, "The session was changed last", changed, f"{place} was written", step.created_at)
         before, what = step.created_at, "the step before it was"
     return [step.created_at for step in branch.steps]
 
 
-def _check_entry(found: Findings, entry: LogPart, before: datetime, written: dict[str, list[datetime]]) -> None:
+def _check_entry(findings: Findings, entry: LogPart, before: datetime, written: dict[str, list[datetime]]) -> None:
     place = f"Entry {entry.entry} of the verdict log was made"
-    _in_order(found, place, entry.at, "what stands before it", before)
+    _in_order(findings, place, entry.at, "what stands before it", before)
     steps = [] if entry.branch is None else written.get(entry.branch, [])
     last = entry.last_step if entry.last_step is not None else entry.first_step
     if last is not None and 0 <= last < len(steps):
-        _in_order(found, place, entry.at, "the step that it is about was written", steps[last])
+        _in_order(findings, place, entry.at, "the step that it is about was written", steps[last])
 
 
-def _in_order(found: Findings, what: str, when: datetime, other: str, before: datetime) -> None:
+def _in_order(findings: Findings, what: str, when: datetime, other: str, before: datetime) -> None:
     fits = _aware(when) + SLACK >= _aware(before)
-    found.expect(fits, f"{what} on {when.isoformat()}, and {other} only on {before.isoformat()}.")
+    findings.expect(fits, f"{what} on {when.isoformat()}, and {other} only on {before.isoformat()}.")
 
 
 def _aware(when: datetime) -> datetime:

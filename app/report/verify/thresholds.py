@@ -36,33 +36,37 @@ def check_certificate(loaded: Loaded) -> Check:
         if session.calibration_label:
             why = f"the calibration “{session.calibration_label}” had been deleted before the export"
             return skipped(CERTIFICATE, why)
-        found = Findings(CERTIFICATE)
+        findings = Findings(CERTIFICATE)
         claims = Certificate.read(session.certificate).certified
-        found.expect(not claims, "The certificate says “certified”, and there is no calibration.")
-        return found.check("no calibration was used")
+        findings.expect(not claims, "The certificate says “certified”, and there is no calibration.")
+        return findings.check("no calibration was used")
     if loaded.calibration is None:
         return _without(loaded, CERTIFICATE)
-    found = Findings(CERTIFICATE)
+    findings = Findings(CERTIFICATE)
     if not stated.applied:
-        found.expect(loaded.applied is None, "The thresholds are said not to be applied, and their mask layout fits.")
+        findings.expect(
+            loaded.applied is None, "The thresholds are said not to be applied, and their mask layout fits."
+        )
         refused = other_layout(replace(loaded.settings, proceed_uncertified=True), loaded.calibration)
         says = Certificate.read(session.certificate) == refused
-        found.expect(says, "The certificate does not say that the thresholds are those of another mask layout.")
-        return found.check("thresholds of another mask layout, not applied")
+        findings.expect(says, "The certificate does not say that the thresholds are those of another mask layout.")
+        return findings.check("thresholds of another mask layout, not applied")
     try:
         used = Fingerprint.from_dict(session.fingerprint)
     except CalibrationFormatError as error:
         return failed(CERTIFICATE, str(error))
     if policy_info(loaded.settings.policy).certified_in == "factual" and loaded.calibration.layout == "joint":
         used = factual_only(loaded.calibration, used)
-    own = loaded.calibration
-    expected = compared_certificate(own.fingerprint, used, accept_mismatch=True, silence=own.silence).text
+    calibration = loaded.calibration
+    expected = compared_certificate(
+        calibration.fingerprint, used, accept_mismatch=True, silence=calibration.silence
+    ).text
     # Reports of earlier versions called a session certified although its thresholds say nothing.
-    earlier = compared_certificate(own.fingerprint, used, accept_mismatch=True).text
+    earlier = compared_certificate(calibration.fingerprint, used, accept_mismatch=True).text
     allowed = earlier if loaded.before_weakness and session.certificate == earlier else expected
-    found.same("Session", "the certificate", session.certificate, allowed)
-    found.same("Session", "the risk level", session.alpha, loaded.calibration.alpha)
-    return found.check("fingerprints of calibration and policy")
+    findings.same("Session", "the certificate", session.certificate, allowed)
+    findings.same("Session", "the risk level", session.alpha, loaded.calibration.alpha)
+    return findings.check("fingerprints of calibration and policy")
 
 
 def check_thresholds(loaded: Loaded) -> Check:
@@ -72,20 +76,20 @@ def check_thresholds(loaded: Loaded) -> Check:
         return _without(loaded, THRESHOLDS)
     if stated is None and loaded.report.session.calibration_label:
         return skipped(THRESHOLDS, "the calibration had been deleted before the export")
-    found = Findings(THRESHOLDS)
+    findings = Findings(THRESHOLDS)
     if stated is not None and loaded.calibration is not None and loaded.files is not None:
         settings = loaded.settings
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
-        _compare_lists(found, stated, fresh, loaded.before_weakness)
+        _compare_lists(findings, stated, fresh, loaded.before_weakness)
     steps, uncalibrated = 0, uncalibrated_threshold(loaded.settings)
     for place, _, step in loaded.own_steps():
         steps += 1
-        _check_step(found, loaded, place, step, uncalibrated)
+        _check_step(findings, loaded, place, step, uncalibrated)
     if stated is None:
-        return found.check(f"{steps:,} steps without a threshold")
+        return findings.check(f"{steps:,} steps without a threshold")
     if loaded.calibration is None:
-        return found.check(f"{steps:,} steps, against the report's own list; the values behind it are in its bundle")
-    return found.check(f"{steps:,} steps, from the values of {loaded.calibration.context_count} contexts")
+        return findings.check(f"{steps:,} steps, against the report's own list; the values behind it are in its bundle")
+    return findings.check(f"{steps:,} steps, from the values of {loaded.calibration.context_count} contexts")
 
 
 def check_chains(loaded: Loaded) -> Check:
@@ -99,16 +103,16 @@ def check_chains(loaded: Loaded) -> Check:
             "chains cut short do not support; export it again"
         )
         return skipped(name, why)
-    found = Findings(name)
+    findings = Findings(name)
     finished = {branch.path: branch.finished for branch in loaded.report.branches}
     summaries = {item.branch: item for item in loaded.report.summary}
     for path, steps in loaded.chains().items():
         expected = chain_json(loaded.chain_certificate(steps, finished[path]))
         summary = summaries.get(path)
-        found.same(
+        findings.same(
             f"Branch {path}", "the certificate of its chain", None if summary is None else summary.chain, expected
         )
-    return found.check()
+    return findings.check()
 
 
 def _without(loaded: Loaded, name: str) -> Check:
@@ -117,29 +121,29 @@ def _without(loaded: Loaded, name: str) -> Check:
     return skipped(name, "the calibration's values are not with the report; they are in its bundle")
 
 
-def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPart, earlier: bool) -> None:
+def _compare_lists(findings: Findings, stated: ThresholdsPart, fresh: ThresholdsPart, earlier: bool) -> None:
     """Compare the listed thresholds; an ``earlier`` report did not know which of them are too weak to say anything."""
     place = "report.json"
     for name in ("calibration", "alpha", "group", "layout", "applied"):
-        found.same(place, f"{name} of the thresholds", getattr(stated, name), getattr(fresh, name))
+        findings.same(place, f"{name} of the thresholds", getattr(stated, name), getattr(fresh, name))
     if stated.uneven is not None:
-        found.same(place, "the bins whose steps differ", stated.uneven, fresh.uneven)
+        findings.same(place, "the bins whose steps differ", stated.uneven, fresh.uneven)
     sizes, counted = ([(part.family, part.alpha, len(part.bins)) for part in one.families] for one in (stated, fresh))
-    found.same(place, "the list of families and bins", sizes, counted)
-    for own, other in zip(stated.families, fresh.families, strict=False):
-        family = "" if own.family is None else f", family {own.family}"
-        for index, (listed, computed) in enumerate(zip(own.bins, other.bins, strict=False)):
+    findings.same(place, "the list of families and bins", sizes, counted)
+    for given, other in zip(stated.families, fresh.families, strict=False):
+        family = "" if given.family is None else f", family {given.family}"
+        for index, (listed, computed) in enumerate(zip(given.bins, other.bins, strict=False)):
             if earlier and computed.state == "uninformative" and computed.log_tau > -math.inf:
                 computed = computed.model_copy(update={"state": listed.state})
-            found.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
+            findings.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
 
 
-def _check_step(found: Findings, loaded: Loaded, place: str, step: Step, uncalibrated: float) -> None:
+def _check_step(findings: Findings, loaded: Loaded, place: str, step: Step, uncalibrated: float) -> None:
     families = []
     for part in step.families:
         log_tau, state = _threshold(loaded, part.family, step.index)
         fits = is_near(part.log_tau, log_tau, TOLERANCE) and part.state == _effective(loaded, state)
-        found.expect(fits, f"{place}: the threshold of the family {part.family} is not that of its calibration.")
+        findings.expect(fits, f"{place}: the threshold of the family {part.family} is not that of its calibration.")
         families.append((log_tau, state))
     if not _is_applied(loaded):
         log_tau, state = uncalibrated, "none"
@@ -147,12 +151,14 @@ def _check_step(found: Findings, loaded: Loaded, place: str, step: Step, uncalib
         log_tau, state = _threshold(loaded, None, step.index)
     else:
         log_tau = min((value for value, _ in families), default=-math.inf)
-        state = min((own for _, own in families), key=_WORST_FIRST.index, default="uninformative")
-    found.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
+        state = min(
+            (state_of_family for _, state_of_family in families), key=_WORST_FIRST.index, default="uninformative"
+        )
+    findings.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
     expected = _effective(
         loaded, informative.stated(cast(CertificateState, state), log_tau, step.set_size, step.certified_mass)
     )
-    found.same(place, "what the threshold rests on", step.state, expected)
+    findings.same(place, "what the threshold rests on", step.state, expected)
 
 
 def _is_applied(loaded: Loaded) -> bool:

@@ -102,15 +102,15 @@ _WITHOUT_LOGITS = _of_report(
 
 def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
     """What no check of these can tell."""
-    made = {check.name for check in checks if check.status != "skipped"}
-    found = [_signed(loaded), *_ALWAYS, *_of_calibration(loaded, made), *_shortened(loaded)]
-    if REPLAY_CHECK not in made:
-        found += _WITHOUT_REPLAY
-        if LOGITS_CHECK in made:
-            found.append(Untold(LOGITS, ("all files",), "That the stored logits are the model's: a replay shows that."))
+    carried_out = {check.name for check in checks if check.status != "skipped"}
+    gaps = [_signed(loaded), *_ALWAYS, *_of_calibration(loaded, carried_out), *_shortened(loaded)]
+    if REPLAY_CHECK not in carried_out:
+        gaps += _WITHOUT_REPLAY
+        if LOGITS_CHECK in carried_out:
+            gaps.append(Untold(LOGITS, ("all files",), "That the stored logits are the model's: a replay shows that."))
         else:
-            found += _WITHOUT_LOGITS
-    return tuple(found)
+            gaps += _WITHOUT_LOGITS
+    return tuple(gaps)
 
 
 def _signed(loaded: Loaded) -> Untold:
@@ -122,7 +122,7 @@ def _signed(loaded: Loaded) -> Untold:
     return Untold(file, ("signatures",), f"{who}. Compare its SHA-256 with the one that the auditor published.")
 
 
-def _of_calibration(loaded: Loaded, made: set[str]) -> Iterator[Untold]:
+def _of_calibration(loaded: Loaded, carried_out: set[str]) -> Iterator[Untold]:
     session = loaded.report.session
     if not session.calibration_label:
         return
@@ -132,7 +132,7 @@ def _of_calibration(loaded: Loaded, made: set[str]) -> Iterator[Untold]:
             ("all of it",),
             "The calibration is not with the report, so that its thresholds are believed as they stand.",
         )
-    elif CALIBRATION_CHECK in made:
+    elif CALIBRATION_CHECK in carried_out:
         yield Untold(CALIBRATION, ("name", "created"), "What the calibration is called and when it was made.")
         yield Untold(
             PROMPTS,
@@ -161,7 +161,9 @@ def _shortened(loaded: Loaded) -> Iterator[Untold]:
     session = loaded.report.session
     texts = {f"session.fingerprint.{name}": str(value) for name, value in session.fingerprint.items()}
     texts["session.fingerprint_digest"] = session.fingerprint_digest
-    digits = {name: found for name, text in texts.items() if (found := shortest_digest(text)) not in (None, WHOLE)}
+    digits = {
+        name: shortest for name, text in texts.items() if (shortest := shortest_digest(text)) not in (None, WHOLE)
+    }
     if digits:
         least = min(filter(None, digits.values()))
         yield Untold(
