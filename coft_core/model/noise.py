@@ -61,7 +61,7 @@ def noise_of(dtype: str | None, temperature: float = 1.0, measured: float | None
     Args:
         dtype: The type without the ``torch.`` prefix; None where it was not recorded.
         temperature: What the logits are divided by.
-        measured: Largest difference found on the model itself, in nats at temperature 1; None where it was not looked at.
+        measured: Largest difference found on the model itself, in nats at temperature 1; None where nobody looked.
     """
     name = dtype or UNKNOWN
     usual = BOUNDS.get(name, BOUNDS[FALLBACK])
