@@ -33,7 +33,7 @@ RATIOS = {0: 0.36, 1: 0.89, 3: 1.12, 8: -0.62, 12: 0.41, 14: 0.97, 17: -0.12, 26
 """By place in the story: by how many nats masking “he” alone lowers the word there; elsewhere by 0.03."""
 UNSURE = 12
 """Where nothing is likely, after a prompt with “rounds”."""
-ASIDES = {" they": 0.12, " the": 0.1, " she": 0.07, " then": 0.05, " nobody": 0.02, " we": 0.01}
+ASIDES = {" they": 0.12, " the": 0.1, " she": 0.07, " then": 0.045, " nobody": 0.02, " we": 0.01}
 """What may stand anywhere instead."""
 ENDS = (" reports", " left", " where", " said")
 """Words that end prompts: the story begins behind them, and after ten tokens in a prompt without any."""

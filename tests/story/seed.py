@@ -44,14 +44,8 @@ def reference(number: int, length: int) -> str:
     )
 
 
-def prompt_set(folder: Path, lengths: dict[int, int] | None = None, **fields: Any) -> Path:
-    """A prompt set of variants of the story.
-
-    Args:
-        folder: Where it is written.
-        lengths: Number of rows by the length of their references.
-        fields: Further fields by name, each a function of the row's number.
-    """
+def prompt_set(folder: Path, lengths: dict[int, int] | None = None) -> Path:
+    """A prompt set of variants of the story: so many rows by the length of their references."""
     path = folder / "ward.jsonl"
     rows: list[dict[str, Any]] = []
     for length, count in (lengths or LENGTHS).items():
@@ -60,9 +54,9 @@ def prompt_set(folder: Path, lengths: dict[int, int] | None = None, **fields: An
             done = ("prepared", "filed", "found", "asked", "settled")[number % 5]
             prompt = f"The {who} and he {done} the {what} and then the reports and she"
             at = prompt.index(" he ") + 1
-            row = {"prompt": prompt, "reference": reference(number, length), "spans": [[at, at + 2, "gender"]]}
-            row["context"] = str(number)
-            rows.append({**row, **{name: value(number) for name, value in fields.items()}})
+            spans = [[at, at + 2, "gender"]]
+            told = reference(number, length)
+            rows.append({"prompt": prompt, "reference": told, "spans": spans, "context": str(number)})
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return path
 

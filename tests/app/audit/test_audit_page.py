@@ -111,7 +111,7 @@ def test_only_the_selected_token_can_be_tabbed_to(audit):
 def test_the_inspector_explains_each_kind_of_step(audit, picture):
     page = audit("?session=1")
     verdict = page.locator("#inspector .verdict")
-    expect(verdict).to_contain_text("Certified: plausible in both worlds. Masking lowers this token from 0.32 to 0.13.")
+    expect(verdict).to_contain_text("Certified: plausible in both worlds. Masking lowers this token from 0.34 to 0.14.")
     expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")
     expect(page.locator("#facts dl")).to_contain_text("above 1, so it says nothing here")
     expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")

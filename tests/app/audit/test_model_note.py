@@ -6,7 +6,8 @@ from coft_core.errors import ModelLoadError
 from coft_core.model.loading import LoadingPhase
 
 
-def test_the_note_goes_through_all_phases_to_where_the_model_runs(wired):
+def test_the_note_goes_through_all_phases_to_where_the_model_runs(wired, monkeypatch):
+    monkeypatch.setattr(wired[AuditService], "loading", lambda name: iter(LoadingPhase))
     notes = list(SettingsHandlers(wired).describe_model("demo"))
     assert [phase for phase in LoadingPhase if LOADING_PHASES[phase] in " ".join(notes)] == list(LoadingPhase)
     assert all("Loading the model" in note for note in notes[:-1])

@@ -146,7 +146,7 @@ def test_offsets_count_characters_even_after_an_emoji(audit, services: Services)
 def test_a_prompt_without_spans_says_that_both_branches_are_equal(audit):
     page = audit()
     page.locator("#prompt").fill("It rained all day")
-    expect(page.locator("#editor .cautions")).to_contain_text("both branches are equal")
+    expect(page.locator("#editor .cautions")).to_contain_text("the factual and the masked branch are equal")
 
 
 def test_an_example_fills_the_prompt(audit):

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.review.log import LogEntry, VerdictRequest
+from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.wiring import Services
+from db.verdicts import AnnotationRecord
 from tests.story.seed import say
 
 Reviewer = Callable[..., Page]
@@ -34,7 +35,7 @@ def writing(services: Services, monkeypatch: pytest.MonkeyPatch) -> threading.Ev
     allowed, add = threading.Event(), services[VerdictService].add
     allowed.set()
 
-    def when_allowed(request: VerdictRequest) -> LogEntry:
+    def when_allowed(request: VerdictRequest) -> AnnotationRecord:
         allowed.wait(20)
         return add(request)
 

@@ -93,10 +93,10 @@ def test_filters_narrow_the_list_stand_in_the_address_and_are_cleared(page: Page
 
 def test_every_report_of_a_session_is_downloaded_under_its_own_name(page: Page):
     for title, file in (
-        ("CSV One table", "audit-1.csv"),
-        ("Evidence bundle The report", "audit-1-bundle.zip"),
-        ("Evidence bundle with calibration prompts", "audit-1-bundle-with-prompts.zip"),
-        ("HTML", "audit-1.html"),
+        ("CSV One table", "coft-audit-session-1.csv"),
+        ("Evidence bundle The report", "coft-audit-session-1-bundle.zip"),
+        ("Evidence bundle with calibration prompts", "coft-audit-session-1-bundle-with-prompts.zip"),
+        ("HTML", "coft-audit-session-1.html"),
     ):
         page.get_by_role("button", name="Download Nurse handover").click()
         with page.expect_download() as waiting:
