@@ -88,6 +88,7 @@ def test_the_masked_families_are_a_setting_and_change_what_is_suggested(page: Pa
     page.locator("#masked-families").get_by_label("disability").uncheck()
     expect(page.locator(".offers")).to_contain_text("1 suggestion")
     page.locator("[data-do=go]").click()
+    page.locator("[data-do=proceed]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
     settings = services[AuditService].view(newest(services)).settings
     assert "name" in settings.masked_families
