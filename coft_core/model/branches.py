@@ -138,7 +138,7 @@ class BranchBatch:
         fit = fit_of(self.model)
         # Nothing is shared by rows whose activations are changed.
         joins = fit.joins and self._sharing is not None
-        return MemoryUse(fit.kind, fit.reason, self._opened().shared_length, joins)
+        return MemoryUse(fit.kind, fit.reason, self.opened().shared_length, joins)
 
     @property
     def memory_size(self) -> int:
@@ -148,7 +148,7 @@ class BranchBatch:
     @property
     def memory_size_next(self) -> int:
         """Bytes that will be held after the next :meth:`logits`, as far as it is known before the first."""
-        return 0 if self.closed else self._opened().size_after(1)
+        return 0 if self.closed else self.opened().size_after(1)
 
     @property
     def may_join(self) -> bool:
@@ -161,7 +161,7 @@ class BranchBatch:
         Returns:
             Logits that follow the newest token, ``(R, V)``, in the model's dtype.
         """
-        return self._opened().logits()
+        return self.opened().logits()
 
     def append(self, token_ids: Tensor) -> None:
         """Make one token a row the pending one, ``(R,)``; branches of one prompt get the same."""
@@ -201,7 +201,12 @@ class BranchBatch:
         if not 0 <= generated <= self.generated:
             raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
 
-    def _opened(self) -> SlotRows | GrowingRows:
+    def opened(self) -> SlotRows | GrowingRows:
+        """The keys and values of its rows, whose memory is taken when it is first needed.
+
+        Raises:
+            InvalidInputError: The batch is closed.
+        """
         self._require_open()
         if self._memory is None:
             fit = fit_of(self.model)

@@ -227,7 +227,7 @@ class JointForwards:
                 for request in taken:
                     try:
                         with attached(request.batch.model.module, request.hooks):
-                            request.found.append(request.batch.logits())
+                            request.found.append(request.batch.opened().logits())
                     except Exception as error:
                         # The frames of a failed forward hold its tensors, and those who wait may need their memory.
                         clear_frames(error.__traceback__)

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -147,13 +147,14 @@ class Seeded:
 def seeded(folder: Path) -> Iterator[Seeded]:
     """The whole program on the story's model, with a store of its own."""
     path = folder / "story.sqlite3"
-    with pytest.MonkeyPatch.context() as patch:
-        # The embedded model's own calibration is of another model than the one that takes its name here.
-        patch.setattr("app.shared.calibrations.EMBEDDED_CALIBRATION", ("models", "none.zip"))
-        settings = Settings(database_url=f"sqlite:///{path}", faster_steps="off")
-        with open_services(settings, owns_store=True, loader=load_story) as services:
-            tell(services, folder)
-            with closing(sqlite3.connect(path)) as store, store:
-                # New audits begin with the calibration that comes with the program.
-                store.execute("UPDATE calibration_runs SET embedded = 1")
-            yield Seeded(services, path)
+    settings = Settings(database_url=f"sqlite:///{path}", faster_steps="off")
+    with ExitStack() as closing_last:
+        with pytest.MonkeyPatch.context() as patch:
+            # The embedded model's own calibration is of another model than the one that takes its name here.
+            patch.setattr("app.shared.calibrations.EMBEDDED_CALIBRATION", ("models", "none.zip"))
+            services = closing_last.enter_context(open_services(settings, owns_store=True, loader=load_story))
+        tell(services, folder)
+        with closing(sqlite3.connect(path)) as store, store:
+            # New audits begin with the calibration that comes with the program.
+            store.execute("UPDATE calibration_runs SET embedded = 1")
+        yield Seeded(services, path)

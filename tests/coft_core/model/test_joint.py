@@ -4,6 +4,7 @@ import functools
 import threading
 import weakref
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -288,7 +289,7 @@ def test_the_tensors_of_a_failed_forward_are_let_go_of_before_the_next_one(monke
         held.append(weakref.ref(activations))
         raise torch.OutOfMemoryError(f"no room beside {len(activations)} numbers")
 
-    monkeypatch.setattr(BranchBatch, "logits", fail)
+    monkeypatch.setattr(BranchBatch, "opened", lambda batch: SimpleNamespace(logits=lambda: fail(batch)))
     batch = BranchBatch(random_model("llama"), branches())
     with pytest.raises(torch.OutOfMemoryError, match="3 numbers"):
         JointForwards().logits(batch)
