@@ -107,7 +107,7 @@ def test_contributions_are_drawn_for_the_chain_and_for_the_selected_token(audit,
     page.locator(".tok[data-i='1']").click()
     expect(shares.nth(0)).to_contain_text(signed(first[1]))
     page.locator(".numbers summary").click()
-    cells = page.locator(".numbers tbody tr").nth(3).locator("td")
+    cells = page.locator(".numbers tbody tr").nth(3).locator("th, td")
     alone = [part.log_ratio[3] for part in measured.spans]
     token = services[AuditService].view(newest(services)).steps[3].token.strip()
     expect(cells).to_have_text(["4", token, *map(signed, [*alone, measured.interaction[3], totals[3]])])
