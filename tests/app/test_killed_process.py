@@ -18,6 +18,7 @@ from tests.conftest import free_port, load_tiny
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.settings import Settings
 from tests.conftest import load_tiny

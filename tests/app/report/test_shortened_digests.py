@@ -33,8 +33,12 @@ class Earlier:
     bundle: bytes
 
 
+def load_named(name: str, **named: Any) -> LanguageModel:
+    return replace(load_tiny(name, **named), name=name)
+
+
 def load_earlier(name: str, **named: Any) -> LanguageModel:
-    model = load_tiny(name, **named)
+    model = load_named(name, **named)
     kind, _, digits = model.weights_digest.partition(":")
     tokenizer = model.tokenizer_digest.partition(":")[2]
     return replace(model, weights_digest=f"{kind}:{digits[:16]}", tokenizer_digest=f"sha256:{tokenizer[:16]}")
@@ -51,7 +55,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
         calibration = calibrate(wired, folder)
         session = audit(wired, "earlier", calibration_id=calibration)
         bundle = wired[ReportService].bundle(session)
-    with services(settings, loader=load_tiny) as wired:
+    with services(settings, loader=load_named) as wired:
         yield Earlier(wired, settings, calibration, session, bundle)
 
 
@@ -79,6 +83,6 @@ def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier: Earl
 def test_a_bundle_of_an_earlier_version_verifies_and_replays(earlier: Earlier, tmp_path: Path) -> None:
     path = tmp_path / "evidence.zip"
     path.write_bytes(earlier.bundle)
-    found = verifier(earlier.settings, loader=load_tiny).verify(path, replay=True)
+    found = verifier(earlier.settings, loader=load_named).verify(path, replay=True)
     assert failures(found) == {}
     assert check_named(found, "Replay on the model").status == "passed"

@@ -19,6 +19,7 @@ from app.swap.types import SwapRequest
 from coft_core.errors import DeviceMemoryError
 from coft_core.model.branches import BranchBatch
 from coft_core.model.fake import tiny_model
+from coft_core.model.memory import SlotRows
 from coft_core.model.slots import Slots
 from coft_core.types import Span
 from tests.conftest import load_tiny, prompt_set_csv
@@ -68,8 +69,8 @@ def test_a_step_is_tried_once_more_with_what_is_idle_closed(wired, alone, monkey
     wired[AuditService].step(session_id)
     pool = wired[AuditService]._live._pool
     assert len(pool._rollouts) == 2
-    failing = Exhausted(BranchBatch.logits, at={0})
-    monkeypatch.setattr(BranchBatch, "logits", failing.bound())
+    failing = Exhausted(SlotRows.logits, at={0})
+    monkeypatch.setattr(SlotRows, "logits", failing.bound())
     assert wired[AuditService].step(session_id).token_id == alone[1]
     assert list(pool._rollouts) == [wired[AuditService].view(session_id).branch_id]
     list(wired[AuditService].run(session_id))
@@ -81,7 +82,7 @@ def test_a_step_that_fails_twice_says_so_and_leaves_the_chain_as_it_was(wired, a
     session_id = start(wired)
     wired[AuditService].step(session_id)
     with monkeypatch.context() as patch:
-        patch.setattr(BranchBatch, "logits", Exhausted(BranchBatch.logits, at=range(100)).bound())
+        patch.setattr(SlotRows, "logits", Exhausted(SlotRows.logits, at=range(100)).bound())
         with pytest.raises(DeviceMemoryError, match=r"run out of memory.*COFT_KV_MEMORY_MB"):
             wired[AuditService].step(session_id)
     assert chain(wired, session_id) == alone[:1]
@@ -96,7 +97,7 @@ def test_a_fork_that_fails_twice_leaves_no_branch(wired, alone, monkeypatch):
     view = wired[AuditService].view(session_id)
     forced = next(row.token_id for row in view.steps[2].candidates if row.token_id != alone[2])
     with monkeypatch.context() as patch:
-        patch.setattr(BranchBatch, "logits", Exhausted(BranchBatch.logits, at=range(100)).bound())
+        patch.setattr(SlotRows, "logits", Exhausted(SlotRows.logits, at=range(100)).bound())
         with pytest.raises(DeviceMemoryError):
             wired[AuditService].fork(session_id, view.branch_id, 2, forced)
     assert len(wired[AuditService].view(session_id).branches) == 1

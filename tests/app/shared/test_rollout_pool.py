@@ -12,9 +12,10 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
 from app.shared.rollouts import RolloutPool
-from coft_core.model.branches import BranchBatch, joint_logits
+from coft_core.model.branches import joint_logits
 from coft_core.model.fake import tiny_model
 from coft_core.model.joint import JointForwards
+from coft_core.model.memory import SlotRows
 from coft_core.types import Span
 from tests.conftest import load_tiny
 
@@ -210,18 +211,18 @@ def test_an_error_in_one_session_loses_no_step_of_another(wired, alone, monkeypa
     """One session's forwards fail from its third step on, whether joint or alone."""
     sessions = [start(wired, prompt) for prompt in PROMPTS]
     length = len(PROMPTS[2])
-    original = BranchBatch.logits
+    original = SlotRows.logits
 
-    def guilty(batch):
-        return batch._tokens.longest == length and batch.generated >= 2
+    def guilty(tokens):
+        return tokens.longest == length and tokens.generated >= 2
 
-    def fail_alone(batch):
-        return 1 / 0 if guilty(batch) else original(batch)
+    def fail_alone(memory):
+        return 1 / 0 if guilty(memory._tokens) else original(memory)
 
     def fail_together(batches):
-        return 1 / 0 if any(guilty(batch) for batch in batches) else joint_logits(batches)
+        return 1 / 0 if any(guilty(batch._tokens) for batch in batches) else joint_logits(batches)
 
-    monkeypatch.setattr(BranchBatch, "logits", fail_alone)
+    monkeypatch.setattr(SlotRows, "logits", fail_alone)
     monkeypatch.setattr("coft_core.model.joint.joint_logits", fail_together)
     errors = run_all(wired, sessions)
     assert [type(error) for error in errors] == [ServiceError]
