@@ -1,0 +1,243 @@
+"""Reading benchmarks in the formats of their authors, from a folder or through a hub, with errors that say where."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coft_core.errors import CoftError
+
+
+class DataError(CoftError, ValueError):
+    """A file of a benchmark is missing or damaged; the text names file and line and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record of a file.
+
+    Attributes:
+        file: Name of the file.
+        number: Line on which it begins, 1-based; that of the entry where the file is one JSON document.
+        values: Its fields.
+    """
+
+    file: str
+    number: int
+    values: Mapping[str, Any]
+
+    def text(self, name: str) -> str:
+        """A field that has to be a text, which may be empty.
+
+        Raises:
+            DataError: It is missing or no text.
+        """
+        value = self.value(name)
+        if not isinstance(value, str):
+            raise self.error(f"the field {name!r} is {value!r:.60} and has to be a text")
+        return value
+
+    def value(self, name: str) -> Any:
+        """A field.
+
+        Raises:
+            DataError: It is missing.
+        """
+        if name not in self.values or self.values[name] is None:
+            raise self.error(f"the field {name!r} is missing")
+        return self.values[name]
+
+    def one_of(self, name: str, allowed: Sequence[str]) -> str:
+        """A field that has to be one of several texts.
+
+        Raises:
+            DataError: It is missing or another one.
+        """
+        value = self.text(name)
+        if value not in allowed:
+            raise self.error(f"the field {name!r} is {value!r:.60} and has to be one of {', '.join(allowed)}")
+        return value
+
+    def error(self, reason: str) -> DataError:
+        """What is wrong here, as an error that can be raised."""
+        return DataError(f"{self.file}, line {self.number}: {reason}; take the file from its publisher again.")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A published state of a file, known by its digest.
+
+    Attributes:
+        name: What it is called: ``"StereoSet 1.0, development set"``.
+        sha256: Digest of the uncompressed bytes.
+    """
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder with benchmark files; each suite looks in its own folder inside, and then in the folder itself.
+
+    Attributes:
+        path: The folder.
+        read: Files that were read so far, by name, with the digest of their uncompressed bytes.
+    """
+
+    path: Path
+    read: dict[str, str] = field(default_factory=dict)
+
+    def find(self, suite: str, *names: str) -> Path | None:
+        """The first file of these names that is there, compressed (``.gz``) or not; None without one."""
+        for folder in (self.path / suite, self.path):
+            for name in names:
+                for file in (folder / name, folder / f"{name}.gz"):
+                    if file.is_file():
+                        return file
+        return None
+
+    def content(self, suite: str, *names: str) -> tuple[str, str]:
+        """Name and text of the first file of these names.
+
+        Raises:
+            DataError: None is there, or it is damaged.
+        """
+        file = self.find(suite, *names)
+        if file is None:
+            raise DataError(
+                f"There is no file {' or '.join(names)} in {self.path / suite} or {self.path}; download it from its "
+                "publisher, or name the folder that has it (--data, or COFT_DATA)."
+            )
+        try:
+            data = file.read_bytes()
+            data = gzip.decompress(data) if file.suffix == ".gz" else data
+            text = data.decode("utf-8-sig")
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise DataError(f"{file.name} cannot be read ({error}); take the file from its publisher again.") from error
+        if not text.strip():
+            raise DataError(f"{file.name} is empty; take the file from its publisher again.")
+        self.read[file.name.removesuffix(".gz")] = hashlib.sha256(data).hexdigest()
+        return file.name, text
+
+    def json(self, suite: str, *names: str) -> tuple[str, Any]:
+        """Name and content of a JSON document.
+
+        Raises:
+            DataError: It is missing or damaged.
+        """
+        name, text = self.content(suite, *names)
+        try:
+            return name, json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{name} is no JSON ({error}); take the file from its publisher again.") from error
+
+    def json_lines(self, suite: str, *names: str) -> Iterator[Line]:
+        """The records of a file with one JSON object a line.
+
+        Raises:
+            DataError: The file is missing or a line is damaged.
+        """
+        name, text = self.content(suite, *names)
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                raise DataError(
+                    f"{name}, line {number}: this is no JSON ({error}); take the file from its publisher again."
+                ) from error
+            if not isinstance(values, dict):
+                raise DataError(f"{name}, line {number}: this is no object; take the file from its publisher again.")
+            yield Line(name, number, values)
+
+    def table(self, suite: str, *names: str, delimiter: str = ",", fields: Sequence[str] = ()) -> Iterator[Line]:
+        """The records of a file with a header and values between delimiters.
+
+        Args:
+            suite: Folder of the suite.
+            names: Names that the file may have.
+            delimiter: What stands between values.
+            fields: Columns that have to be there.
+
+        Raises:
+            DataError: The file or a column is missing, or a row has another number of values than the header.
+        """
+        name, text = self.content(suite, *names)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        try:
+            header = next(reader)
+            if missing := [column for column in fields if column not in header]:
+                raise DataError(
+                    f"{name} has no column {missing[0]!r}; its columns are {', '.join(header)}; take the file from "
+                    "its publisher again."
+                )
+            begin = reader.line_num + 1
+            for row in reader:
+                if row and len(row) != len(header):
+                    raise DataError(
+                        f"{name}, line {begin}: there are {len(row)} values and {len(header)} columns; take the file "
+                        "from its publisher again."
+                    )
+                if row:
+                    yield Line(name, begin, dict(zip(header, row, strict=True)))
+                begin = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{name}, line {reader.line_num}: {error}; take the file again.") from error
+
+    def lines(self, suite: str, *names: str) -> list[str]:
+        """The lines of a plain text.
+
+        Raises:
+            DataError: It is missing or damaged.
+        """
+        return self.content(suite, *names)[1].splitlines()
+
+    def release(self, known: Sequence[Release]) -> str:
+        """What was read, in words: a known release, or that it is none."""
+        by_digest = {release.sha256: release.name for release in known}
+        named = [by_digest.get(digest) for digest in self.read.values()]
+        if named and all(named):
+            return ", ".join(dict.fromkeys(name for name in named if name))
+        return "not a known release of the whole set: figures may not compare with published ones"
+
+
+@dataclass(frozen=True, slots=True)
+class HubSplit:
+    """A part of a data set on a hub, as ``datasets.load_dataset`` takes it."""
+
+    name: str
+    config: str | None
+    split: str
+
+
+def hub_lines(part: HubSplit) -> list[Line]:
+    """The records of a data set on a hub; ``number`` counts them from 1.
+
+    Raises:
+        DataError: The package ``datasets`` is not installed, or the hub or the data set cannot be reached.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            "Reading from a hub needs the package datasets; install requirements-evaluation.txt, or name a folder "
+            "with the files (--data, or COFT_DATA)."
+        ) from error
+    try:
+        rows = datasets.load_dataset(part.name, part.config, split=part.split)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"The data set {part.name} cannot be had from the hub ({error}); name a folder with its files instead "
+            "(--data, or COFT_DATA)."
+        ) from error
+    return [Line(f"{part.name} ({part.split})", number, dict(row)) for number, row in enumerate(rows, 1)]

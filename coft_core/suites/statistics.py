@@ -1,0 +1,167 @@
+"""Figures with intervals: exact for shares of independent items, drawn over units where items hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binomtest
+
+from coft_core.suites.base import Better, Figure
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+Floats = npt.NDArray[np.float64]
+
+
+def unit_draws(units: int, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
+    """How often each unit is drawn when as many are drawn with replacement, ``(R, U)``.
+
+    The same numbers give the same draws, so that figures of two methods over the same units are paired.
+    """
+    return np.random.default_rng(seed).multinomial(units, np.full(units, 1.0 / units), size=resamples).astype(float)
+
+
+def unit_sums(units: Sequence[Hashable], values: npt.ArrayLike) -> Floats:
+    """Sums of values by unit, ``(U, ...)``, units in the order in which they first appear.
+
+    Args:
+        units: The unit of each item, N of them.
+        values: ``(N, ...)``.
+    """
+    places = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
+    array = np.asarray(values, dtype=float)
+    sums = np.zeros((len(places), *array.shape[1:]))
+    np.add.at(sums, [places[unit] for unit in units], array)
+    return sums
+
+
+def drawn_figure(
+    key: str,
+    title: str,
+    units: Sequence[Hashable],
+    values: npt.ArrayLike,
+    statistic: Callable[[Floats], Floats],
+    n: int,
+    *,
+    what: str = "items",
+    unscored: int = 0,
+    better: Better = "none",
+    part: str = "",
+) -> Figure:
+    """A figure that is a function of sums over items, with its percentile bootstrap interval over units.
+
+    Args:
+        key: See :class:`Figure`, as of all that follows it.
+        title: See there.
+        units: The unit of each item, N of them, unscored ones included: methods are then compared on the same draws.
+        values: What is summed, ``(N, K)``; zeros for an item that is not counted.
+        statistic: From sums ``(R, K)`` to figures ``(R,)``; NaN where nothing is counted.
+        n: See :class:`Figure`.
+        what: See there.
+        unscored: See there.
+        better: See there.
+        part: See there.
+    """
+    sums = unit_sums(units, np.asarray(values, dtype=float).reshape(len(units), -1))  # (U, K)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(sums.sum(0, keepdims=True))[0]) if n else float("nan")
+        if not np.isfinite(value):
+            return Figure(key, title, None, n=n, what=what, unscored=unscored, better=better, part=part)
+        draws = statistic(unit_draws(len(sums)) @ sums)  # (R,)
+    low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Figure(key, title, value, float(low), float(high), n, what, unscored, better, part, draws)
+
+
+def mean_figure(
+    key: str,
+    title: str,
+    units: Sequence[Hashable],
+    values: Sequence[float | None],
+    *,
+    scale: float = 1.0,
+    what: str = "items",
+    better: Better = "none",
+    part: str = "",
+) -> Figure:
+    """The mean of a value over items, those without one unscored.
+
+    Where every item is a unit of its own and values are 0 or 1, the interval is the exact one of a share
+    (Clopper and Pearson 1934); else it is drawn over units.
+    """
+    counted = [value for value in values if value is not None]
+    figure = drawn_figure(
+        key,
+        title,
+        units,
+        [(0.0 if value is None else value, value is not None) for value in values],
+        lambda sums: scale * sums[:, 0] / sums[:, 1],
+        len(counted),
+        what=what,
+        unscored=len(values) - len(counted),
+        better=better,
+        part=part,
+    )
+    alone = len(set(units)) == len(units) and set(counted) <= {0.0, 1.0}
+    if figure.value is None or not alone:
+        return figure
+    exact = binomtest(int(sum(counted)), len(counted)).proportion_ci(LEVEL, "exact")
+    return Figure(
+        key, title, figure.value, scale * exact.low, scale * exact.high, len(counted), what, figure.unscored, better,
+        part, figure.draws,
+    )  # fmt: skip
+
+
+def difference(first: Figure, second: Figure) -> tuple[float, float, float] | None:
+    """How much larger the first figure is, with its 95 % interval over the same drawn units; None without draws.
+
+    Both have to be of the same items, read by two methods.
+    """
+    if first.draws is None or second.draws is None or first.value is None or second.value is None:
+        return None
+    if len(first.draws) != len(second.draws):
+        return None
+    low, high = np.nanquantile(first.draws - second.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return first.value - second.value, float(low), float(high)
+
+
+def badness(value: float, better: Better) -> float:
+    """The value, turned so that less is better; of ``near the middle`` its distance from 50."""
+    if better == "higher":
+        return -value
+    if better == "near the middle":
+        return abs(value - 50.0)
+    return abs(value) if better == "near zero" else value
+
+
+def ranks(figures: Mapping[str, Figure]) -> dict[str, float]:
+    """Ranks of methods by one figure, 1 the best; methods whose difference may be noise share the mean of their ranks.
+
+    A method is behind another if the 95 % interval of the difference of their badness, over the same drawn units, lies
+    above 0. Its rank is one more than the number that it is behind, plus half the number of those it is tied with.
+
+    Args:
+        figures: By method; those without a value are left out.
+    """
+    present = {name: figure for name, figure in figures.items() if figure.value is not None}
+
+    def behind(name: str, other: str) -> bool:
+        one, two = present[name], present[other]
+        assert one.value is not None
+        assert two.value is not None
+        gap = badness(one.value, one.better) - badness(two.value, two.better)
+        if one.draws is None or two.draws is None or len(one.draws) != len(two.draws):
+            return gap > 0
+        turned = np.vectorize(badness, excluded={1}, otypes=[float])
+        drawn = turned(one.draws, one.better) - turned(two.draws, two.better)
+        return gap > 0 and float(np.nanquantile(drawn, (1 - LEVEL) / 2)) > 0
+
+    ranked = {}
+    for name in present:
+        worse = [other for other in present if behind(name, other)]
+        better = [other for other in present if behind(other, name)]
+        tied = len(present) - 1 - len(worse) - len(better)
+        ranked[name] = 1 + len(worse) + tied / 2
+    return ranked
