@@ -188,6 +188,11 @@ class ForcedItem:
     first: int = 0
 
     @property
+    def rows(self) -> list[list[int]]:
+        """What is fed, a row a branch, all of :attr:`length`."""
+        return [[*prompt, *self.continuation[:-1]] for prompt in self.prompts]
+
+    @property
     def length(self) -> int:
         """Tokens that are fed, of one branch; the last one predicts nothing that is scored."""
         return len(self.prompts[0]) + len(self.continuation) - 1
@@ -203,6 +208,31 @@ class ForcedItem:
         columns = zip(*self.prompts, strict=True)
         equal = next((i for i, column in enumerate(columns) if len(set(column)) > 1), len(self.prompts[0]))
         return min(equal, len(self.prompts[0]) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedTexts(ForcedItem):
+    """Several texts that follow one prompt, a branch each; the prompt is what they share.
+
+    Attributes:
+        texts: Tokens of each, the longest of which is the continuation; what is scored of a shorter one beyond its end
+            means nothing.
+    """
+
+    texts: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, prompt: tuple[int, ...], texts: tuple[tuple[int, ...], ...]) -> ForcedTexts:
+        """Texts after a prompt."""
+        return cls((prompt,) * len(texts), max(texts, key=len), texts=texts)
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """What is fed, a row a text, padded on the right."""
+        return [
+            [*prompt, *text[:-1], *[0] * (self.length + 1 - len(prompt) - len(text))]
+            for prompt, text in zip(self.prompts, self.texts, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +306,17 @@ class ForcedScorer:
         for index, logits in chunks:
             # The head of a model that is spread over several devices may be on another one than its inputs.
             yield index.to(self._model.device), logits.to(self._model.device)
+
+    def whole(self, items: Sequence[ForcedItem]) -> Tensor:
+        """Logits of a batch at every scored position at once, ``(N, B, V)``; see :meth:`logits`."""
+        count = sum(item.scored for item in items)
+        logits_of_all: Tensor | None = None
+        for index, logits in self.logits(items):
+            if logits_of_all is None:
+                logits_of_all = logits.new_empty(count, *logits.shape[1:])
+            logits_of_all[index] = logits
+        assert logits_of_all is not None  # every item has a scored position
+        return logits_of_all
 
     def _by_head(self, layout: _Layout, parts: SplitModel) -> Iterator[Chunk]:
         hidden = self._hidden(layout, parts)  # (N, B, H)
@@ -363,11 +404,7 @@ class _Layout:
     @classmethod
     def of(cls, items: Sequence[ForcedItem], device: torch.device) -> _Layout:
         longest = max(item.length for item in items)
-        rows = [
-            [*prompt, *item.continuation[:-1], *[0] * (longest - item.length)]
-            for item in items
-            for prompt in item.prompts
-        ]
+        rows = [[*row, *[0] * (longest - item.length)] for item in items for row in item.rows]
         owners = [g for g, item in enumerate(items) for _ in range(item.scored)]
         columns = [len(item.prompts[0]) - 1 + c for item in items for c in range(item.first, len(item.continuation))]
         return cls(
@@ -497,19 +534,7 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
     scored: dict[int, Tensor] = {}  # (C, B, V) an item
     for batch in forced_batches(items, model.prefill_tokens, waste=limits.waste):
         chosen = [items[i] for i in batch]
-        logits = _whole(scorer, chosen)  # (N, B, V)
+        logits = scorer.whole(chosen)  # (N, B, V)
         scored.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
     by_row = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
     return [by_row[row] for row in range(len(rows))]
-
-
-def _whole(scorer: ForcedScorer, items: Sequence[ForcedItem]) -> Tensor:
-    """Logits of a batch at every scored position, ``(N, B, V)``."""
-    count = sum(item.scored for item in items)
-    whole: Tensor | None = None
-    for index, logits in scorer.logits(items):
-        if whole is None:
-            whole = logits.new_empty(count, *logits.shape[1:])
-        whole[index] = logits
-    assert whole is not None  # every item has a scored position
-    return whole

@@ -127,7 +127,18 @@ class Written:
     masked: int = 0
 
 
-Answer = Scored | Written
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The answer to an ask that could not be read.
+
+    Attributes:
+        reason: Why, as a sentence; in most cases it does not fit into the model's context.
+    """
+
+    reason: str
+
+
+Answer = Scored | Written | Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,11 @@ class Outcome:
     answers: tuple[Answer, ...]
     marks: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def unread(self) -> str:
+        """Why an ask could not be read; empty where all were. Such an outcome is counted, and in no figure."""
+        return next((answer.reason for answer in self.answers if isinstance(answer, Unread)), "")
 
     def scored(self, place: int = 0) -> Scored:
         """The answer to an ask of choices."""
@@ -264,7 +280,7 @@ class Suite(ABC):
 
     @abstractmethod
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
-        """The figures, the main one among them; those of parts after those of the whole."""
+        """The figures, the main one among them; those of parts after those of the whole. All outcomes were read."""
 
     def reference(self, item: Item) -> str | None:
         """A text that truly follows the prompt of the item's first ask, to calibrate on; None where there is none."""
