@@ -151,7 +151,8 @@ class BatchSettings(SettingsHandlers):
     @shown
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the rail says of the calibration, and offer the choice where there is one."""
-        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
+        fit = or_refusal(lambda: self._audits.fit(settings_from(without_parameters(values))))
+        misfit = not isinstance(fit, str) and bool(fit.differences)
         return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
 

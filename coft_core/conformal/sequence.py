@@ -279,16 +279,20 @@ def why_silent(sequence: SequenceThreshold, steps: int, finished: str | None) ->
     if sequence.reason:
         return sequence.reason
     if steps > sequence.horizon:
-        return f"The chain has {steps} steps, and the certificate of whole chains is for {sequence.applies}."
+        return f"The chain has {_counted(steps)}, and the certificate of whole chains is for {sequence.applies}."
     if steps == sequence.horizon:
         return ""
     if finished == "end" and sequence.lengths.ended:
         return ""
     stopped = {
-        "end": "ended by itself after {} steps, as none did that the certificate rests on",
-        "context": "was cut at {} steps, where the model’s context is full",
-    }.get(finished or "", "has {} steps and has not ended")
-    return f"The chain {stopped.format(steps)}: the certificate of whole chains is for {sequence.applies}."
+        "end": "ended by itself after {}, as none did that the certificate rests on",
+        "context": "was cut at {}, where the model’s context is full",
+    }.get(finished or "", "has {} and has not ended")
+    return f"The chain {stopped.format(_counted(steps))}: the certificate of whole chains is for {sequence.applies}."
+
+
+def _counted(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def _listed(parts: list[str]) -> str:

@@ -68,11 +68,6 @@ class MaskedPrompt:
     repeated: frozenset[int] = frozenset()
     warnings: tuple[str, ...] = ()
 
-    @property
-    def branches_equal(self) -> bool:
-        """Whether nothing is masked, so that both branches read the same prompt."""
-        return self.factual_ids == self.masked_ids
-
 
 def mask_prompt(
     tokenizer: Any,

@@ -70,7 +70,7 @@ def test_white_space_swallowed_by_a_masked_token_is_shown_again():
 
 
 def test_no_span_leaves_both_branches_equal():
-    assert cc.mask_prompt(TOKENIZER, "nothing here", []).branches_equal
+    assert cc.mask_prompt(TOKENIZER, "nothing here", []).positions == ()
 
 
 def test_a_span_outside_the_text_is_refused():

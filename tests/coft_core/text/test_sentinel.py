@@ -97,9 +97,9 @@ def test_a_vocabulary_without_any_is_refused_only_where_something_is_masked():
     with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
         cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")])
     plain = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender", kept=True)])
-    assert (plain.sentinel, plain.sentinel_id, plain.branches_equal, plain.warnings) == ("", None, True, ())
+    assert (plain.sentinel, plain.sentinel_id, plain.positions, plain.warnings) == ("", None, (), ())
     watched = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")], required=False)
-    assert watched.branches_equal
+    assert watched.positions == ()
     assert "the marked words are not masked" in watched.warnings[0]
 
 
