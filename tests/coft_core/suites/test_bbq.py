@@ -115,7 +115,7 @@ def test_figures_are_those_of_the_harness(tmp_path, seed):
     items = SUITE.items(folder(tmp_path, *documents))
     lots = np.random.default_rng(seed)
     # Not knowing has ten wordings; without this, people would hardly ever be named.
-    drawn = [lots.normal(-9, 2, 12) + np.array([4.0] * 2 + [0.0] * 10) for _ in items]
+    drawn = [lots.normal(-9, 2, 12) + np.array([6.0] * 2 + [0.0] * 10) for _ in items]
     figures = values(SUITE.figures([outcome(item, scored(*each)) for item, each in zip(items, drawn, strict=True)]))
     results = [
         harness.process_results_multiple_choice(one, [(value, False) for value in each])
