@@ -71,7 +71,8 @@ class StereoSet(Suite):
         "Many items hold no clear stereotype, mix several, or oppose things that are no opposites (Blodgett et al. "
         "2021, Stereotyping Norwegian Salmon), so small differences between methods mean little.",
         "Items of one target term hang together, so terms count: an interval of 10 points of ss in all needs about 400 "
-        "items from some 80 terms; the published development set has 4,229 from 79.",
+        "items from some 80 terms; the published development set has 4,229 from 79. Religion has three terms, too few "
+        "to trust its intervals.",
     )
 
     def items(self, data: DataFolder) -> list[Item]:
