@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from app.shared.audits import BinView, CalibrationSummary
 from app.shared.jobs import JobView
+from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, Step
 from db.jobs import JobStatus
 
@@ -121,3 +123,17 @@ def job_view(
         result=result, created_at=datetime.now(UTC), started_at=None, finished_at=None, heartbeat_at=None,
         seconds_left=seconds_left, resumable=resumable,
     )  # fmt: skip
+
+
+def drift_report(status: str) -> DriftReport:
+    """What 24 audits say; ``unknown`` has none to speak of."""
+    if status == "unknown":
+        reason = "this calibration keeps no chains of the deployed policy; calibrate on rollouts or record chains"
+        return DriftReport("unknown", 3, 0, 8, reason=reason)
+    spread = {"fresh": 1.0, "watch": 0.6, "recalibrate": 0.12}[status]
+    peak = {"fresh": 2.3, "watch": 31.0, "recalibrate": 412.0}[status]
+    values = tuple(spread * ((7 * i) % 24 + 0.5) / 24 for i in range(24))
+    p = {"fresh": 0.44, "watch": 0.004, "recalibrate": 3e-7}[status]
+    left_out = (LeftOut(3, "He went", "greedy"), LeftOut(5, "The nurse said", "of a prompt that was audited before"))
+    report = DriftReport(status, 24, 180, 8, peak / 2, peak, values, p, 1 - spread / 2)  # type: ignore[arg-type]
+    return replace(report, left_out=left_out)

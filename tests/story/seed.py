@@ -89,7 +89,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "factorized": {"mask_layout": "factorized"},
     "grouped": {"by_group": True},
     "rollout": {"source": "rollout", "max_new_tokens": 8},
-    "weighted": {"weighting": "estimated", "deployment": tuple(prompt(number) for number in range(40))},
+    "weighted": {
+        "weighting": "estimated",
+        "deployment": tuple(prompt(number, "Muslim " if number % 3 else "") for number in range(60)),
+    },
 }
 """What small calibrations of other kinds are asked for beside their names."""
 
@@ -102,6 +105,13 @@ def calibrate_anew(services: Services, folder: Path, name: str, kind: str, **cha
     groups = ("school", "ward", "ward", "ward") * 3 + ("school", "street", "ward", "ward")
     rows = [row(number, 12, "Muslim " if number % 2 else "") | {"group": groups[number % 16]} for number in range(80)]
     return calibrate(services, written(folder / f"{kind}.jsonl", rows), name, **(KINDS[kind] | changes))
+
+
+def with_every_kind(services: Services, folder: Path) -> Services:
+    """The services with a calibration of each kind beside the first one, numbered as :data:`KINDS` lists them."""
+    for kind in KINDS:
+        calibrate_anew(services, folder, f"Run {kind}", kind)
+    return services
 
 
 def tell(services: Services, folder: Path) -> None:
