@@ -32,9 +32,7 @@ def take_set(page: Page, folder: Path) -> None:
             prompt = f"The {who} finished {what} and then {pronoun} prepared the reports"
             at = prompt.index(f" {pronoun} ") + 1
             others, spans = ["they", "we"] if number % 2 else ["the"], [[at, at + len(pronoun), "gender"]]
-            rows.append(
-                {"prompt": prompt, "answer": "and", "others": others, "pair": f"pair {number}", "spans": spans}
-            )
+            rows.append({"prompt": prompt, "answer": "and", "others": others, "pair": f"pair {number}", "spans": spans})
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     page.locator("#tuning-set input[type=file]").set_input_files(path)
     expect(page.locator("#read-set")).to_contain_text("24 prompts with a right answer, 12 pairs")
@@ -63,7 +61,7 @@ def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken
     tune: Page, visit, services: Services, tmp_path: Path
 ) -> None:
     take_set(tune, tmp_path)
-    for name in ("Self-debiasing", "GeDi", "DExperts", "Counterfactual data augmentation"):
+    for name in ("Self-debiasing", "GeDi", "DExperts", "Activation steering"):
         tune.get_by_label(name, exact=True).check()
     tune.locator("#run").click()
     rows = tune.locator("#tuned-points tbody tr")
@@ -72,12 +70,12 @@ def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken
     expect(rows.filter(has_text="COFT").filter(has_text="chosen")).to_contain_text("0.007 [0.007, 0.007]")
     notes = tune.locator("#tuned-points .cautions li")
     expect(notes).to_have_count(3)
-    expect(notes.filter(has_text="was left out")).to_contain_text("Checkpoint is missing")
+    expect(notes.filter(has_text="Activation steering was left out")).to_contain_text("with other weights")
     expect(notes.filter(has_text="GeDi")).to_contain_text("no point keeps enough accuracy")
     expect(notes.filter(has_text="Self-debiasing")).to_contain_text("has a smaller gap than the model alone")
     expect(tune.locator("#tuning-plot .scatterlayer .trace")).to_have_count(5)
     request = newest_request(services)
-    assert set(request.policies) == {"coft", "sdd", "gedi", "dexperts", "cda"}
+    assert set(request.policies) == {"coft", "sdd", "gedi", "dexperts", "iti"}
     assert request.name == "pairs"
     with tune.expect_download() as waiting:
         tune.locator("#save-points").click()
