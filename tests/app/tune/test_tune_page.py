@@ -43,18 +43,17 @@ def newest_request(services: Services) -> TuningRequest:
     return request_from(services[JobService].list("tuning")[0].payload)
 
 
-def test_a_sample_is_one_click_and_a_row_that_cannot_be_used_is_named_and_nothing_can_be_run(
+def test_a_row_that_cannot_be_used_is_named_and_nothing_can_be_run_until_a_sample_is_taken(
     tune: Page, tmp_path: Path
 ) -> None:
-    expect(tune.locator("#run")).to_be_disabled()
-    tune.get_by_role("button", name="Decisions and questions").click()
-    expect(tune.locator("#read-set")).to_contain_text("100 prompts with a right answer, 60 pairs")
-    expect(tune.locator("#run")).to_be_enabled()
     path = tmp_path / "bad.csv"
     path.write_text("prompt,answer\nA man was,\n", "utf-8")
     tune.locator("#tuning-set input[type=file]").set_input_files(path)
     expect(tune.get_by_text("bad.csv, line 2: answer is empty")).to_be_visible()
     expect(tune.locator("#run")).to_be_disabled()
+    tune.get_by_role("button", name="Decisions and questions").click()
+    expect(tune.locator("#read-set")).to_contain_text("100 prompts with a right answer, 60 pairs")
+    expect(tune.locator("#run")).to_be_enabled()
 
 
 def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken_over_by_audits(
@@ -109,7 +108,7 @@ def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     steps = tune.get_by_role("spinbutton", name="Steps of a chain")
     expect(steps).to_be_hidden()
     tune.get_by_label("Rollouts: what this policy itself writes").check()
-    steps.fill("4")
+    steps.fill("16")
     steps.press("Tab")
     prompts = tmp_path / "prompts.csv"
     prompts.write_text("prompt\nHe said\n", "utf-8")
@@ -121,7 +120,7 @@ def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     request = newest_request(services)
     assert request.calibration_source == "rollout"
     own = request.settings
-    assert (own.temperature, own.top_p, own.top_k, own.max_new_tokens) == (0.7, 0.8, 5, 4)
+    assert (own.temperature, own.top_p, own.top_k, own.max_new_tokens) == (0.7, 0.8, 5, 16)
 
 
 def test_a_run_that_was_cancelled_shows_the_points_that_it_kept_and_chooses_none(
