@@ -19,6 +19,8 @@ from tests.story.model import PROMPT
 from tests.story.seed import newest
 
 BOTH = "The Muslim doctor saw her before he left"
+PRONOUN = "The cook finished rounds and then he prepared the reports"
+"""The story, begun with someone of no family."""
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_an_empty_page_teaches_and_groups_are_offered_added_removed_and_given_pr
     expect(variants(page)).to_have_count(3)
     page.get_by_label("Pronouns that go with atheist").select_option("they")
     expect(variants(page).nth(2)).to_contain_text("atheist, they")
-    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(2)
+    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(3)
     page.locator("[data-do=offer][data-term=Sikh]").click()
     expect(variants(page)).to_have_count(2)
     page.get_by_role("button", name="Remove atheist").click()
@@ -92,7 +94,7 @@ def test_an_empty_page_teaches_and_groups_are_offered_added_removed_and_given_pr
 
 def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downloaded(swap, asked, picture, tmp_path):
     page = swap()
-    write(page, PROMPT)
+    write(page, PRONOUN)
     expect(variants(page)).to_have_count(2)
     expect(variants(page).first).to_contain_text("as typed (he)")
     expect(page.locator("mark.swapped.pronoun")).to_contain_text("she")
@@ -144,10 +146,11 @@ def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
 def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, asked):
     page = swap()
     write(page, "He saw her leave and he knew")
-    expect(variants(page)).to_have_count(2)
+    expect(variants(page)).to_have_count(3)
     page.locator("[data-pronoun=they]").check()
     page.locator("[data-pronoun=she]").uncheck()
     page.locator("[data-pronoun=he]").uncheck()
+    expect(variants(page)).to_have_count(2)
     expect(variants(page).nth(1)).to_contain_text("they")
     expect(page.locator(".roles")).to_contain_text("uncertain: please check")
     page.locator("[data-role]").select_option("object")
@@ -155,7 +158,7 @@ def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap,
     page.locator(".spans input").first.uncheck()
     expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
     compare(page)
-    assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (21,))
+    assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (7, 21))
 
 
 def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_and_a_chain_opens_as_an_audit(
@@ -173,7 +176,7 @@ def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_an
 
     monkeypatch.setattr(service, "at", late)
     page = swap()
-    write(page, PROMPT)
+    write(page, PRONOUN)
     compare(page)
     field = page.locator("#swap-at")
     field.fill("3")
@@ -192,7 +195,7 @@ def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_an
     assert list(read) == [2, 1, 4]
     assert len(asked) == 1
     page.get_by_role("button", name="Open as audit: COFT, she").click()
-    expect(page.locator("#prompt")).to_have_value(PROMPT.replace(" he ", " she "))
+    expect(page.locator("#prompt")).to_have_value(PRONOUN.replace(" he ", " she "))
     opened = services[AuditService].view(newest(services))
     assert (opened.settings.policy, opened.settings.max_new_tokens, opened.name) == ("coft", 12, "she · COFT")
 
@@ -211,7 +214,7 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
     monkeypatch.setattr(service, "run", held)
     mine, other = swap(), swap()
     for page in (mine, other):
-        write(page, PROMPT)
+        write(page, PRONOUN)
         expect(page.locator("[data-do=run]")).to_be_enabled()
         page.locator("[data-do=run]").click()
         expect(page.locator(".told")).to_contain_text("%: as typed (he), COFT")
@@ -240,7 +243,7 @@ def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, asked
     expect(page.locator("#swap-settings > .label-wrap, #swap-settings .label-wrap").first).to_have_attribute(
         "data-summary", "COFT, λ 0.30, α 0.1"
     )
-    write(page, PROMPT)
+    write(page, PRONOUN)
     expect(variants(page)).to_have_count(2)
     page.locator("[data-do=run]").click()
     page.get_by_role("button", name="Proceed uncertified").click()
