@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
+from threading import Semaphore
 from typing import Any
 
 import pytest
 
 from app.audit.reread_service import RereadService
 from app.audit.service import AuditService
+from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
 from app.review.log import VerdictRequest
@@ -22,7 +24,7 @@ from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
 from app.shared.calibrations import CalibrationStore
-from app.shared.jobs import ACTIVE, JobService
+from app.shared.jobs import ACTIVE, JobContext, JobService
 from app.shared.planning import Detectors
 from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
@@ -152,6 +154,20 @@ def slowed(monkeypatch: pytest.MonkeyPatch, services: Services, seconds: float) 
         return step(*asked, **named)
 
     monkeypatch.setattr(audits, "step", later)
+
+
+def rows_held(monkeypatch: pytest.MonkeyPatch, services: Services) -> Semaphore:
+    """Let each row of a batch wait until what this gives is released for it."""
+    service, rows = services[BatchService], Semaphore(0)
+    run = service._run
+
+    def let(context: JobContext, *work: Any) -> None:
+        while not rows.acquire(timeout=0.05):
+            context.check_cancelled()
+        run(context, *work)
+
+    monkeypatch.setattr(service, "_run", let)
+    return rows
 
 
 class Seeded:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -13,9 +11,10 @@ from playwright.sync_api import Page, expect
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobContext, JobService
+from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
+from tests.story.seed import rows_held
 
 GOOD = "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the nurse?,women,2\n"
 MIXED = f"{GOOD},men,3\n{'very ' * 300}long,men,4\n"
@@ -141,15 +140,7 @@ def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Pa
 def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
     page: Page, services: Services, tmp_path, monkeypatch
 ):
-    service, rows = services[BatchService], threading.Semaphore(0)
-    run = service._run
-
-    def let(context: JobContext, *work: Any) -> None:
-        while not rows.acquire(timeout=0.05):
-            context.check_cancelled()
-        run(context, *work)
-
-    monkeypatch.setattr(service, "_run", let)
+    rows = rows_held(monkeypatch, services)
     upload(page, tmp_path)
     shorten(page)
     page.locator("#run").click()

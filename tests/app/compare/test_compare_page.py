@@ -90,7 +90,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     second.click()
     page.keyboard.press("ArrowDown")
     expect(rows(page).nth(3)).to_be_focused()
-    expect(page.locator(".view").nth(2)).to_contain_text("its next token, its step 4")
+    expect(page.locator(".view").nth(2)).to_contain_text("No token here.")
     page.keyboard.press("Home")
     expect(second).to_have_attribute("aria-current", "true")
     page.get_by_label("Only differences").uncheck()
@@ -179,7 +179,7 @@ def test_stored_audits_are_searched_chosen_and_kept_in_the_address(page, service
     expect(page.locator(".lanehead a").last).to_have_attribute("href", "./?session=1&branch=2")
 
 
-def test_siblings_open_beside_each_other_from_a_link(visit, picture):
+def test_siblings_open_beside_each_other_from_a_link(visit, services, address, picture):
     page = ready(visit("/compare?session=1&branches=2,3,4", width=768))
     finished(page, 3)
     expect(page.locator(".lanehead h3")).to_have_text(["1 and", "2 he", "2 the"])
@@ -189,6 +189,11 @@ def test_siblings_open_beside_each_other_from_a_link(visit, picture):
     across.focus()
     expect(across).to_be_focused()
     picture(page, "compare-768-light")
+    shorter = services[AuditService].fork(1, 3, 1, " filed").branch_id
+    page.goto(f"{address}/compare?session=1&branches=3,{shorter}")
+    finished(page, 2)
+    expect(rows(page).nth(1).locator(".cell").nth(1)).to_contain_text("no token here")
+    expect(page.locator(".view").nth(1)).to_contain_text("its next token, its step 2")
 
 
 def test_two_chosen_sessions_go_from_the_library_to_the_comparison(visit, services):

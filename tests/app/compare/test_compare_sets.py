@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -14,8 +12,9 @@ from app.batch.service import BatchService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobContext, JobService
+from app.shared.jobs import JobService
 from app.shared.wiring import Services
+from tests.story.seed import rows_held
 
 COLUMNS = tuple(
     AuditSettings(policy=policy, calibration_id=number, max_new_tokens=4)
@@ -136,15 +135,7 @@ def test_prompts_are_sorted_one_opens_its_chains_tables_are_taken_away_and_the_c
 
 
 def test_a_run_is_followed_cancelled_and_resumed(visit, services, tmp_path, monkeypatch):
-    service, rows = services[BatchService], threading.Semaphore(0)
-    run = service._run
-
-    def let(context: JobContext, *work: Any) -> None:
-        while not rows.acquire(timeout=0.05):
-            context.check_cancelled()
-        run(context, *work)
-
-    monkeypatch.setattr(service, "_run", let)
+    rows = rows_held(monkeypatch, services)
     page = visit(f"/compare?set={begun(services, tmp_path, 6)}")
     first = page.locator(".set-progress li").first
     expect(first).to_contain_text("0 of 6")
