@@ -12,11 +12,11 @@ from app.shared.jobs import JobView
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, Step
 from db.jobs import JobStatus
+from tests.story.model import RATIOS
 
-RATIOS = {0: 0.36, 1: 0.89, 3: 1.12, 12: 0.41, 14: 0.97, 17: -0.12, 26: -0.24, 33: 0.74, 34: 0.11, 8: -0.62}
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
-CONTEXTS = (412, 371, 148, 6, 0)
-TAUS = (0.06, 0.054, 0.047, 0.0, 0.047)
+CONTEXTS, TAUS = (412, 371, 148, 6, 0), (0.06, 0.054, 0.047, 0.0, 0.047)
+"""By bin of steps."""
 
 
 def position_bins(alpha: float = 0.1, width: int = 8) -> tuple[BinView, ...]:
