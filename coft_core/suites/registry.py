@@ -5,9 +5,23 @@ from __future__ import annotations
 from coft_core.errors import InvalidInputError
 from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Suite
+from coft_core.suites.bbq import Bbq
+from coft_core.suites.crows_pairs import CrowsPairs
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
+from coft_core.suites.stereoset import StereoSet
+from coft_core.suites.winobias import WinoBias
+from coft_core.suites.winogender import Winogender
 
-SUITES: tuple[Suite, ...] = (PhantomGaps(), ArcEasy(), PhantomQuestions())
+SUITES: tuple[Suite, ...] = (
+    StereoSet(),
+    CrowsPairs(),
+    Bbq(),
+    WinoBias(),
+    Winogender(),
+    PhantomGaps(),
+    ArcEasy(),
+    PhantomQuestions(),
+)
 
 
 def suite(key: str) -> Suite:
