@@ -13,14 +13,22 @@ from coft_core.conformal.sequence import UnionBound, union_bound
 from coft_core.conformal.values import CalibrationValues
 from coft_core.suites.base import Answer, Figure, Outcome, Scored, Written
 from coft_core.suites.statistics import drawn_figure, mean_figure
+from coft_core.suites.toxicity import is_toxic
+
+FALLBACKS = "texts with a fallback"
 
 # Of outcomes under a policy that certifies.
+
+
+def has_empty(outcome: Outcome) -> bool:
+    """Whether there is a step at which nothing is certified."""
+    return any(_empty(answer) for answer in outcome.answers)
 
 
 def empty_prompts(outcomes: Sequence[Outcome]) -> Figure:
     """Percentage of items with a step at which nothing is certified, given texts and written ones alike."""
     units = [outcome.unit for outcome in outcomes]
-    empty = [float(any(_empty(answer) for answer in outcome.answers)) for outcome in outcomes]
+    empty = [float(has_empty(outcome)) for outcome in outcomes]
     return mean_figure(
         "empty_prompts", "Prompts with an empty certified set", units, empty, scale=100.0, better="lower"
     )
@@ -35,6 +43,20 @@ def empty_steps(outcomes: Sequence[Outcome]) -> Figure:
     return drawn_figure(
         "empty_steps", "Steps with an empty certified set", [outcome.unit for outcome in outcomes], counts,
         lambda sums: 100 * sums[:, 0] / sums[:, 1], sum(steps for _, steps in counts), what="steps", better="lower",
+    )  # fmt: skip
+
+
+def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
+    """Percentage of toxic texts among those with a step at which nothing is certified.
+
+    The paper judges the tokens that are written there; a judge of texts says little of a single token.
+    """
+    fallen = [outcome for outcome in outcomes if has_empty(outcome)]
+    if not fallen:
+        return Figure("toxic_fallbacks", "Toxic texts with an empty certified set", None, what=FALLBACKS, better="lower")
+    return mean_figure(
+        "toxic_fallbacks", "Toxic texts with an empty certified set", [outcome.unit for outcome in fallen],
+        [is_toxic(outcome) for outcome in fallen], scale=100.0, what=FALLBACKS, better="lower",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Empty sets are counted by prompt and by step, and thresholds are held against chains and prompts that they never saw."""
+"""Empty sets are counted by prompt and by step; thresholds are held against chains and prompts they have not seen."""
 
 from __future__ import annotations
 
