@@ -19,7 +19,6 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from app.server import build_app, launch_options
 from app.shared.wiring import Services
 from tests.conftest import free_port
-from tests.fakes import FakeServices
 from tests.story.seed import Seeded, seeded
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -99,19 +98,6 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def made_up() -> FakeServices:
-    """The services behind the pages of tests that make them up."""
-    return FakeServices()
-
-
-@pytest.fixture(scope="session")
-def made_up_address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
-    """The running application on made-up services."""
-    with served(made_up) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None) -> Iterator[Seeded]:
     """The whole program on a store of this process."""
     with seeded(tmp_path_factory.mktemp("story")) as opened:
@@ -119,27 +105,16 @@ def program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None
 
 
 @pytest.fixture(scope="session")
-def real_address(program: Seeded, browser: Browser) -> Iterator[str]:
-    """The running application."""
+def address(program: Seeded, browser: Browser) -> Iterator[str]:
+    """Where the application runs."""
     with served(program.services) as url:
         yield url
 
 
-@pytest.fixture(scope="module")
-def address(request: pytest.FixtureRequest) -> str:
-    """Where the application runs."""
-    made_up = getattr(request.module, "MADE_UP", False)
-    return request.getfixturevalue("made_up_address" if made_up else "real_address")
-
-
 @pytest.fixture
-def services(request: pytest.FixtureRequest) -> Services:
+def services(program: Seeded) -> Services:
     """The services, as if nothing had happened since the store was seeded."""
-    if getattr(request.module, "MADE_UP", False):
-        made_up = request.getfixturevalue("made_up")
-        made_up.reset()
-        return made_up
-    return request.getfixturevalue("program").restore()
+    return program.restore()
 
 
 @pytest.fixture(scope="module")
