@@ -6,7 +6,12 @@ from coft_core.errors import InvalidInputError
 from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Suite
 from coft_core.suites.bbq import Bbq
+from coft_core.suites.bias_in_bios import BiasInBios
+from coft_core.suites.bold import Bold
+from coft_core.suites.compas import Compas
 from coft_core.suites.crows_pairs import CrowsPairs
+from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplicit
+from coft_core.suites.hiring import HiringResume, Utrecht
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
 from coft_core.suites.stereoset import StereoSet
 from coft_core.suites.winobias import WinoBias
@@ -16,6 +21,13 @@ SUITES: tuple[Suite, ...] = (
     StereoSet(),
     CrowsPairs(),
     Bbq(),
+    Bold(),
+    Utrecht(),
+    Compas(),
+    HiringResume(),
+    BiasInBios(),
+    DiscrimEvalExplicit(),
+    DiscrimEvalImplicit(),
     WinoBias(),
     Winogender(),
     PhantomGaps(),
