@@ -12,11 +12,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from app.bootstrap import services as open_services
 from app.server import build_app, launch_options
+from app.settings import Settings
 from app.shared.wiring import Services
 from tests.conftest import free_port
 from tests.story.seed import Seeded, seeded
@@ -109,6 +112,34 @@ def address(program: Seeded, browser: Browser) -> Iterator[str]:
     """Where the application runs."""
     with served(program.services) as url:
         yield url
+
+
+class Embedded(NamedTuple):
+    """The program on the embedded model: its services, and where it runs."""
+
+    services: Services
+    address: str
+
+
+@pytest.fixture(scope="session")
+def embedded_program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None) -> Iterator[Seeded]:
+    """The whole program on the embedded model and on an empty store of this process, its settings as they come."""
+    path = tmp_path_factory.mktemp("embedded") / "real.sqlite3"
+    with open_services(Settings(database_url=f"sqlite:///{path}"), owns_store=True) as opened:
+        yield Seeded(opened, path)
+
+
+@pytest.fixture(scope="session")
+def embedded_address(embedded_program: Seeded, browser: Browser) -> Iterator[str]:
+    """Where the program on the embedded model runs."""
+    with served(embedded_program.services) as url:
+        yield url
+
+
+@pytest.fixture
+def embedded(embedded_program: Seeded, embedded_address: str) -> Embedded:
+    """The program on the embedded model as if nobody had used it yet, but that the model may be loaded."""
+    return Embedded(embedded_program.restore(), embedded_address)
 
 
 @pytest.fixture
