@@ -1,0 +1,40 @@
+"""All suites, in the order of pages and tables: bias, utility, quality, long texts."""
+
+from __future__ import annotations
+
+from coft_core.errors import InvalidInputError
+from coft_core.suites.arc_easy import ArcEasy
+from coft_core.suites.base import Suite
+from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
+from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
+from coft_core.suites.mauve import Mauve
+from coft_core.suites.piqa import Piqa
+from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
+from coft_core.suites.wikitext import WikiText, WikiTextLong
+
+SUITES: tuple[Suite, ...] = (
+    Gsm8k(),
+    Gsm8kFiveShot(),
+    StrategyQa(),
+    StrategyQaChain(),
+    ArcEasy(),
+    Piqa(),
+    WikiText(),
+    WikiTextLong(),
+    Mauve(),
+    CnnDailyMail(),
+    GovReport(),
+    Eli5(),
+)
+
+
+def suite(key: str) -> Suite:
+    """The suite of a key.
+
+    Raises:
+        InvalidInputError: There is none.
+    """
+    for known in SUITES:
+        if known.key == key:
+            return known
+    raise InvalidInputError(f"There is no suite {key!r}; choose {', '.join(known.key for known in SUITES)}.")
