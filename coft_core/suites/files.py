@@ -200,7 +200,9 @@ class DataFolder:
         Raises:
             DataError: It is missing or damaged.
         """
-        return self.content(suite, *names)[1].splitlines()
+        text = self.content(suite, *names)[1]
+        # Marks that some call line breaks, such as U+2028, may stand in a line.
+        return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
     def release(self, known: Sequence[Release]) -> str:
         """What was read, in words: a known release, or that it is none."""

@@ -49,7 +49,8 @@ def test_prompts_answers_and_right_places_are_those_of_the_harness(items):
         assert SUITE.reference(item) == f" {task.doc_to_choice(row)[item.facts['right']]}"
     # The second answer is likelier by character alone in the first question, right in both ways in the second.
     likely = [(-4.0, -6.0, -9.0), (-3.0, -1.0, -5.0, -7.0), (-2.0, -1.5)]
-    theirs = [task.process_results(row, [(value, False) for value in values]) for row, values in zip(rows, likely)]
+    results = [[(value, False) for value in values] for values in likely]
+    theirs = [task.process_results(row, result) for row, result in zip(rows, results, strict=True)]
     figures = by_key(SUITE.figures([scored(item, *values) for item, values in zip(items, likely, strict=True)]))
     assert figures["accuracy"].value == pytest.approx(100 * sum(row["acc"] for row in theirs) / 3)
     assert figures["accuracy_by_length"].value == pytest.approx(100 * sum(row["acc_norm"] for row in theirs) / 3)
