@@ -74,12 +74,13 @@ def test_a_mark_of_byte_order_is_no_part_of_the_text(data):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.txt.gz", gzip.compress(b"text" * 100)[:40]),
+        ("a.txt.gz", gzip.compress(b"text" * 100)[:-6]),
         ("a.txt.gz", b"no gzip at all"),
-        ("a.txt.gz", gzip.compress(b"text" * 100)[:-20] + b"damaged bytes here!!"),
+        ("a.txt.gz", gzip.compress(b"text" * 100)[:12] + b"damaged bytes here!!"),
         ("a.txt", "größer".encode("latin-1")),
         ("a.txt.gz", gzip.compress("größer".encode("latin-1"))),
     ],
+    ids=["cut", "no gzip", "other bytes", "no UTF-8", "no UTF-8 within"],
 )
 def test_a_damaged_file_is_named(data, name, content):
     put(data, name, content)
@@ -114,12 +115,9 @@ def test_a_document_that_is_no_json_is_named_with_the_line(data):
 
 
 def test_records_keep_the_numbers_of_their_lines(data):
-    put(data, "a.jsonl", f"\n{JSONL}\n\u2028 \n".replace("\u2028", ""))
+    put(data, "a.jsonl", f"\n{JSONL}\n \n")
     lines = list(data.json_lines("riddles", "a.jsonl"))
-    assert [(line.file, line.number, line.values) for line in lines] == [
-        ("a.jsonl", 2, ROWS[0]),
-        ("a.jsonl", 3, ROWS[1]),
-    ]
+    assert lines == [Line("a.jsonl", 2, ROWS[0]), Line("a.jsonl", 3, ROWS[1])]
 
 
 def test_a_record_may_hold_marks_that_some_call_line_breaks(data):

@@ -52,19 +52,19 @@ def clustered(generator):
     return (generator.normal(0, 1, (40, 1)) + generator.normal(0, 0.4, (40, 5))).reshape(-1)
 
 
-def coverage(units):
+def coverage(units, trials):
     generator = np.random.default_rng(7)
-    found = [mean_figure("m", "M", units, clustered(generator).tolist()) for _ in range(300)]
+    found = [mean_figure("m", "M", units, clustered(generator).tolist()) for _ in range(trials)]
     return np.mean([row.low <= 0 <= row.high for row in found])
 
 
 def test_the_interval_over_units_covers_about_95_percent_where_items_hang_together():
     # The standard error of a coverage of 95 % in 300 trials is 1.3 points.
-    assert 0.90 <= coverage(np.repeat(np.arange(40), 5)) <= 0.985
+    assert 0.90 <= coverage(np.repeat(np.arange(40), 5), 300) <= 0.985
 
 
 def test_taking_such_items_for_units_of_their_own_covers_far_too_little():
-    assert coverage(np.arange(200)) < 0.75
+    assert coverage(np.arange(200), 60) < 0.75
 
 
 def test_draws_take_as_many_units_as_there_are_and_are_the_same_every_time():
