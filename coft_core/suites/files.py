@@ -237,7 +237,8 @@ def hub_lines(part: HubSplit) -> list[Line]:
         ) from error
     try:
         rows = datasets.load_dataset(part.name, part.config, split=part.split)
-    except (OSError, ValueError) as error:
+    # A data set that is a program raises RuntimeError: those are no longer run.
+    except (OSError, ValueError, RuntimeError) as error:
         raise DataError(
             f"The data set {part.name} cannot be had from the hub ({error}); name a folder with its files instead "
             "(--data, or COFT_DATA)."

@@ -52,8 +52,8 @@ class Gsm8k(Suite):
     )
     card = Card(
         "Word problems of grade school, which take two to eight steps. The model is shown as many solved problems as "
-        "fit into 650 characters, at most five, writes out its own solution, and is right when the last number in it "
-        "is the right one. Answers that were cut off at 256 tokens are counted in a figure of their own.",
+        "fit into 650 characters, here two, writes out its own solution, and is right when the last number in it is "
+        "the right one. Answers that were cut off at 256 tokens are counted in a figure of their own.",
         "Whether the steps are right when the number is, and anything about bias: it shows what a method costs to "
         "reasoning in writing. Published figures use five or eight examples of any length; gsm8k_five_shot does too.",
         "The problems have been public since 2021 and may be part of what models were trained on; on new problems of "

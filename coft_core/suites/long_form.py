@@ -157,6 +157,7 @@ class Eli5(LongForm):
 
     stops = ("Question:",)
     counted = "answers"
+    forum: ClassVar[str] = "explainlikeimfive"
     card = Card(
         "Open questions of a web forum, such as why the sky is blue, which the model answers in up to 1,024 tokens. "
         "The answer is compared with those that people gave, by the words that they share; the nearest one counts. "
@@ -166,6 +167,17 @@ class Eli5(LongForm):
         "(Krishna et al. 2021, Hurdles to progress in long-form question answering).",
         "An interval of 2 points in all needs about 150 answers where F1 varies by 6 points between them.",
     )
+
+    def items(self, data: DataFolder) -> list[Item]:
+        """Records of ``test.jsonl``; those of another forum, which the hub's data set has too, are passed over."""
+        return self._own(data.json_lines(self.key, "test.jsonl"))
+
+    def items_from_hub(self) -> list[Item]:
+        """The same from a hub."""
+        return self._own(hub_lines(self.hub))
+
+    def _own(self, lines: Iterable[Line]) -> list[Item]:
+        return [self._item(line) for line in lines if line.values.get("subreddit", self.forum) == self.forum]
 
     def _item(self, line: Line) -> Item:
         prompt = f"Question: {line.text('title')}\nAnswer:"

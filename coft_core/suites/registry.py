@@ -1,4 +1,4 @@
-"""All suites, in the order of pages and tables: bias, utility, quality, long texts."""
+"""All suites, in the order of pages and tables: the shipped ones, bias, utility, quality, long texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from coft_core.suites.base import Suite
 from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
 from coft_core.suites.mauve import Mauve
+from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
 from coft_core.suites.piqa import Piqa
 from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
 from coft_core.suites.wikitext import WikiText, WikiTextLong
 
 SUITES: tuple[Suite, ...] = (
+    PhantomGaps(),
+    PhantomQuestions(),
     Gsm8k(),
     Gsm8kFiveShot(),
     StrategyQa(),

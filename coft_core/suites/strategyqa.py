@@ -86,7 +86,7 @@ class StrategyQaChain(Suite):
     most_tokens: ClassVar[int] = 128
     stops: ClassVar[tuple[str, ...]] = ("Q:", "</s>", "<|im_end|>")
     card = Card(
-        "The questions of StrategyQA after as many answered ones as fit into 900 characters, at most six. The model "
+        "The questions of StrategyQA after as many answered ones as fit into 900 characters, here three. The model "
         "writes out the facts that it needs and then its answer, which is right when it is the true one. Answers that "
         "were cut off at 128 tokens are counted in a figure of their own.",
         "Whether the facts are true when the answer is, and anything about bias: it shows what a method costs to "
@@ -174,7 +174,8 @@ def _solution(line: Line) -> str:
     facts = line.value("facts")
     if not isinstance(facts, list) or not all(isinstance(fact, str) for fact in facts):
         raise line.error("the field 'facts' has to be a list of texts")
-    return " ".join([*facts, f"So the answer is {ANSWERS[_right_place(line)].lower()}."])
+    sentences = [fact if fact.endswith((".", "!", "?")) else f"{fact}." for fact in facts]
+    return " ".join([*sentences, f"So the answer is {ANSWERS[_right_place(line)].lower()}."])
 
 
 def _accuracy(outcomes: Sequence[Outcome], right: Sequence[float | None], part: str = "") -> Figure:

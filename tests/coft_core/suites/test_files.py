@@ -250,7 +250,15 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("error", [ConnectionError("no route"), ValueError("no such split"), OSError("disk full")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("no route"),
+        ValueError("no split"),
+        OSError("disk full"),
+        RuntimeError("scripts are not supported"),
+    ],
+)
 def test_a_hub_that_does_not_answer_is_an_error_that_says_what_to_do(monkeypatch, error):
     def load(*args, **options):
         raise error

@@ -55,6 +55,11 @@ def test_questions_have_all_their_answers_but_empty_ones(tmp_path):
     assert (second.id, second.facts["references"]) == ("e2", ["One answer."])
 
 
+def test_questions_of_other_forums_are_no_part_of_the_set(tmp_path):
+    rows = [{**QUESTION, "q_id": name, "subreddit": name} for name in ("askscience", "explainlikeimfive")]
+    assert [item.id for item in items(Eli5(), tmp_path, *rows, QUESTION)] == ["explainlikeimfive", "e1"]
+
+
 @pytest.mark.parametrize("answers", [[], {"text": []}, {"score": [1]}, [" "], "none"])
 def test_a_question_without_any_answer_is_an_error_with_its_line(tmp_path, answers):
     with pytest.raises(DataError, match=r"test\.jsonl, line 2: the field 'answers' has to be a list of texts"):

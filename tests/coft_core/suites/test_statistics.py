@@ -1,4 +1,4 @@
-"""Intervals cover what they claim to, methods are compared on the same draws, and ranks share what may be noise."""
+"""Intervals cover what they claim to; ranks and ties of figures."""
 
 import math
 from dataclasses import replace
@@ -10,6 +10,7 @@ from scipy.stats import beta, binom
 from coft_core.suites.base import Figure
 from coft_core.suites.statistics import (
     RESAMPLES,
+    ahead,
     badness,
     difference,
     drawn_figure,
@@ -20,14 +21,65 @@ from coft_core.suites.statistics import (
 )
 
 
+def figure(value, spread=1.0, better="lower", seed=0, draws=True):
+    drawn = np.random.default_rng(seed).normal(value, spread, 2000) if draws else None
+    return Figure("gap", "Gap", value, better=better, draws=drawn)
+
+
+def test_as_many_units_are_drawn_as_there_are_each_as_often_as_in_a_draw_with_replacement():
+    draws = unit_draws(7, 20_000)
+    assert draws.shape == (20_000, 7)
+    assert set(draws.sum(1)) == {7.0}
+    for count in range(4):
+        assert np.mean(draws == count) == pytest.approx(binom.pmf(count, 7, 1 / 7), abs=0.01)
+
+
+def test_the_same_number_of_units_gives_the_same_draws_and_nobody_can_change_them():
+    assert np.array_equal(unit_draws(300), unit_draws.__wrapped__(300))
+    assert not np.array_equal(unit_draws(300), unit_draws(300, seed=1))
+    with pytest.raises(ValueError, match="read-only"):
+        unit_draws(300)[0, 0] = 5
+
+
+def test_the_interval_of_a_mean_over_units_has_the_width_of_the_normal_approximation():
+    values = np.random.default_rng(3).normal(10.0, 2.0, 400)
+    found = mean_figure("m", "M", range(400), list(values))
+    assert found.high - found.low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
+
+
+def test_methods_within_noise_share_the_mean_of_their_ranks_and_one_beyond_it_has_its_own():
+    found = ranks({"a": figure(5.0, seed=1), "b": figure(5.5, seed=2), "c": figure(20.0, seed=3)})
+    assert found == {"a": 1.5, "b": 1.5, "c": 3.0}
+
+
+def test_paired_draws_tell_apart_what_independent_ones_do_not():
+    one, noise = figure(5.0), figure(5.5, seed=9)
+    paired = Figure("gap", "Gap", 5.5, better="lower", draws=one.draws + 0.5)
+    assert ranks({"a": one, "b": noise}) == {"a": 1.5, "b": 1.5}
+    assert ranks({"a": one, "b": paired}) == {"a": 1.0, "b": 2.0}
+    assert ahead({"a": one, "b": paired}) == {"a": set(), "b": {"a"}}
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "worse"),
+    [("lower", 3.0, 4.0), ("higher", 4.0, 3.0), ("near the middle", 51.0, 48.0), ("near zero", -1.0, 2.0)],
+)
+def test_what_is_better_has_the_less_badness_and_the_first_rank(better, value, worse):
+    assert badness(value, better) < badness(worse, better)
+    assert ranks({"a": figure(worse, 0.1, better), "b": figure(value, 0.1, better)}) == {"a": 2.0, "b": 1.0}
+
+
+def test_methods_without_a_value_have_no_rank_and_those_without_draws_are_ranked_by_value():
+    found = ranks({"a": Figure("g", "G", None), "b": figure(2.0, draws=False), "c": figure(1.0)})
+    assert found == {"b": 2.0, "c": 1.0}
+
+
+def test_equal_values_tie_even_without_draws():
+    assert ranks({"a": figure(2.0, draws=False), "b": figure(2.0, draws=False)}) == {"a": 1.5, "b": 1.5}
+
+
 def share(values, units=None):
     return mean_figure("share", "Share", range(len(values)) if units is None else units, values)
-
-
-def figure(values, better="higher", key="x"):
-    """A figure whose draws are told."""
-    draws = np.asarray(values, dtype=float)
-    return Figure(key, key, float(draws.mean()), *np.quantile(draws, [0.025, 0.975]), 10, better=better, draws=draws)
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 5), (1, 5), (5, 5), (37, 60), (200, 300)])
@@ -65,15 +117,6 @@ def test_the_interval_over_units_covers_about_95_percent_where_items_hang_togeth
 
 def test_taking_such_items_for_units_of_their_own_covers_far_too_little():
     assert coverage(np.arange(200), 60) < 0.75
-
-
-def test_draws_take_as_many_units_as_there_are_and_are_the_same_every_time():
-    draws = unit_draws(12)
-    assert draws.shape == (RESAMPLES, 12)
-    assert (draws.sum(1) == 12).all()
-    assert (draws == unit_draws(12)).all()
-    assert (draws != unit_draws(12, seed=1)).any()
-    assert draws.mean(0) == pytest.approx(np.ones(12), abs=0.1)
 
 
 def test_values_are_summed_by_unit_in_the_order_of_their_first_appearance():
@@ -140,50 +183,7 @@ def test_methods_of_which_one_left_something_unscored_still_share_their_draws():
 
 
 def test_there_is_no_difference_without_a_value_or_draws_of_the_same_number():
-    known = figure([1.0, 2.0])
-    assert difference(known, Figure("x", "x", None)) is None
-    assert difference(known, replace(known, draws=None)) is None
-    assert difference(known, figure([1.0, 2.0, 3.0])) is None
-
-
-@pytest.mark.parametrize(
-    ("better", "good", "bad"),
-    [
-        ("higher", 3.0, 2.0),
-        ("lower", 2.0, 3.0),
-        ("near the middle", 48.0, 55.0),
-        ("near the middle", 51.0, 48.0),
-        ("near zero", -0.1, 0.2),
-        ("near zero", 0.1, -0.2),
-    ],
-)
-def test_the_better_value_is_the_less_bad_one(better, good, bad):
-    assert badness(good, better) < badness(bad, better)
-
-
-def test_clearly_different_methods_are_ranked_in_their_order():
-    noise = np.random.default_rng(0).normal(0, 0.01, 500)
-    figures = {"worst": figure(1 + noise), "best": figure(3 + noise), "middle": figure(2 + noise)}
-    assert ranks(figures) == {"best": 1.0, "middle": 2.0, "worst": 3.0}
-
-
-def test_methods_whose_difference_may_be_noise_share_the_mean_of_their_ranks():
-    generator = np.random.default_rng(0)
-    near = {name: figure(generator.normal(5 + 0.01 * place, 1, 500)) for place, name in enumerate("abc")}
-    far = {**near, "z": figure(generator.normal(50, 1, 500))}
-    assert ranks(near) == {"a": 2.0, "b": 2.0, "c": 2.0}
-    assert ranks(far) == {"z": 1.0, "a": 3.0, "b": 3.0, "c": 3.0}
-
-
-def test_ranks_turn_with_what_is_better():
-    noise = np.random.default_rng(0).normal(0, 0.01, 500)
-    lower = {"a": figure(1 + noise, "lower"), "b": figure(2 + noise, "lower")}
-    middle = {"a": figure(30 + noise, "near the middle"), "b": figure(60 + noise, "near the middle")}
-    assert ranks(lower) == {"a": 1.0, "b": 2.0}
-    assert ranks(middle) == {"b": 1.0, "a": 2.0}
-
-
-def test_a_method_without_a_value_has_no_rank_and_one_without_draws_is_ranked_by_its_value():
-    noise = np.random.default_rng(0).normal(0, 0.01, 500)
-    figures = {"a": figure(1 + noise), "b": replace(figure(2 + noise), draws=None), "c": Figure("x", "x", None)}
-    assert ranks(figures) == {"b": 1.0, "a": 2.0}
+    known = figure(1.0)
+    assert difference(known, Figure("gap", "Gap", None)) is None
+    assert difference(known, figure(1.0, draws=False)) is None
+    assert difference(known, replace(known, draws=known.draws[:-1])) is None

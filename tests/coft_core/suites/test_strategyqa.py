@@ -13,7 +13,7 @@ from tests.coft_core.suites.outcomes import by_key, folder, likelihood, scored, 
 SUITE, CHAIN = StrategyQa(), StrategyQaChain()
 
 
-def record(number, answer, facts=("Owls are awake at night.", "The sun sets in the evening.")):
+def record(number, answer, facts=("Owls are awake at night", "The sun sets in the evening.")):
     question = f"Could owl number {number} watch a sunset?"
     return {"qid": f"q{number}", "term": "Owl", "question": question, "answer": answer, "facts": list(facts)}
 

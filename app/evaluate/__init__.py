@@ -1,0 +1,11 @@
+"""Evaluations: methods read the same benchmarks, and every item's outcome is kept."""
+
+from app.shared.wiring import Feature
+
+FEATURE = Feature(
+    __name__,
+    {
+        "evaluate": "read benchmarks with methods, and keep what came of every item",
+        "evaluations": "list and show evaluations, resume them, and say which suites and methods there are",
+    },
+)

@@ -1,0 +1,303 @@
+"""Evaluations: what became of each item of a benchmark under each method, kept once whoever asks for it again."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from db.jobs import UNFINISHED, jobs
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find, missing
+from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
+
+KEYS_AT_ONCE = 500
+"""Keys that one query names at most; databases bound how many values a statement may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRecord:
+    """An evaluation without its items; its last job is None before the first one, or once that job is deleted.
+
+    Attributes:
+        request: What was asked.
+        plan: What was read of each suite, and how many items are to be evaluated.
+    """
+
+    id: int
+    name: str
+    request: JsonObject
+    plan: JsonObject
+    job_id: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationItemRecord:
+    """One item under one method and seed.
+
+    Attributes:
+        suite: Key of the suite.
+        method: Label of the method.
+        seed: Seed of the run.
+        place: The item's place among all items of the suite, 0-based.
+        item: The item's id.
+        key: What its outcome is kept under.
+    """
+
+    suite: str
+    method: str
+    seed: int
+    place: int
+    item: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationCalibrationRecord:
+    """Thresholds of one method for one suite and seed, without their values.
+
+    Attributes:
+        suite: Key of the suite.
+        method: Label of the method.
+        seed: Seed of the run.
+        key: What the calibration is kept under.
+        summary: What a page says of it.
+    """
+
+    suite: str
+    method: str
+    seed: int
+    key: str
+    summary: JsonObject
+
+
+evaluations = Table(
+    "evaluations",
+    METADATA,
+    *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
+    Index(None, "job_id"),
+    info={"called": "evaluation"},
+    **NEVER_REUSED,
+)
+
+contents = Table(
+    "evaluation_contents",
+    METADATA,
+    Column("key", AnyText, primary_key=True),
+    Column("content", CompressedBytes, nullable=False),
+)
+"""Outcomes and calibrations by a digest of all that they depend on; evaluations share them."""
+
+
+def _owner() -> Column[int]:
+    return Column("evaluation_id", Integer, ForeignKey("evaluations.id", ondelete="CASCADE"), nullable=False)
+
+
+def _content() -> ForeignKey:
+    return ForeignKey("evaluation_contents.key", ondelete="RESTRICT")
+
+
+items = Table(
+    "evaluation_items",
+    METADATA,
+    _owner(),
+    *columns(EvaluationItemRecord, seed=BigInteger(), key=_content()),
+    PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed", "place"),
+    Index(None, "key"),
+)
+
+calibrations = Table(
+    "evaluation_calibrations",
+    METADATA,
+    _owner(),
+    *columns(EvaluationCalibrationRecord, seed=BigInteger(), key=_content()),
+    PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed"),
+    Index(None, "key"),
+)
+
+
+class EvaluationsRepository(Repository[EvaluationRecord]):
+    """Adds, follows and deletes evaluations; contents are kept as long as an evaluation refers to them."""
+
+    _table, _kind = evaluations, EvaluationRecord
+    _query = select(*fields_in(EvaluationRecord, evaluations))
+
+    def add(self, name: str, request: JsonObject, plan: JsonObject) -> EvaluationRecord:
+        """Store an evaluation of which nothing is done."""
+        told = {"name": name, "request": request, "plan": plan, "created_at": utc_now()}
+        with self._database.writing() as connection:
+            return self._one(connection, add_row(connection, evaluations, **told))
+
+    def list(self) -> Sequence[EvaluationRecord]:
+        """Return all evaluations, newest first."""
+        with self._database.reading() as connection:
+            return self._records(connection, self._query.order_by(evaluations.c.id.desc()))
+
+    def begin(self, evaluation_id: int, job_id: int) -> EvaluationRecord:
+        """Make a job the one that runs an evaluation; making it so again does nothing.
+
+        Raises:
+            ConflictError: Another job that has not ended runs it.
+        """
+        with self._database.writing() as connection:
+            row = find(connection, evaluations, evaluation_id, lock=True)
+            find(connection, jobs, job_id)
+            if row.job_id not in (None, job_id) and find(connection, jobs, row.job_id).status in UNFINISHED:
+                raise ConflictError(f"The evaluation “{row.name}” is being run already; wait for it, or cancel it.")
+            connection.execute(update(evaluations).where(evaluations.c.id == evaluation_id).values(job_id=job_id))
+            return self._one(connection, evaluation_id)
+
+    def link(self, evaluation_id: int, wanted: Sequence[EvaluationItemRecord]) -> builtins.list[EvaluationItemRecord]:
+        """Write down those items whose outcome is kept already, and return the others."""
+        with self._database.writing() as connection:
+            known = _known(connection, {item.key for item in wanted})
+            _refer(connection, items, evaluation_id, [item for item in wanted if item.key in known])
+        return [item for item in wanted if item.key not in known]
+
+    def keep(self, evaluation_id: int, done: Sequence[EvaluationItemRecord], outcomes: Mapping[str, bytes]) -> None:
+        """Write down items with their outcomes by key, all or none.
+
+        Raises:
+            ConflictError: One is written down already, or its outcome is neither given nor kept.
+        """
+        with self._database.writing() as connection:
+            _add_contents(connection, outcomes)
+            _refer(connection, items, evaluation_id, done)
+
+    def link_calibration(self, evaluation_id: int, calibration: EvaluationCalibrationRecord) -> bool:
+        """Write a calibration down if it is kept already; whether it is. Its summary is that of whoever kept it."""
+        query = select(calibrations.c.summary).where(calibrations.c.key == calibration.key).limit(1)
+        with self._database.writing() as connection:
+            summary = connection.scalar(query)
+            if summary is None:
+                return False
+            told = field_values(calibration, EvaluationCalibrationRecord) | {"summary": summary}
+            connection.execute(insert(calibrations).values(evaluation_id=evaluation_id, **told))
+            return True
+
+    def keep_calibration(self, evaluation_id: int, calibration: EvaluationCalibrationRecord, data: bytes) -> None:
+        """Write a calibration down with its values.
+
+        Raises:
+            ConflictError: There is one for this suite, method and seed.
+        """
+        with self._database.writing() as connection:
+            _add_contents(connection, {calibration.key: data})
+            _refer(connection, calibrations, evaluation_id, [calibration])
+
+    def calibrations(self, evaluation_id: int) -> builtins.list[EvaluationCalibrationRecord]:
+        """Return what is said of an evaluation's calibrations, by suite, method and seed."""
+        row = calibrations.c
+        query = (
+            select(*fields_in(EvaluationCalibrationRecord, calibrations))
+            .where(row.evaluation_id == evaluation_id)
+            .order_by(row.suite, row.method, row.seed)
+        )
+        with self._database.reading() as connection:
+            return [EvaluationCalibrationRecord(**found._asdict()) for found in connection.execute(query)]
+
+    def calibration(self, evaluation_id: int, suite: str, method: str, seed: int) -> bytes | None:
+        """Return the values of a calibration; None if it was not made yet."""
+        row = calibrations.c
+        of_method = row.evaluation_id == evaluation_id, row.suite == suite, row.method == method, row.seed == seed
+        query = select(contents.c.content).join(calibrations, row.key == contents.c.key).where(*of_method)
+        with self._database.reading() as connection:
+            data: bytes | None = connection.scalar(query)
+            return data
+
+    def counts(self, evaluation_id: int) -> dict[tuple[str, str, int], int]:
+        """Return how many items are done by suite, method and seed; without those of which none is."""
+        row = items.c
+        query = (
+            select(row.suite, row.method, row.seed, func.count())
+            .where(row.evaluation_id == evaluation_id)
+            .group_by(row.suite, row.method, row.seed)
+        )
+        with self._database.reading() as connection:
+            return {(suite, method, seed): count for suite, method, seed, count in connection.execute(query)}
+
+    def places(self, evaluation_id: int, suite: str, seed: int) -> set[tuple[str, int]]:
+        """Return method and place of the items of a suite that are done under a seed."""
+        row = items.c
+        query = select(row.method, row.place).where(
+            row.evaluation_id == evaluation_id, row.suite == suite, row.seed == seed
+        )
+        with self._database.reading() as connection:
+            return {(method, place) for method, place in connection.execute(query)}
+
+    def outcomes(self, evaluation_id: int, suite: str, method: str) -> builtins.list[tuple[int, bytes]]:
+        """Return seed and outcome of the items that are done, by seed and then in the suite's order."""
+        row = items.c
+        query = (
+            select(row.seed, contents.c.content)
+            .join(contents, contents.c.key == row.key)
+            .where(row.evaluation_id == evaluation_id, row.suite == suite, row.method == method)
+            .order_by(row.seed, row.place)
+        )
+        with self._database.reading() as connection:
+            find(connection, evaluations, evaluation_id)
+            return [(seed, content) for seed, content in connection.execute(query)]
+
+    def delete(self, evaluation_id: int, /) -> None:
+        """Delete an evaluation, with the outcomes and calibrations that no other one refers to.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.writing() as connection:
+            owned = set[str]().union(*(_keys_of(connection, table, evaluation_id) for table in _REFERRING))
+            if connection.execute(delete(evaluations).where(evaluations.c.id == evaluation_id)).rowcount == 0:
+                raise missing(evaluations, evaluation_id)
+            for keys in _portions(owned):
+                unused = (~select(table.c.key).where(table.c.key == contents.c.key).exists() for table in _REFERRING)
+                connection.execute(delete(contents).where(contents.c.key.in_(keys), *unused))
+
+
+_REFERRING = (items, calibrations)
+
+
+def _keys_of(connection: Connection, table: Table, evaluation_id: int) -> set[str]:
+    return set(connection.scalars(select(table.c.key).where(table.c.evaluation_id == evaluation_id)))
+
+
+def _known(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Those of some keys under which something is kept."""
+    query = select(contents.c.key)
+    return {key for some in _portions(keys) for key in connection.scalars(query.where(contents.c.key.in_(some)))}
+
+
+def _add_contents(connection: Connection, given: Mapping[str, bytes]) -> None:
+    """Keep what is not kept yet: whatever has the same key is the same."""
+    known = _known(connection, given.keys())
+    rows = [{"key": key, "content": content} for key, content in given.items() if key not in known]
+    if rows:
+        connection.execute(insert(contents), rows)
+
+
+def _refer(connection: Connection, table: Table, evaluation_id: int, records: Sequence[Any]) -> None:
+    rows = [{"evaluation_id": evaluation_id, **field_values(record, type(record))} for record in records]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _portions(keys: Collection[str]) -> Iterable[Sequence[str]]:
+    ordered = sorted(keys)
+    return (ordered[start : start + KEYS_AT_ONCE] for start in range(0, len(ordered), KEYS_AT_ONCE))
