@@ -1,50 +1,39 @@
-"""Outcomes and data folders that are written down by hand."""
+"""Answers that tests make up, with numbers that a reader can follow."""
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored, Written
-from coft_core.suites.files import DataFolder
+import numpy as np
+
+from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored
 
 
-def folder(path: Path, suite: str, **files: Any) -> DataFolder:
-    """A data folder with files of one suite; two underscores in a name stand for a dot, one for a hyphen.
-
-    A text is written as it is, a list as one JSON record a line, bytes compressed.
-    """
-    (path / suite).mkdir(exist_ok=True)
-    for name, content in files.items():
-        file = path / suite / name.replace("__", ".").replace("_", "-")
-        if isinstance(content, bytes):
-            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(content))
-        else:
-            lines = content if isinstance(content, str) else "".join(f"{json.dumps(row)}\n" for row in content)
-            file.write_text(lines, encoding="utf-8")
-    return DataFolder(path)
+def scored(*log_p: float, tokens: Sequence[int] = (), masked: int = 0) -> Scored:
+    """An answer with these log-likelihoods; texts have one token each unless said otherwise."""
+    counts = tokens or [1] * len(log_p)
+    return Scored(tuple(Likelihood(n, p, p) for n, p in zip(counts, log_p, strict=True)), masked)
 
 
-def likelihood(log_p: float, tokens: int = 1, **more: Any) -> Likelihood:
-    """A text of so many nats, of which nothing is refused unless told."""
-    return Likelihood(tokens, log_p, **{"floored": log_p, **more})
+def outcome(item: Item, *answers: Scored, seed: int = 0) -> Outcome:
+    """An item with these answers, one an ask."""
+    assert len(answers) == len(item.asks)
+    return Outcome(item.id, item.unit, item.facts, answers, seed=seed)
 
 
-def scored(item: Item, *log_p: float | Likelihood, seed: int = 0) -> Outcome:
-    """An item of choices with the log-likelihood of each."""
-    answers = tuple(value if isinstance(value, Likelihood) else likelihood(value) for value in log_p)
-    return Outcome(item.id, item.unit, item.facts, (Scored(answers),), seed=seed)
+def drawn(items: Iterable[Item], seed: int) -> list[Outcome]:
+    """Outcomes of a model that draws every log-likelihood by lot."""
+    lots = np.random.default_rng(seed)
+    return [outcome(item, *(scored(*lots.normal(-20, 4, len(ask.texts))) for ask in item.asks)) for item in items]
 
 
-def written(item: Item, text: str, finished: str = "stop", tokens: int = 5, **more: Any) -> Outcome:
-    """An item that asks for writing, with what was written."""
-    return Outcome(item.id, item.unit, item.facts, (Written(text, tokens, finished),), **more)
-
-
-def by_key(figures: list[Figure]) -> dict[str, Figure]:
-    """Figures of the whole by their keys; those of parts by key and part."""
-    found = {figure.key if not figure.part else f"{figure.key}/{figure.part}": figure for figure in figures}
+def by_key(figures: Sequence[Figure]) -> dict[tuple[str, str], Figure]:
+    """Figures by key and part, each of which has to be there once."""
+    found = {(figure.key, figure.part): figure for figure in figures}
     assert len(found) == len(figures)
     return found
+
+
+def values(figures: Sequence[Figure], part: str = "") -> dict[str, float | None]:
+    """Values of a part by key."""
+    return {figure.key: figure.value for figure in figures if figure.part == part}

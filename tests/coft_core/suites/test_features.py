@@ -7,7 +7,7 @@ from coft_core.model.fake import tiny_model
 from coft_core.suites.base import Choices, Item, Outcome, Writing
 from coft_core.suites.features import Featuriser, with_features
 from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES
-from tests.coft_core.suites.outcomes import scored, written
+from tests.coft_core.suites.by_hand import scored, written
 
 WRITING = Item("1", "1", (Writing("Post.", 8),), {"reference": "It rained."})
 

@@ -5,8 +5,8 @@ import pytest
 from coft_core.suites.base import Writing
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot, last_number, marked_number, plain
+from tests.coft_core.suites.by_hand import by_key, folder, written
 from tests.coft_core.suites.harness import filtered, harness_task
-from tests.coft_core.suites.outcomes import by_key, folder, written
 
 SUITE = Gsm8k()
 TRAIN = [

@@ -11,8 +11,8 @@ from coft_core.suites import long_form
 from coft_core.suites.base import Writing
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport, first_words, rouge_l, token_f1
+from tests.coft_core.suites.by_hand import by_key, folder, written
 from tests.coft_core.suites.harness import TASKS, harness_task
-from tests.coft_core.suites.outcomes import by_key, folder, written
 
 ARTICLE = {"id": "n1", "article": "The bridge opened.\nMany people came to see it.", "highlights": "A bridge opened ."}
 REPORT = {"report": "The agency spent more.\n\nIt plans to spend less.", "summary": "Spending rose and will fall."}

@@ -11,7 +11,7 @@ from coft_core.suites.base import Writing
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, Mauve, area, buckets
 from coft_core.suites.statistics import difference
-from tests.coft_core.suites.outcomes import by_key, folder, written
+from tests.coft_core.suites.by_hand import by_key, folder, written
 
 SUITE = Mauve()
 POST = {"subreddit": "cooking", "title": "Soup", "post": "My soup was too salty, so I added potatoes."}

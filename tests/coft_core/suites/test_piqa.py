@@ -5,8 +5,8 @@ import pytest
 from coft_core.suites.base import Choices
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.piqa import Piqa
+from tests.coft_core.suites.by_hand import by_key, folder, scored
 from tests.coft_core.suites.harness import harness_task
-from tests.coft_core.suites.outcomes import by_key, folder, scored
 
 SUITE = Piqa()
 ROWS = [

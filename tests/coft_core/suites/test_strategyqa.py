@@ -7,8 +7,8 @@ import pytest
 from coft_core.suites.base import Choices
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain, stated_answer
+from tests.coft_core.suites.by_hand import by_key, folder, likelihood, scored, written
 from tests.coft_core.suites.harness import harness_task
-from tests.coft_core.suites.outcomes import by_key, folder, likelihood, scored, written
 
 SUITE, CHAIN = StrategyQa(), StrategyQaChain()
 

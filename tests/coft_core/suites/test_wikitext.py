@@ -11,7 +11,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.wikitext import WikiText, WikiTextLong, detokenised, pages, windows
-from tests.coft_core.suites.outcomes import by_key, folder, likelihood, scored
+from tests.coft_core.suites.by_hand import by_key, folder, likelihood, scored
 
 SUITE = WikiText()
 TEXT = (
