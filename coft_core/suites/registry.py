@@ -11,9 +11,15 @@ from coft_core.suites.bold import Bold
 from coft_core.suites.compas import Compas
 from coft_core.suites.crows_pairs import CrowsPairs
 from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplicit
+from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
 from coft_core.suites.hiring import HiringResume, Utrecht
+from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
+from coft_core.suites.mauve import Mauve
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
+from coft_core.suites.piqa import Piqa
 from coft_core.suites.stereoset import StereoSet
+from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
+from coft_core.suites.wikitext import WikiText, WikiTextLong
 from coft_core.suites.winobias import WinoBias
 from coft_core.suites.winogender import Winogender
 
@@ -31,8 +37,19 @@ SUITES: tuple[Suite, ...] = (
     WinoBias(),
     Winogender(),
     PhantomGaps(),
+    Gsm8k(),
+    Gsm8kFiveShot(),
+    StrategyQa(),
+    StrategyQaChain(),
     ArcEasy(),
+    Piqa(),
     PhantomQuestions(),
+    WikiText(),
+    WikiTextLong(),
+    Mauve(),
+    CnnDailyMail(),
+    GovReport(),
+    Eli5(),
 )
 
 
