@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from bench.decode.work import LAM, LOG_TAU, TOP_P, Work
+from bench.decode.work import LAM, TOP_P, Work
+from coft_core.experiments.speed import LOG_TAU
 
 CANDIDATES = 24
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import StoppingCriteria
 
-import coft_core as cc
 from bench.decode import work as works
-from bench.decode.timing import Method
 from bench.decode.work import TOP_P, Work
-from coft_core.decode.loop import PlannedChain, decide_and_write
-from coft_core.decode.plan import Plan
-from coft_core.model.group import BranchGroup
+from coft_core.experiments.speed import decode
+
+Method = Callable[[Work, Callable[[], None]], None]
+"""Decodes the work's tokens and calls the second argument after each, all prompts having one more token by then."""
 
 
 def coft(work: Work, mark: Callable[[], None]) -> None:
@@ -56,32 +55,6 @@ def generated(sample: bool, static: bool = False) -> Method:
         )
 
     return method
-
-
-def decode(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
-    """Decode prompts on the engine: one as a reviewer steps through it, several as a batch of them is run."""
-    if len(plans) == 1:
-        rollout = cc.Rollout(plans[0])
-        try:
-            for _ in range(plans[0].max_new_tokens):
-                rollout.step()
-                mark()
-        finally:
-            rollout.close()
-    else:
-        _decode_together(plans, mark)
-
-
-def _decode_together(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
-    """What :func:`coft_core.decode.loop.generate_together` does, with a mark after each token."""
-    chains = [PlannedChain(plan) for plan in plans]
-    group = BranchGroup(plans[0].all_models, [branch for chain in chains for branch in chain.branches])
-    try:
-        for _ in range(plans[0].max_new_tokens):
-            decide_and_write(group, chains)
-            mark()
-    finally:
-        group.close()
 
 
 class _Marking(StoppingCriteria):  # type: ignore[misc]

@@ -11,9 +11,20 @@ import torch
 
 from bench.decode import baselines, methods
 from bench.decode import work as works
+from bench.decode.methods import Method
 from bench.decode.shapes import cell_bytes, weight_bytes
-from bench.decode.timing import Method, Timing, rounds, speed_over, summary
-from bench.decode.work import FAMILIES, Work, work_of
+from bench.decode.work import Work, work_of
+from coft_core.experiments.speed import (
+    FAMILIES,
+    Decoding,
+    Timing,
+    decode,
+    overhead,
+    peak_memory,
+    rounds,
+    speed_over,
+    summary,
+)
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 
@@ -59,9 +70,10 @@ def speeds(work: Work, repeats: int, static: bool, bandwidth: float) -> dict[str
         static: Whether ``generate`` is also measured over a static cache.
         bandwidth: What copying reaches on the device, bytes a second.
     """
-    timed = known_methods(static)
-    found = rounds(work, timed, repeats)
-    peaks = {name: peak_memory(work, timed[name]) for name in timed}
+    device = work.model.device
+    timed: dict[str, Decoding] = {name: partial(method, work) for name, method in known_methods(static).items()}
+    found = rounds(device, timed, repeats)
+    peaks = {name: peak_memory(device, timed[name]) for name in timed}
     return {
         "prompt_tokens": len(work.masked.factual_ids),
         "batch": work.batch,
@@ -72,11 +84,6 @@ def speeds(work: Work, repeats: int, static: bool, bandwidth: float) -> dict[str
         "bandwidth_share": {name: bandwidth_share(work, ROWS[name], found, name, bandwidth) for name in ROWS},
         "peak_bytes_over_vanilla": over_vanilla(peaks),
     }
-
-
-def overhead(found: Sequence[Mapping[str, Timing]], method: str, other: str) -> dict[str, float]:
-    """One minus a method's speed over another's, the paper's overhead, round by round."""
-    return summary([1 - turn[other].wall / turn[method].wall for turn in found])
 
 
 def bandwidth_share(
@@ -109,11 +116,11 @@ def copy_bandwidth(device: torch.device, size: int) -> float:
 def masked_branches(model: LanguageModel, prompt: int, tokens: int, repeats: int) -> dict[str, Any]:
     """What each further masked branch costs: factorized masks of one to four families against vanilla."""
     work = work_of(model, prompt, batch=1, tokens=tokens, words=len(FAMILIES))
-    timed: dict[str, Method] = {"vanilla": methods.vanilla}
+    timed: dict[str, Decoding] = {"vanilla": partial(methods.vanilla, work)}
     for count in range(1, len(FAMILIES) + 1):
-        timed[str(count)] = partial(_run, policy=works.factorized(model, count))
-    found = rounds(work, timed, repeats)
-    peaks = {name: peak_memory(work, method) for name, method in timed.items()}
+        timed[str(count)] = partial(_run, work, policy=works.factorized(model, count))
+    found = rounds(model.device, timed, repeats)
+    peaks = {name: peak_memory(model.device, method) for name, method in timed.items()}
     return {
         "prompt_tokens": len(work.masked.factual_ids),
         "overhead_over_vanilla": {name: overhead(found, name, "vanilla") for name in timed if name != "vanilla"},
@@ -126,19 +133,6 @@ def masked_branches(model: LanguageModel, prompt: int, tokens: int, repeats: int
     }
 
 
-def peak_memory(work: Work, method: Method) -> int | None:
-    """Bytes that a method allocates at its peak beyond what is allocated before; None where only CUDA could tell."""
-    device = work.model.device
-    if device.type != "cuda":
-        return None
-    _wait(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    method(work, lambda: None)
-    _wait(device)
-    return torch.cuda.max_memory_allocated(device) - before
-
-
 def over_vanilla(peaks: Mapping[str, int | None]) -> dict[str, int | None]:
     """Peaks minus vanilla's; None where there are none."""
     base = peaks["vanilla"]
@@ -148,7 +142,7 @@ def over_vanilla(peaks: Mapping[str, int | None]) -> dict[str, int | None]:
 
 
 def _run(work: Work, mark: Callable[[], None], policy: Policy) -> None:
-    methods.decode(work.plans(policy), mark)
+    decode(work.plans(policy), mark)
 
 
 def _wait(device: torch.device) -> None:

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bench.decode import methods
 from bench.decode import work as works
 from bench.decode.shapes import model_of, weight_bytes
-from bench.decode.suites import overhead, peak_memory
-from bench.decode.timing import Method, rounds, summary
 from bench.decode.work import TOP_P, work_of
 from coft_core.decode.captured import prepare_model
 from coft_core.errors import CoftError
+from coft_core.experiments.speed import Decoding, decode, efficiency
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 from coft_core.policies.registry import METHODS
@@ -71,7 +69,7 @@ def _of_model(name: str, device: str, repeats: int, dtype: str | None, sizes: Si
     prepare_model(model)
     expert = replace(model_of(sizes.expert, device, dtype or model.dtype_name), tokenizer_digest=model.tokenizer_digest)
     work = work_of(model, sizes.prompt, sizes.batch, sizes.length - 1)
-    timed: dict[str, Method] = {}
+    timed: dict[str, Decoding] = {}
     left_out: dict[str, Any] = {}
     for method in ROWS:
         try:
@@ -80,21 +78,20 @@ def _of_model(name: str, device: str, repeats: int, dtype: str | None, sizes: Si
         except (CoftError, OSError) as error:
             left_out[method] = {"left_out": str(error)}
         else:
-            timed[method] = partial(_run, policy=policy, expert=expert)
-    times = rounds(work, timed, repeats)
+            timed[method] = partial(_run, work, policy=policy, expert=expert)
     whole = {
         method: {
-            "tokens_per_second": summary([work.batch / turn[method].wall for turn in times]),
-            "overhead": overhead(times, method, "vanilla"),
-            "peak_gigabytes": _gigabytes(model, peak_memory(work, timed[method])),
+            "tokens_per_second": own.tokens_per_second,
+            "overhead": own.overhead,
+            "peak_gigabytes": _gigabytes(model, own.peak),
         }
-        for method in timed
+        for method, own in efficiency(model.device, work.batch, timed, repeats).items()
     }
     return {**whole, **left_out}
 
 
 def _run(work: works.Work, mark: Callable[[], None], policy: Policy, expert: LanguageModel) -> None:
-    methods.decode(work.plans(policy, models=_models(policy, expert)), mark)
+    decode(work.plans(policy, models=_models(policy, expert)), mark)
 
 
 def _models(policy: Policy, expert: LanguageModel) -> dict[str, LanguageModel]:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import coft_core as cc
-from bench.decode.shapes import DEMO, as_transformers_has_it
-from coft_core.conformal.families import FactorizedCalibration
-from coft_core.conformal.values import CalibrationValues
+from bench.decode.shapes import as_transformers_has_it
 from coft_core.decode.plan import Plan
+from coft_core.experiments.speed import FAMILIES, timed_prompt, with_thresholds
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 
-LAM, LOG_TAU, TOP_P = 0.6, math.log(1e-4), 0.9
-SENTENCE = "The nurse finished the rounds of the evening and then he prepared the reports. "
-WORD = "he"
-FAMILIES = ("gender", "race", "age", "religion")
-"""Families that the masked words are said to be of, so that factorized masks have a branch for each."""
+LAM, TOP_P = 0.6, 0.9
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Work:
 
 
 def work_of(model: LanguageModel, prompt: int, batch: int, tokens: int, words: int = 1) -> Work:
-    """Prompts of ``prompt`` tokens; the embedded model's are shorter by what would cut a word in two.
+    """Prompts of ``prompt`` tokens; shorter by what would cut a word in two.
 
     Args:
         model: The model.
@@ -83,42 +75,20 @@ def work_of(model: LanguageModel, prompt: int, batch: int, tokens: int, words: i
         tokens: Tokens that are timed.
         words: Masked words, each of another family.
     """
-    text = SENTENCE * (prompt // 8 + 1)
-    if model.name == DEMO:
-        ends = [end for _, end in model.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]]
-        text = text[: ends[prompt - 1]].rsplit(" ", 1)[0]
-    else:
-        text = text[:prompt]
-    starts = [place + 1 for place in range(len(text)) if text.startswith(f" {WORD} ", place)]
-    if len(starts) < words:
-        # A text that is too short for the words has single letters masked in their place.
-        spans = tuple(cc.Span(len(text) - 2 * i - 2, len(text) - 2 * i - 1, FAMILIES[i]) for i in range(words))
-    else:
-        spans = tuple(cc.Span(start, start + len(WORD), FAMILIES[i]) for i, start in enumerate(starts[-words:]))
+    text, spans = timed_prompt(model, prompt, words)
     return Work(model, as_transformers_has_it(model).module, text, spans, batch, tokens)
 
 
-def coft(model: LanguageModel) -> cc.CoftPolicy:
+def coft(model: LanguageModel) -> Policy:
     """COFT with a threshold at every step."""
-    plain = cc.CoftPolicy(lam=LAM, top_p=TOP_P)
-    return replace(plain, calibration=_calibration(model, plain), accept_mismatch=True)
+    return with_thresholds(cc.CoftPolicy(lam=LAM, top_p=TOP_P), model)
 
 
-def factorized(model: LanguageModel, families: int) -> cc.FactorizedCoftPolicy:
+def factorized(model: LanguageModel, families: int) -> Policy:
     """COFT with a masked branch and a threshold for each of some families."""
-    plain = cc.FactorizedCoftPolicy(lam=LAM, top_p=TOP_P)
-    parts = tuple((family, _calibration(model, plain)) for family in FAMILIES[:families])
-    return replace(plain, calibration=FactorizedCalibration(0.1 * families, parts), accept_mismatch=True)
+    return with_thresholds(cc.FactorizedCoftPolicy(lam=LAM, top_p=TOP_P), model, FAMILIES[:families])
 
 
 def vanilla() -> cc.VanillaPolicy:
     """The model as it is, without the watched masked branch."""
     return cc.VanillaPolicy(top_p=TOP_P, observe_masked=False)
-
-
-def _calibration(model: LanguageModel, policy: cc.CoftPolicy | cc.FactorizedCoftPolicy) -> cc.Calibration:
-    """Values that give :data:`LOG_TAU` wherever they are read."""
-    own = replace(policy.fingerprint(model, "none"), estimator="hierarchical", source="reference")
-    count = 99
-    values = CalibrationValues(np.full(count, LOG_TAU), np.zeros(count, dtype=int), np.arange(count, dtype=np.int32))
-    return cc.Calibration(own, 0.1, values)

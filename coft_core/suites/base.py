@@ -32,11 +32,13 @@ class Choices:
         prompt: The prompt; empty where the texts begin a document, which models read from their start token on.
         texts: The texts, taken literally (a leading space counts), at least one.
         spans: Sensitive spans of the prompt; None lets the detector find them.
+        also: Sensitive spans beside these, which the data set itself points out.
     """
 
     prompt: str
     texts: tuple[str, ...]
     spans: tuple[Span, ...] | None = None
+    also: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,14 @@ class Writing:
         most_tokens: Tokens at most.
         stops: Texts before which the continuation ends; they are not part of it.
         spans: Sensitive spans of the prompt; None lets the detector find them.
+        also: Sensitive spans beside these, which the data set itself points out.
     """
 
     prompt: str
     most_tokens: int
     stops: tuple[str, ...] = ()
     spans: tuple[Span, ...] | None = None
+    also: tuple[Span, ...] = ()
 
 
 Ask = Choices | Writing

@@ -122,7 +122,7 @@ class Reader:
         for ready in prepared:
             policy, mask = ready.policy, ready.policy.mask
             if (key := (mask, policy.needs_masked)) not in masked:
-                masked[key] = self._masked(ask.prompt, spans, mask, policy.needs_masked)
+                masked[key] = self._masked(ask.prompt, (*spans, *ask.also), mask, policy.needs_masked)
             prompt = masked[key]
             bind = partial(policy.bound, self._model, ready.models, prompt)
             size = policy.writing_size(self._model, ready.models, ask.prompt)

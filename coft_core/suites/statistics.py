@@ -80,11 +80,14 @@ def drawn_figure(
         better: See there.
         part: See there.
     """
+    none = Figure(key, title, None, n=n, what=what, unscored=unscored, better=better, part=part)
+    if not n:
+        return none
     sums = unit_sums(units, np.asarray(values, dtype=float).reshape(len(units), -1))  # (U, K)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(statistic(sums.sum(0, keepdims=True))[0]) if n else float("nan")
+        value = float(statistic(sums.sum(0, keepdims=True))[0])
         if not np.isfinite(value):
-            return Figure(key, title, None, n=n, what=what, unscored=unscored, better=better, part=part)
+            return none
         draws = statistic(unit_draws(len(sums)) @ sums)  # (R,)
     low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Figure(key, title, value, float(low), float(high), n, what, unscored, better, part, draws)

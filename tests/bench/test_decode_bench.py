@@ -6,7 +6,6 @@ import pytest
 
 from bench.decode.__main__ import main, parsed, targets
 from bench.decode.shapes import model_of
-from bench.decode.timing import Clock, summary
 from bench.decode.work import work_of
 
 
@@ -63,16 +62,3 @@ def test_prompts_have_the_asked_length_and_as_many_masked_words_as_families(toke
     assert len(work.masked.factual_ids) == tokens
     assert len({span.category for span in work.spans}) == 3
     assert work.masked.positions
-
-
-def test_the_prompts_own_pass_is_not_timed(monkeypatch):
-    moments = iter([5.0, 6.0, 8.0])
-    monkeypatch.setattr("bench.decode.timing.time.perf_counter", lambda: next(moments))
-    clock = Clock(model_of("tiny", "cpu").device)
-    for _ in range(3):
-        clock.mark()
-    assert clock.timing().wall == 1.5
-
-
-def test_a_summary_is_median_and_range():
-    assert summary([3.0, 1.0, 2.0]) == {"n": 3, "min": 1.0, "median": 2.0, "max": 3.0}

@@ -173,3 +173,15 @@ def test_policies_that_read_the_same_branches_run_the_model_as_often_as_one_of_t
     once, _ = sum(calls), calls.clear()
     reader.read(ASKS, [cc.VanillaPolicy(), *(cc.CoftPolicy(lam=lam / 10) for lam in range(11))], [0] * 4)
     assert sum(calls) == once
+
+
+def test_spans_that_a_data_set_points_out_are_masked_beside_those_that_are_detected(model):
+    prompt, texts = "The nurse said that he", (" left.",)
+    nurse = Span(4, 9, "other", "list")
+    found = tuple(DETECTOR.detect(prompt))
+    asks = (Choices(prompt, texts), Choices(prompt, texts, also=(nurse,)), Choices(prompt, texts, (*found, nurse)))
+    (answers,) = Reader(model, detector=DETECTOR).read(asks, [cc.CoftPolicy(top_p=1.0)], [0, 0, 0])
+    detected, beside, both = answers
+    assert 0 < detected.masked < beside.masked
+    assert beside == both
+    assert beside.likelihoods != detected.likelihoods

@@ -63,3 +63,8 @@ def test_methods_without_a_value_have_no_rank_and_those_without_draws_are_ranked
 
 def test_equal_values_tie_even_without_draws():
     assert ranks({"a": figure(2.0, draws=False), "b": figure(2.0, draws=False)}) == {"a": 1.5, "b": 1.5}
+
+
+def test_a_figure_of_no_items_at_all_has_no_value():
+    figure = mean_figure("key", "Title", [], [])
+    assert (figure.value, figure.low, figure.n, figure.unscored) == (None, None, 0, 0)

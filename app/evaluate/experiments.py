@@ -1,0 +1,679 @@
+"""Named experiments: which suites and methods a table of the paper needs, and what the paper says.
+
+An experiment is a YAML file, shipped in ``assets/experiments`` or a user's own. It is checked when it is read; what is
+wrong is named with its file and field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from app.evaluate.methods import methods_from
+from app.evaluate.runs import EvaluationMethod
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.policies import policy_info
+from coft_core.assets import assets_path
+from coft_core.experiments.averages import Part, Shown
+from coft_core.experiments.choice import VALIDATION_SHARE
+from coft_core.experiments.front import Averaged
+from coft_core.suites.registry import SUITES
+
+FOLDER = ("experiments",)
+ENDINGS = (".yaml", ".yml")
+KNOBS = {"lam": "lambda", "alpha": "alpha"}
+"""What can be swept, and how it is called."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MethodEntry(_Entry):
+    """A method of an experiment.
+
+    Attributes:
+        method: The method with its options, as a command names it: ``COFT=coft:calibrated,lam=0.6``.
+        needs: Parameters that somebody who runs the experiment has to give, with what each is; without them the method
+            is left out.
+        stands_in: What stands in for something of the paper, in a sentence; empty where nothing does.
+    """
+
+    method: str
+    needs: dict[str, str] = Field(default_factory=dict)
+    stands_in: str = ""
+
+
+class SweepEntry(_Entry):
+    """A method at several values of one setting.
+
+    Attributes:
+        knob: The setting.
+        values: Its values.
+        method: The method, with the options that stay as they are.
+        validation: Share of the units on which a value is chosen.
+    """
+
+    knob: Literal["lam", "alpha"]
+    values: tuple[float, ...] = Field(min_length=2)
+    method: str = "coft:calibrated"
+    validation: Annotated[float, Field(gt=0, lt=1)] = VALIDATION_SHARE
+
+    def label(self, value: float) -> str:
+        """The method's label at a value."""
+        return f"{KNOBS[self.knob]} {value:g}"
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The method at each value, as a command names it."""
+        return tuple(
+            f"{self.label(value)}={self.method}{',' if ':' in self.method else ':'}{self.knob}={value:g}"
+            for value in self.values
+        )
+
+
+class PartEntry(_Entry):
+    """A figure of an average; see :class:`coft_core.experiments.averages.Part`."""
+
+    suite: str
+    figure: str = ""
+    shown: Shown = "as it is"
+
+    @property
+    def part(self) -> Part:
+        """The part."""
+        return Part(self.suite, self.figure, self.shown)
+
+
+class AveragesEntry(_Entry):
+    """What BiasAvg and UtilityAvg are made of."""
+
+    bias: tuple[PartEntry, ...] = ()
+    utility: tuple[PartEntry, ...] = ()
+
+    @property
+    def averaged(self) -> Averaged:
+        """The parts."""
+        return Averaged(tuple(entry.part for entry in self.bias), tuple(entry.part for entry in self.utility))
+
+
+class ColumnEntry(_Entry):
+    """A column: one figure of a suite, an average, an average rank, or what was read.
+
+    Attributes:
+        title: Its head.
+        suite: Suite of the figure; empty in a table with a row a suite.
+        figure: Key of the figure; empty takes the suite's main one.
+        part: Category or group of the figure; empty for the whole suite.
+        shown: How the figure is brought to the paper's scale.
+        average: In place of a figure, an average of the experiment.
+        rank: In place of a figure, the average rank over the main figures of the suites of this kind.
+        read: In place of a figure, how often nothing was certified and how toxic the texts are in which that happened,
+            or how much was certified; over all suites of the row.
+        method: Label of the method, in a table with a row a suite.
+        against: Label of a method with which the figure is compared; empty shows the figure itself.
+        change: How it is compared: as a difference, or in percent of the other one.
+    """
+
+    title: str
+    suite: str = ""
+    figure: str = ""
+    part: str = ""
+    shown: Shown = "as it is"
+    average: Literal["", "bias", "utility"] = ""
+    rank: Literal["", "bias", "utility", "quality", "long form"] = ""
+    read: Literal["", "empty prompts", "empty steps", "toxic fallbacks", "certified share"] = ""
+    method: str = ""
+    against: str = ""
+    change: Literal["difference", "percent"] = "difference"
+
+    @property
+    def kinds(self) -> int:
+        """How many things it claims to show; an average, a rank and what was read exclude a figure."""
+        return sum(map(bool, (self.average, self.rank, self.read, self.suite or self.figure or self.part)))
+
+
+Number = float | str
+"""A figure of the paper: a number, or one with its standard deviation, ``0.43±0.01``."""
+
+_DEVIATED = re.compile(r"\s*(-?[\d.]+)\s*±\s*([\d.]+)\s*")
+
+
+def number_of(figure: Number) -> tuple[float, float | None]:
+    """A figure of the paper and its standard deviation.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(figure, float):
+        return figure, None
+    found = _DEVIATED.fullmatch(figure)
+    if found is None:
+        raise ValueError(f"{figure!r} is no number and no number with a deviation, such as 0.43±0.01")
+    return float(found[1]), float(found[2])
+
+
+class PaperEntry(_Entry):
+    """What the paper says of one model.
+
+    Attributes:
+        model: The model, as the paper calls it.
+        source: The paper's table or figure.
+        rows: Figures by the row's head, one a column; null where the paper has none.
+    """
+
+    model: str
+    source: str
+    rows: dict[str, tuple[Number | None, ...]]
+
+    @model_validator(mode="after")
+    def _numbers(self) -> PaperEntry:
+        for figures in self.rows.values():
+            for figure in figures:
+                if figure is not None:
+                    number_of(figure)
+        return self
+
+
+class _Table(_Entry):
+    """What all tables have.
+
+    Attributes:
+        title: What it shows.
+        paper: What the paper says, by model.
+    """
+
+    title: str
+    paper: tuple[PaperEntry, ...] = ()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of its columns."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _whole_rows(self) -> _Table:
+        for entry in self.paper:
+            for name, figures in entry.rows.items():
+                if len(figures) != len(self.heads):
+                    raise ValueError(
+                        f"the row {name!r} of {entry.model} has {len(figures)} figures for {len(self.heads)} columns"
+                    )
+        return self
+
+
+class MethodsTable(_Table):
+    """A row a method."""
+
+    kind: Literal["methods"]
+    columns: tuple[ColumnEntry, ...] = Field(min_length=1)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Titles of its columns."""
+        return tuple(column.title for column in self.columns)
+
+    @model_validator(mode="after")
+    def _columns_of_methods(self) -> MethodsTable:
+        for column in self.columns:
+            if column.kinds != 1 or column.method or ((column.figure or column.part) and not column.suite):
+                raise ValueError(
+                    f"the column {column.title!r} has to name a suite (with figure and part, if need be), an average, "
+                    "a rank or what was read, one of them and no method"
+                )
+        return self
+
+
+class SuitesTable(_Table):
+    """A row a suite.
+
+    Attributes:
+        suites: Suites of the rows; none takes those of the experiment.
+    """
+
+    kind: Literal["suites"]
+    suites: tuple[str, ...] = ()
+    columns: tuple[ColumnEntry, ...] = Field(min_length=1)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Titles of its columns."""
+        return tuple(column.title for column in self.columns)
+
+    @model_validator(mode="after")
+    def _columns_of_suites(self) -> SuitesTable:
+        for column in self.columns:
+            if not column.method or column.suite or column.average or column.rank:
+                raise ValueError(f"the column {column.title!r} has to name a method, and no suite, average or rank")
+        return self
+
+
+class ChoiceTable(_Table):
+    """A row a swept value: bias and utility on units of validation, and which value is chosen."""
+
+    kind: Literal["choice"]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its columns."""
+        return ("BiasAvg", "UtilityAvg")
+
+
+class OwnEntry(_Entry):
+    """Bias and utility of one suite that stands by itself."""
+
+    bias: PartEntry
+    utility: PartEntry
+
+
+class StabilityTable(_Table):
+    """A row a suite: the value that is chosen by its bias alone, and their mean and deviation.
+
+    Attributes:
+        own: Suites with a bias and a utility of their own. Those of the average bias are taken one by one, with the
+            average utility.
+    """
+
+    kind: Literal["stability"]
+    own: tuple[OwnEntry, ...] = ()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its column."""
+        return ("Chosen",)
+
+
+class CoverageTable(_Table):
+    """A row a swept risk level: miscoverage on contexts kept apart, and the size of the certified sets."""
+
+    kind: Literal["coverage"]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its columns."""
+        return ("Miscoverage", "Certified share")
+
+
+class ChainsTable(_Table):
+    """A row a length of chains and risk level: miscoverage of whole chains.
+
+    Attributes:
+        method: Label of the method whose calibrations are read.
+        horizons: Lengths, in steps.
+        alphas: Risk levels.
+    """
+
+    kind: Literal["chains"]
+    method: str
+    horizons: tuple[int, ...] = Field(min_length=1)
+    alphas: tuple[float, ...] = Field(min_length=1)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its columns."""
+        return ("Miscoverage",)
+
+
+class DriftSetting(_Entry):
+    """Prompts that thresholds are held against."""
+
+    title: str
+    suite: str
+    figure: str = ""
+
+
+class DriftTable(_Table):
+    """A row a set of prompts: coverage of thresholds that were fitted on the first one.
+
+    Attributes:
+        method: Label of the method whose calibrations are read.
+        settings: The sets; the first is that of the thresholds.
+    """
+
+    kind: Literal["drift"]
+    method: str
+    settings: tuple[DriftSetting, ...] = Field(min_length=2)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its columns."""
+        return ("Coverage", "Density ratio", "Gap")
+
+
+class SpeedTable(_Table):
+    """Speed and memory, measured when the experiment is run.
+
+    Attributes:
+        rows: What changes from row to row: the method, the length of the text, or the number of prompts.
+        methods: Labels of the methods; the first is what others are compared with. None takes all.
+        batches: Prompts at a time, one number unless it changes from row to row.
+        lengths: Tokens of prompt and text together, one number unless it changes from row to row.
+        prompt: Tokens of the prompt.
+        words: Masked words of the prompt, each of another family.
+        repeats: Rounds.
+    """
+
+    kind: Literal["speed"]
+    rows: Literal["methods", "lengths", "batches"] = "methods"
+    methods: tuple[str, ...] = ()
+    batches: tuple[int, ...] = (4,)
+    lengths: tuple[int, ...] = (256,)
+    prompt: Annotated[int, Field(ge=8)] = 64
+    words: Annotated[int, Field(ge=1, le=4)] = 1
+    repeats: Annotated[int, Field(ge=1)] = 5
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Its columns: of methods speed, overhead and memory; else the speed of each method."""
+        if self.rows == "methods":
+            return ("Tokens a second", "Overhead, %", "Peak memory, GB")
+        return (*self.methods, "Overhead, %")
+
+    @model_validator(mode="after")
+    def _one_of_the_others(self) -> SpeedTable:
+        for name, values in (("batches", self.batches), ("lengths", self.lengths)):
+            if len(values) < 1 or (self.rows != name and len(values) > 1):
+                raise ValueError(f"{name} has {len(values)} values; give one unless the rows are {name}")
+        if self.rows != "methods" and len(self.methods) != 2:
+            raise ValueError(f"a table over {self.rows} compares two methods; name them in methods")
+        if any(length <= self.prompt + 1 for length in self.lengths):
+            raise ValueError(f"a length leaves no token to time beyond the prompt's {self.prompt}; make it longer")
+        return self
+
+
+TableEntry = Annotated[
+    MethodsTable | SuitesTable | ChoiceTable | StabilityTable | CoverageTable | ChainsTable | DriftTable | SpeedTable,
+    Field(discriminator="kind"),
+]
+
+
+class RunEntry(_Entry):
+    """How the experiment is run, where nobody says otherwise.
+
+    Attributes:
+        seeds: Seeds of the runs.
+        calibration_share: Share of the items on which thresholds are fitted.
+        temperature: Sampling temperature.
+        top_p: Nucleus mass.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    calibration_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+
+
+class Experiment(_Entry):
+    """A named experiment.
+
+    Attributes:
+        title: Its title.
+        source: The paper's table, figure or section.
+        shows: What it shows, in a few sentences.
+        differs: How it differs from the paper's, a sentence each.
+        suites: Keys of its suites.
+        instead: Suites that are read where another one has no files, by that one.
+        methods: Its methods.
+        sweep: A method that is swept; its values are methods too.
+        averages: What BiasAvg and UtilityAvg are made of.
+        run: How it is run.
+        tables: Its tables.
+    """
+
+    title: str
+    source: str
+    shows: str
+    differs: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    instead: dict[str, str] = Field(default_factory=dict)
+    methods: tuple[MethodEntry, ...] = ()
+    sweep: SweepEntry | None = None
+    averages: AveragesEntry = AveragesEntry()
+    run: RunEntry = RunEntry()
+    tables: tuple[TableEntry, ...] = Field(min_length=1)
+
+    @property
+    def specifications(self) -> tuple[str, ...]:
+        """All methods as a command names them, those of the sweep last."""
+        return (*(entry.method for entry in self.methods), *(self.sweep.methods if self.sweep else ()))
+
+    @property
+    def base(self) -> AuditSettings:
+        """Settings that its methods share."""
+        return AuditSettings(temperature=self.run.temperature, top_p=self.run.top_p)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads suites; one that measures speed alone does not."""
+        return bool(self.suites)
+
+    def evaluated(self) -> tuple[EvaluationMethod, ...]:
+        """Its methods.
+
+        Raises:
+            ServiceError: One does not exist, or two have one label.
+        """
+        return methods_from(self.specifications, self.base)
+
+
+def experiment_names() -> tuple[str, ...]:
+    """Names of the shipped experiments."""
+    return tuple(sorted(path.stem for path in assets_path(*FOLDER).glob("*.yaml")))
+
+
+def load_experiment(name: str) -> Experiment:
+    """An experiment by its name, or by the path of a YAML file.
+
+    Raises:
+        ServiceError: There is none, or it is wrong; the sentence names file and field.
+    """
+    if name.endswith(ENDINGS) or "/" in name:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ServiceError(f"There is no file {name}; give the path of a YAML file, or a name that is listed.")
+        return read_experiment(path)
+    if name not in experiment_names():
+        raise ServiceError(
+            f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}, or give the path of a "
+            "YAML file."
+        )
+    return _shipped(name)
+
+
+@cache
+def _shipped(name: str) -> Experiment:
+    return read_experiment(assets_path(*FOLDER, f"{name}.yaml"))
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check an experiment.
+
+    Raises:
+        ServiceError: It cannot be read or is wrong; the sentence names file and field.
+    """
+    try:
+        content = yaml.load(path.read_text("utf-8"), _Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceError(f"{path.name} cannot be read ({error}); give another file.") from error
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ServiceError(f"{path.name}{line}: this is no YAML ({error.problem}); correct it.") from error
+    except yaml.YAMLError as error:
+        raise ServiceError(f"{path.name} is no YAML ({error}); correct it.") from error
+    if not isinstance(content, dict):
+        raise ServiceError(f"{path.name} has no fields; begin with title, source, shows and tables.")
+    try:
+        experiment = Experiment.model_validate(content)
+    except ValidationError as error:
+        raise ServiceError(_first(path.name, error)) from error
+    _check(path.name, experiment)
+    return experiment
+
+
+def _first(name: str, error: ValidationError) -> str:
+    """The first thing that is wrong, as a sentence."""
+    first = error.errors(include_url=False)[0]
+    # A discriminated union puts the name of its kind between the places of the file.
+    kinds = {"methods", "suites", "choice", "stability", "coverage", "chains", "drift", "speed"}
+    places = first["loc"]
+    named = [
+        str(part) for place, part in enumerate(places) if not (part in kinds and place == 2 and places[0] == "tables")
+    ]
+    reason = first["msg"].removeprefix("Value error, ")
+    field = ".".join(part for part in named if part not in ("float", "str"))
+    where = f"the field {field}" if field else "the whole"
+    more = "" if error.error_count() == 1 else f" ({error.error_count() - 1} more)"
+    return f"{name}: {where} is wrong: {reason[:1].lower()}{reason[1:]}; correct it{more}."
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a field that stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the field {key.value!r} stands twice", key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+# Names that have to exist.
+
+
+def _check(name: str, experiment: Experiment) -> None:
+    """Refuse suites and methods that there are not.
+
+    Raises:
+        ServiceError: One is unknown; the sentence names file and field.
+    """
+
+    def refuse(field: str, reason: str) -> None:
+        raise ServiceError(f"{name}: the field {field} is wrong: {reason}; correct it.")
+
+    known = [suite.key for suite in SUITES]
+    for field, key in _suite_fields(experiment):
+        if key not in known:
+            refuse(field, f"there is no suite {key!r}; the suites are {', '.join(known)}")
+    own = {*experiment.suites, *experiment.instead.values()}
+    for field, key in _suite_fields(experiment):
+        if key not in own:
+            refuse(field, f"{key!r} is not among the suites of the experiment")
+    for field, texts in (
+        *((f"methods.{place}.method", (entry.method,)) for place, entry in enumerate(experiment.methods)),
+        ("methods", experiment.specifications),
+    ):
+        try:
+            methods = methods_from(texts, experiment.base)
+        except ServiceError as error:
+            refuse(field, str(error).rstrip(".")[:1].lower() + str(error).rstrip(".")[1:])
+    labels = [method.label for method in methods]
+    for field, label in _method_fields(experiment):
+        if label not in labels:
+            refuse(field, f"there is no method {label!r}; the methods are {', '.join(labels)}")
+    _check_parameters(experiment, methods, refuse)
+    _check_needed(experiment, refuse)
+
+
+def _suite_fields(experiment: Experiment) -> list[tuple[str, str]]:
+    found = [(f"suites.{place}", key) for place, key in enumerate(experiment.suites)]
+    found += [(f"instead.{key}", other) for key, other in experiment.instead.items()]
+    for kind in ("bias", "utility"):
+        parts: Sequence[PartEntry] = getattr(experiment.averages, kind)
+        found += [(f"averages.{kind}.{place}.suite", part.suite) for place, part in enumerate(parts)]
+    for number, table in enumerate(experiment.tables):
+        field = f"tables.{number}"
+        if isinstance(table, MethodsTable):
+            found += [
+                (f"{field}.columns.{place}.suite", column.suite)
+                for place, column in enumerate(table.columns)
+                if column.suite
+            ]
+        elif isinstance(table, SuitesTable):
+            found += [(f"{field}.suites.{place}", key) for place, key in enumerate(table.suites)]
+        elif isinstance(table, DriftTable):
+            found += [(f"{field}.settings.{place}.suite", own.suite) for place, own in enumerate(table.settings)]
+        elif isinstance(table, StabilityTable):
+            for place, entry in enumerate(table.own):
+                for name, part in (("bias", entry.bias), ("utility", entry.utility)):
+                    found.append((f"{field}.own.{place}.{name}.suite", part.suite))
+    return found
+
+
+def _method_fields(experiment: Experiment) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for number, table in enumerate(experiment.tables):
+        field = f"tables.{number}"
+        if isinstance(table, MethodsTable | SuitesTable):
+            for place, column in enumerate(table.columns):
+                for name in ("method", "against"):
+                    found += [(f"{field}.columns.{place}.{name}", label)] if (label := getattr(column, name)) else []
+        elif isinstance(table, ChainsTable | DriftTable):
+            found.append((f"{field}.method", table.method))
+        elif isinstance(table, SpeedTable):
+            found += [(f"{field}.methods.{place}", label) for place, label in enumerate(table.methods)]
+    return found
+
+
+def _check_parameters(experiment: Experiment, methods: Sequence[EvaluationMethod], refuse: Any) -> None:
+    """What is to be given has to be a parameter of its policy."""
+    for place, (entry, method) in enumerate(zip(experiment.methods, methods, strict=False)):
+        known = _parameters(method)
+        for parameter in entry.needs:
+            if parameter not in known:
+                refuse(f"methods.{place}.needs", f"{method.settings.policy} has no parameter {parameter!r}")
+
+
+def _parameters(method: EvaluationMethod) -> tuple[str, ...]:
+    """Names of the parameters of a method's policy."""
+    return tuple(parameter.name for parameter in policy_info(method.settings.policy).parameters)
+
+
+def _check_needed(experiment: Experiment, refuse: Any) -> None:
+    """Tables need what they are made of."""
+    for number, table in enumerate(experiment.tables):
+        field = f"tables.{number}"
+        if isinstance(table, ChoiceTable | StabilityTable | CoverageTable) and experiment.sweep is None:
+            refuse(field, f"a table of kind {table.kind} needs the field sweep")
+        if isinstance(table, CoverageTable) and experiment.sweep and experiment.sweep.knob != "alpha":
+            refuse(field, "coverage is shown against alpha; sweep it")
+        averaged = experiment.averages
+        if isinstance(table, ChoiceTable | StabilityTable) and not (averaged.bias and averaged.utility):
+            refuse(field, "a choice needs the fields averages.bias and averages.utility")
+        if isinstance(table, MethodsTable):
+            for place, column in enumerate(table.columns):
+                if column.average and not getattr(averaged, column.average):
+                    refuse(f"{field}.columns.{place}.average", f"the field averages.{column.average} is empty")
+
+
+def given_parameters(given: Mapping[str, str], methods: Sequence[EvaluationMethod]) -> dict[str, dict[str, str]]:
+    """Parameters that somebody gives for methods of an experiment, by policy.
+
+    Args:
+        given: Values by ``policy.parameter``, such as ``cda.checkpoint``.
+        methods: The methods.
+
+    Raises:
+        ServiceError: A name is written otherwise, or no method has such a policy or parameter.
+    """
+    by_policy: dict[str, dict[str, str]] = {}
+    for name, value in given.items():
+        policy, dot, parameter = name.partition(".")
+        known = {method.settings.policy: _parameters(method) for method in methods}
+        if not dot or policy not in known or parameter not in known[policy]:
+            raise ServiceError(
+                f"No method of this experiment has {name!r}; write policy.parameter, such as cda.checkpoint=FOLDER; "
+                f"its policies are {', '.join(known)}."
+            )
+        by_policy.setdefault(policy, {})[parameter] = value
+    return by_policy

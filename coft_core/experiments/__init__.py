@@ -1,0 +1,1 @@
+"""What the paper's tables are made of beyond single figures: averages, fronts, the choice of a value, and speed."""

@@ -1,0 +1,64 @@
+"""What likelihoods say of texts that compete: which one is preferred, where two tie, and where nothing was masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from coft_core.suites.base import Figure, Outcome
+from coft_core.suites.statistics import mean_figure
+
+
+def preference(first: float, second: float) -> float | None:
+    """1 if the first of two log-likelihoods is the larger one, 0 if the second is, a half for a tie.
+
+    Returns:
+        None where both texts are impossible, so that neither can be preferred.
+    """
+    if not np.isfinite([first, second]).any():
+        return None
+    return 0.5 if first == second else float(first > second)
+
+
+def preferred(values: npt.ArrayLike) -> int | None:
+    """Place of the largest of several log-likelihoods; None if it has no single one, or if every text is impossible."""
+    array = np.asarray(values, dtype=float)
+    best = np.flatnonzero(array == array.max())
+    return int(best[0]) if len(best) == 1 and np.isfinite(array.max()) else None
+
+
+def shared_beginning(sentences: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Split sentences behind the words with which all of them begin.
+
+    Words are what stands between white space. Every rest keeps at least the last word of its sentence, and begins with
+    the white space before it; without a shared word the beginning is empty and the rests are the whole sentences.
+
+    Returns:
+        The shared beginning, without white space at its end, and the rest of each sentence.
+    """
+    words = [re.findall(r"\s*\S+", sentence) for sentence in sentences]
+    most = min(len(each) for each in words) - 1
+    shared = 0
+    while shared < most and len({each[shared] for each in words}) == 1:
+        shared += 1
+    beginning = "".join(words[0][:shared])
+    return beginning, tuple(sentence[len(beginning) :] for sentence in sentences)
+
+
+def tie_figure(
+    key: str, title: str, outcomes: Sequence[Outcome], preferences: Sequence[float | None], what: str, part: str = ""
+) -> Figure:
+    """Share of preferences that are ties, in percent."""
+    ties = [None if value is None else float(value == 0.5) for value in preferences]
+    units = [outcome.unit for outcome in outcomes]
+    return mean_figure(key, title, units, ties, scale=100.0, what=what, part=part)
+
+
+def unmasked_figure(outcomes: Sequence[Outcome], what: str) -> Figure:
+    """Share of items in whose first prompt nothing was masked, in percent: there the masked branch reads the same."""
+    unmasked = [float(outcome.scored().masked == 0) for outcome in outcomes]
+    units = [outcome.unit for outcome in outcomes]
+    return mean_figure("nothing_masked", "Nothing masked", units, unmasked, scale=100.0, what=what)

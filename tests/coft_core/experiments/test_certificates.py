@@ -1,0 +1,93 @@
+"""Empty sets are counted by prompt and by step; thresholds are held against chains and prompts they have not seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.values import CalibrationValues
+from coft_core.experiments.certificates import (
+    certified_share,
+    chain_rows,
+    coverage_elsewhere,
+    empty_prompts,
+    empty_steps,
+)
+from coft_core.suites.base import Likelihood, Outcome, Scored, Written
+from tests.conftest import TOY_FINGERPRINT
+
+
+def scored(*texts):
+    return Scored(tuple(Likelihood(tokens, -1.0, -1.0, empty=empty) for tokens, empty in texts))
+
+
+def written(tokens, empty=(), certified=None):
+    return Written("text", tokens, "length", tuple(empty), certified)
+
+
+def outcome(number, *answers):
+    return Outcome(f"item {number}", f"unit {number}", {}, answers)
+
+
+OUTCOMES = [
+    outcome(1, scored((3, 1), (2, 0))),
+    outcome(2, scored((5, 0))),
+    outcome(3, written(10, (0, 4), 0.2)),
+    outcome(4, written(30, (), 0.1), written(0, (), None)),
+]
+
+
+def test_prompts_and_steps_count_given_texts_and_written_ones_alike():
+    assert empty_prompts(OUTCOMES).value == pytest.approx(50.0)
+    steps = empty_steps(OUTCOMES)
+    assert steps.value == pytest.approx(100 * 3 / 50)
+    assert (steps.n, steps.what) == (50, "steps")
+
+
+def test_the_certified_share_is_a_mean_over_written_steps_and_not_over_texts():
+    share = certified_share(OUTCOMES)
+    assert share.value == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
+    assert share.n == 40
+    assert certified_share(OUTCOMES[:2]).value is None
+
+
+def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):
+    """Values that are independent from step to step; the last contexts are kept apart."""
+    values = -generator.exponential(1.0, (contexts, steps)) - shift
+    rows = np.repeat(np.arange(contexts), steps)
+    whole = CalibrationValues(values.ravel(), np.tile(np.arange(steps), contexts), rows)
+    apart = list(range(contexts - checked, contexts))
+    kept = np.setdiff1d(rows, apart).tolist()
+    return Calibration(TOY_FINGERPRINT, 0.1, whole.select(kept), whole.select(apart), bin_spacing="even")
+
+
+def test_coverage_elsewhere_is_as_asked_for_on_prompts_of_the_same_kind_and_falls_on_harder_ones():
+    generator = np.random.default_rng(0)
+    own = calibration(generator)
+    same = coverage_elsewhere(own, calibration(generator))
+    harder = coverage_elsewhere(own, calibration(generator, shift=1.0))
+    assert same.contexts == harder.contexts == 400
+    assert same.low < 0.9 < same.high
+    # A value below log(0.1) has probability 0.1; shifted by 1, one of exp(1 + log 0.1).
+    assert harder.coverage == pytest.approx(1 - 0.1 * math.e, abs=0.06)
+
+
+def test_whole_chains_are_covered_at_every_length_while_the_union_bound_says_ever_less():
+    own = calibration(np.random.default_rng(1))
+    rows = chain_rows(own, (4, 20), (0.1, 0.2))
+    assert [(row.horizon, row.alpha) for row in rows] == [(4, 0.1), (4, 0.2), (20, 0.1), (20, 0.2)]
+    for row in rows:
+        assert row.contexts == 300
+        assert row.coverage.low <= 1 - row.alpha <= row.coverage.high
+        assert row.reason == ""
+    assert rows[0].union.level == pytest.approx(1 - 8 * 0.1)  # a bin of eight steps is charged as a whole
+    assert rows[2].union.level == 0.0
+
+
+def test_a_length_that_no_chain_has_says_why_it_says_nothing():
+    (row,) = chain_rows(calibration(np.random.default_rng(2)), (50,), (0.1,))
+    assert (row.contexts, row.coverage.coverage) == (0, None)
+    assert "too few" in row.reason
