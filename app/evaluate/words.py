@@ -37,8 +37,8 @@ OUTSIDE: dict[Outside, str] = {
 MOST_REASONS = 3
 
 TIES = (
-    "Bold, or with a star: the best, and whatever cannot be told from it, because the 95 % interval of the difference "
-    "holds 0."
+    "The best is bold, on a terminal with a star, and so is whatever cannot be told from it: the 95 % interval of the "
+    "difference holds 0."
 )
 RANKS = "Rank 1 is the best; methods whose difference may be noise share the mean of their ranks."
 ELSEWHERE = (
@@ -140,18 +140,23 @@ def unscored_words(cell: Cell) -> str:
     return f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} could not be scored"
 
 
-def cells_sentence(table: Table) -> str:
+def cells_sentence(table: Table, intervals: bool = True) -> str:
     """What the numbers of a cell are."""
     seeds = table.seeds
     if not seeds:
         return "Nothing has been read yet."
-    drawn = "drawn over units: items of one template, pair or question stand and fall together"
+    drawn = (
+        "exact for shares of independent items, else drawn over units: items of one template, pair or question stand "
+        "and fall together"
+    )
     if len(seeds) == 1:
         return f"Each figure is of seed {seeds[0]} alone; in brackets its 95 % interval, {drawn}."
+    mean = f"Each figure is the mean over the seeds {listed(seeds)}, ± the standard deviation over them"
+    if not intervals:
+        return f"{mean}."
     return (
-        f"Each figure is the mean over the seeds {listed(seeds)}, ± the standard deviation over them; in brackets the "
-        f"95 % interval of the answers of all seeds together, {drawn}. A figure that is no mean over items need not "
-        "lie in the middle of it."
+        f"{mean}; in brackets the 95 % interval of the answers of all seeds together, {drawn}. A figure that is no "
+        "mean over items need not lie in the middle of it."
     )
 
 
@@ -229,11 +234,16 @@ def compared_sentence(row: Row, reading: SuiteReading) -> str:
     )
 
 
-def unscored_sentence(method: str, cell: Cell, column: Column) -> str:
-    """How many answers could not be scored; empty where all could."""
-    if not cell.unscored:
-        return ""
-    return f"{column_title(column)}: of {method}, {unscored_words(cell)}; they are in no figure."
+def unscored_sentence(table: Table, place: int) -> str:
+    """How many answers could not be scored in a column, by method; empty where all could."""
+    cells = [(row.method, row.cells[place]) for row in table.rows]
+    told = [
+        f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} of {method}"
+        for method, cell in cells
+        if cell is not None and cell.unscored
+    ]
+    title = column_title(table.columns[place])
+    return f"{title}: {listed(told)} could not be scored; they are in no figure." if told else ""
 
 
 def seeds_sentence(method: str, cell: Cell, column: Column, seeds: Sequence[int]) -> str:
@@ -250,21 +260,26 @@ def release_sentence(plan: SuitePlan) -> str:
     return f"{plan.title}: {plan.release}."
 
 
-def notes(table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False) -> tuple[str, ...]:
+def notes(
+    table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False, short: bool = False
+) -> tuple[str, ...]:
     """Every sentence that has to stand with a table.
 
     Args:
         table: The table.
         plans: What was read of each suite; those that are not in the table are not looked at.
         elsewhere: Whether figures from elsewhere stand beside it.
+        short: Whether cells show no more than mean and deviation where there are several seeds.
     """
     ranked = any(cell is not None and cell.rank is not None for row in table.rows for cell in row.cells)
     certifying = any(row.certifies for row in table.rows)
+    averages = average_sentences(table)
     told = [
-        cells_sentence(table),
-        *([TIES, RANKS] if ranked else []),
-        *average_sentences(table),
-        contrast_sentence(table),
+        cells_sentence(table, not short),
+        TIES if ranked else "",
+        RANKS if ranked and (averages or not short) else "",
+        *averages,
+        "" if short else contrast_sentence(table),
         *([OUTSIDE[table.outside]] if certifying else []),
         deterministic_sentence(table),
         ELSEWHERE if elsewhere else "",
@@ -281,18 +296,19 @@ def reading_notes(table: Table) -> tuple[str, ...]:
 
 
 def _exceptions(table: Table) -> list[str]:
-    """What is missing from figures, method by method."""
+    """What is missing from figures; parts repeat what is said of the whole."""
     told = []
     for row in table.rows:
         for reading in row.readings:
             told += [unread_sentence(row.method, reading), compared_sentence(row, reading)]
-        for cell, column in zip(row.cells, table.columns, strict=True):
-            # Parts repeat what is said of the whole.
-            if cell is not None and not column.part:
-                told += [
-                    unscored_sentence(row.method, cell, column),
-                    seeds_sentence(row.method, cell, column, table.seeds),
-                ]
+    for place, column in enumerate(table.columns):
+        if not column.part:
+            told.append(unscored_sentence(table, place))
+            told += [
+                seeds_sentence(row.method, cell, column, table.seeds)
+                for row in table.rows
+                if (cell := row.cells[place]) is not None
+            ]
     return told
 
 
