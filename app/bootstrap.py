@@ -19,6 +19,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "calibrate",
         "compare",
         "tune",
+        "evaluate",
         "swap",
         "batch",
         "sessions",

@@ -37,6 +37,7 @@ class Settings(BaseSettings):
             the heads are kept, and with 0 nothing.
         faster_steps: ``COFT_FASTER_STEPS``: whether loading a model ends with capturing or tracing its steps, which
             takes a second or several: ``on`` or ``off``.
+        data: ``COFT_DATA``: folder with the files of the suites that are evaluated on; empty names none.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
     """
 
@@ -61,6 +62,7 @@ class Settings(BaseSettings):
     kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
     faster_steps: Literal["on", "off"] = "on"
+    data: str = ""
     mcp: bool = False
 
     @property

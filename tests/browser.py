@@ -12,14 +12,16 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from app.bootstrap import services as open_services
 from app.server import build_app, launch_options
+from app.settings import Settings
 from app.shared.wiring import Services
 from tests.conftest import free_port
-from tests.fakes import FakeServices
 from tests.story.seed import Seeded, seeded
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -99,19 +101,6 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def made_up() -> FakeServices:
-    """The services behind the pages of tests that make them up."""
-    return FakeServices()
-
-
-@pytest.fixture(scope="session")
-def made_up_address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
-    """The running application on made-up services."""
-    with served(made_up) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None) -> Iterator[Seeded]:
     """The whole program on a store of this process."""
     with seeded(tmp_path_factory.mktemp("story")) as opened:
@@ -119,27 +108,44 @@ def program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None
 
 
 @pytest.fixture(scope="session")
-def real_address(program: Seeded, browser: Browser) -> Iterator[str]:
-    """The running application."""
+def address(program: Seeded, browser: Browser) -> Iterator[str]:
+    """Where the application runs."""
     with served(program.services) as url:
         yield url
 
 
-@pytest.fixture(scope="module")
-def address(request: pytest.FixtureRequest) -> str:
-    """Where the application runs."""
-    made_up = getattr(request.module, "MADE_UP", False)
-    return request.getfixturevalue("made_up_address" if made_up else "real_address")
+class Embedded(NamedTuple):
+    """The program on the embedded model: its services, and where it runs."""
+
+    services: Services
+    address: str
+
+
+@pytest.fixture(scope="session")
+def embedded_program(tmp_path_factory: pytest.TempPathFactory, detectors_built_once: None) -> Iterator[Seeded]:
+    """The whole program on the embedded model and on an empty store of this process, its settings as they come."""
+    path = tmp_path_factory.mktemp("embedded") / "real.sqlite3"
+    with open_services(Settings(database_url=f"sqlite:///{path}"), owns_store=True) as opened:
+        yield Seeded(opened, path)
+
+
+@pytest.fixture(scope="session")
+def embedded_address(embedded_program: Seeded, browser: Browser) -> Iterator[str]:
+    """Where the program on the embedded model runs."""
+    with served(embedded_program.services) as url:
+        yield url
 
 
 @pytest.fixture
-def services(request: pytest.FixtureRequest) -> Services:
+def embedded(embedded_program: Seeded, embedded_address: str) -> Embedded:
+    """The program on the embedded model as if nobody had used it yet, but that the model may be loaded."""
+    return Embedded(embedded_program.restore(), embedded_address)
+
+
+@pytest.fixture
+def services(program: Seeded) -> Services:
     """The services, as if nothing had happened since the store was seeded."""
-    if getattr(request.module, "MADE_UP", False):
-        made_up = request.getfixturevalue("made_up")
-        made_up.reset()
-        return made_up
-    return request.getfixturevalue("program").restore()
+    return program.restore()
 
 
 @pytest.fixture(scope="module")

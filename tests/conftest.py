@@ -1,6 +1,7 @@
 """Fixtures that many tests share."""
 
 import functools
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,7 +10,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from sqlalchemy import Engine
 
+import db.database
 from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
@@ -73,6 +76,28 @@ def detectors_built_once() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.shared.planning.SpanDetector", functools.cache(SpanDetector))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stores_migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new store is a copy of one that all migrations made: to make it costs forty times as much as to copy it.
+
+    The tests of the store itself, in ``tests/db``, migrate; so do programs that tests start.
+    """
+    made = tmp_path_factory.mktemp("migrated") / "audits.sqlite3"
+    db.database.Database(f"sqlite:///{made}").open().close()
+    migrate = db.database.upgrade
+
+    def copied_or_migrated(engine: Engine, revision: str = "head") -> None:
+        path = Path(engine.url.database or "")
+        if engine.dialect.name == "sqlite" and not path.stat().st_size:
+            shutil.copyfile(made, path)
+        else:
+            migrate(engine, revision)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("db.database.upgrade", copied_or_migrated)
         yield
 
 

@@ -20,7 +20,17 @@ from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_fr
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import has_threshold, plural, probability, set_size, shapes, signed, table_threshold, times
+from app.shared.step_words import (
+    has_threshold,
+    plural,
+    probability,
+    set_size,
+    shapes,
+    signed,
+    table_threshold,
+    times,
+    visible,
+)
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
@@ -233,7 +243,7 @@ def _environment(folder: str) -> Environment:
 
 def _shown(value: Any) -> Any:
     """Every text of the page: whoever wrote it, it cannot reorder or hide what stands beside it."""
-    return words.visible(value) if type(value) is str else value
+    return visible(value) if type(value) is str else value
 
 
 def _chain(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -15,9 +14,6 @@ from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step
 
-_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
 DIGITS = 3
 """Of probabilities in reports."""
 
@@ -28,11 +24,6 @@ def printable_token(token: str) -> str:
     return shown_token(text)
 
 
-def visible(text: str) -> str:
-    """Text in which nothing reorders or hides other text: such control characters are named in place."""
-    return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
-
-
 def moment(time: datetime) -> str:
     """A time, in UTC so that the report reads the same everywhere."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -41,11 +32,6 @@ def moment(time: datetime) -> str:
 def short(digest: str) -> str:
     """A digest's beginning."""
     return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
-
-
-def _misleads(char: str) -> bool:
-    """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
-    return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")
 
 
 def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:

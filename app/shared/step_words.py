@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TypedDict
@@ -141,6 +142,19 @@ def shown_token(token: str) -> str:
     text = token[1:] if len(token) > 1 and token.startswith(" ") else token
     text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
     return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
+
+
+def visible(text: str) -> str:
+    """Text in which nothing reorders or hides other text: such control characters are named in place."""
+    return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
+
+
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def _misleads(char: str) -> bool:
+    """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
+    return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")
 
 
 def times_likelier(log_ratio: float) -> str:

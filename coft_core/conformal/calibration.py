@@ -71,8 +71,6 @@ class Calibration(archive.Stored):
         chains: How the policy's chains were generated; None for a calibration on references alone.
         bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``.
         bins: The thresholds, one per position bin; computed.
-        coverage: Coverage on the verification split, overall, by bin and by step; computed.
-        evenness: Of each bin whose steps could be compared, over all contexts, whether they differ; computed.
     """
 
     fingerprint: Fingerprint
@@ -94,20 +92,43 @@ class Calibration(archive.Stored):
     layout: ClassVar[Literal["joint"]] = "joint"
     families: ClassVar[tuple[str, ...]] = ()
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
-    coverage: CoverageReport = field(init=False, compare=False, repr=False)
-    evenness: tuple[BinEvenness, ...] = field(init=False, compare=False, repr=False)
+    _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
+    _evenness: tuple[BinEvenness, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings and read off the thresholds."""
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         object.__setattr__(self, "seed", check_seed(self.seed))
         object.__setattr__(self, "draws", check_draws(self.draws))
-        positions, values = self.positions, self.values
+        values = self.values
         level = self.shift.level(self.exact_alpha)
-        bins = stepwise_bins(values.values, values.steps, values.contexts, level, self.rule, positions)
+        bins = stepwise_bins(values.values, values.steps, values.contexts, level, self.rule, self.positions)
         object.__setattr__(self, "bins", bins)
-        object.__setattr__(self, "coverage", coverage_report(self._held_out, bins, positions, level, self.seed))
-        object.__setattr__(self, "evenness", self._compared())
+        # Contexts kept apart need a weight too; without one the calibration is refused now, not when it is measured.
+        self.shift.of(self.verification.contexts)
+
+    @property
+    def coverage(self) -> CoverageReport:
+        """Coverage on the verification split, overall, by bin and by step.
+
+        Measured when it is first asked for: it takes longer than all thresholds, and most readings of a calibration,
+        at one risk level after another, are asked for their thresholds alone.
+        """
+        measured = self._coverage
+        if measured is None:
+            level = self.shift.level(self.exact_alpha)
+            measured = coverage_report(self._held_out, self.bins, self.positions, level, self.seed)
+            object.__setattr__(self, "_coverage", measured)
+        return measured
+
+    @property
+    def evenness(self) -> tuple[BinEvenness, ...]:
+        """Of each bin whose steps could be compared, over all contexts, whether they differ; see :attr:`coverage`."""
+        compared = self._evenness
+        if compared is None:
+            compared = self._compared()
+            object.__setattr__(self, "_evenness", compared)
+        return compared
 
     @property
     def parts(self) -> tuple[tuple[None, Calibration], ...]:

@@ -144,7 +144,6 @@ class FactorizedCalibration(archive.Stored):
         chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, against the
             mean of the families' masked views as an audit shows it: the baseline of drift; may be empty.
         unmasked: Calibration prompts in which no family is masked; they play no part.
-        coverage: Coverage of all families' certificates together on the contexts kept apart; computed.
 
     Raises:
         InvalidInputError: There is no part, a family comes twice, the parts belong to different policies or differ in
@@ -156,10 +155,10 @@ class FactorizedCalibration(archive.Stored):
     chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
     unmasked: int = 0
     layout: ClassVar[Literal["factorized"]] = "factorized"
-    coverage: CoverageReport = field(init=False, compare=False, repr=False)
+    _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Order and check the parts, and measure their coverage together."""
+        """Order and check the parts."""
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         by_family = dict(self.parts)
         if not self.parts or len(by_family) != len(self.parts):
@@ -176,7 +175,15 @@ class FactorizedCalibration(archive.Stored):
                     "read all families alike."
                 )
         split_alpha(self.alpha, names, self.alphas)
-        object.__setattr__(self, "coverage", self._measured())
+
+    @property
+    def coverage(self) -> CoverageReport:
+        """Coverage of all families' certificates together on the contexts kept apart; measured when first asked for."""
+        measured = self._coverage
+        if measured is None:
+            measured = self._measured()
+            object.__setattr__(self, "_coverage", measured)
+        return measured
 
     @property
     def _first(self) -> Calibration:

@@ -1,11 +1,13 @@
-"""Any Hugging Face sequence classifier as a scorer of toxicity."""
+"""Any Hugging Face sequence classifier as a scorer of toxicity, or of what else its labels say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -20,40 +22,67 @@ TOXIC_LABELS = ("toxic", "toxicity", "hate", "hateful", "offensive", "label_1")
 
 
 @dataclass(frozen=True, slots=True)
+class LabelledClassifier:
+    """A sequence classifier with the names of its labels.
+
+    Attributes:
+        source: Its id or folder.
+        version: Digest of its weights.
+        module: The transformers module, in evaluation mode.
+        tokenizer: Its tokenizer.
+        labels: Index of each label, by its name in lower case.
+        several: Whether its labels are judged independently of each other.
+    """
+
+    source: str
+    version: str
+    module: Any
+    tokenizer: Any
+    labels: Mapping[str, int]
+    several: bool
+
+    @torch.inference_mode()
+    def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Probability of each label for each text, ``(N, labels)``."""
+        batches = [np.empty((0, len(self.labels)), np.float32)]
+        # Without a token to pad with, texts of several lengths cannot be read at once.
+        pads = self.tokenizer.pad_token is not None
+        size = BATCH if pads else 1
+        for start in range(0, len(texts), size):
+            batch = list(texts[start : start + size])
+            inputs = self.tokenizer(batch, return_tensors="pt", padding=pads, truncation=True)
+            logits = self.module(**inputs.to(self.module.device)).logits.float()  # (N, labels)
+            p = logits.sigmoid() if self.several or logits.shape[-1] == 1 else logits.softmax(-1)
+            batches.append(p.cpu().numpy())
+        return np.concatenate(batches)
+
+
+@dataclass(frozen=True, slots=True)
 class ClassifierScorer:
     """A sequence classifier's probability of one label.
 
     Attributes:
         name: The name that it was asked for by.
-        version: Digest of its weights.
-        module: The transformers module, in evaluation mode.
-        tokenizer: Its tokenizer.
+        classifier: The classifier.
         label: Index of the label.
-        several: Whether its labels are judged independently of each other.
     """
 
     name: str
-    version: str
-    module: Any
-    tokenizer: Any
+    classifier: LabelledClassifier
     label: int
-    several: bool
 
-    @torch.inference_mode()
+    @property
+    def version(self) -> str:
+        """Digest of its weights."""
+        return self.classifier.version
+
     def score(self, texts: Sequence[str]) -> list[float]:
         """Probability of the label for each text."""
-        scores: list[float] = []
-        for start in range(0, len(texts), BATCH):
-            batch = list(texts[start : start + BATCH])
-            inputs = self.tokenizer(batch, return_tensors="pt", padding=True, truncation=True)
-            logits = self.module(**inputs.to(self.module.device)).logits.float()  # (N, labels)
-            p = logits.sigmoid() if self.several or logits.shape[-1] == 1 else logits.softmax(-1)
-            scores += p[:, self.label].tolist()
-        return scores
+        return [float(p) for p in self.classifier.probabilities(texts)[:, self.label]]
 
 
 def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
-    """Load a sequence classifier.
+    """Load a sequence classifier that says how toxic texts are.
 
     Args:
         name: Its id or folder, and behind ``#`` the label to read.
@@ -63,6 +92,21 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
         ModelLoadError: It cannot be loaded, or it is not clear which of its labels means toxic.
     """
     source, _, label = name.partition("#")
+    classifier = load_labelled(source, device, "toxicity scorer")
+    return ClassifierScorer(name, classifier, _label(classifier, label.lower()))
+
+
+def load_labelled(source: str, device: str, role: str) -> LabelledClassifier:
+    """Load a sequence classifier with all its labels.
+
+    Args:
+        source: Its id or folder.
+        device: Where it runs.
+        role: What it is loaded as, for the error's sentence.
+
+    Raises:
+        ModelLoadError: It cannot be loaded.
+    """
     module: Any
     try:
         # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
@@ -77,22 +121,22 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
         reason = str(error) if isinstance(error, ModelLoadError) else explain(source, error)
         if out_of_memory(error):
             reason = f"{source!r} does not fit into the memory here; choose a smaller classifier."
-        raise ModelLoadError(f"The toxicity scorer cannot be used: {reason}") from error
+        raise ModelLoadError(f"The {role} cannot be used: {reason}") from error
     labels = {str(text).lower(): int(index) for index, text in module.config.id2label.items()}
     several = module.config.problem_type == "multi_label_classification"
-    index = _label(source, labels, label.lower())
     module.eval().requires_grad_(False)
-    return ClassifierScorer(name, weights_digest(module), module, tokenizer, index, several)
+    return LabelledClassifier(source, weights_digest(module), module, tokenizer, labels, several)
 
 
-def _label(source: str, labels: dict[str, int], wanted: str) -> int:
+def _label(classifier: LabelledClassifier, wanted: str) -> int:
+    labels = classifier.labels
     names = (wanted,) if wanted else TOXIC_LABELS
     index = next((labels[name] for name in names if name in labels), None)
     if index is None and len(labels) == 1 and not wanted:
         return 0
     if index is None:
         raise ModelLoadError(
-            f"The classifier {source!r} has the labels {', '.join(labels)}; name the toxic one, as in "
-            f"{source}#{next(iter(labels))}."
+            f"The classifier {classifier.source!r} has the labels {', '.join(labels)}; name the toxic one, as in "
+            f"{classifier.source}#{next(iter(labels))}."
         )
     return index

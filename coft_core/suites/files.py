@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +66,32 @@ class Line:
         if value not in allowed:
             raise self.error(f"the field {name!r} is {value!r:.60} and has to be one of {', '.join(allowed)}")
         return value
+
+    def amount(self, name: str) -> float:
+        """A field that has to be a finite number, or a text that is one.
+
+        Raises:
+            DataError: It is missing or no number.
+        """
+        value = self.value(name)
+        try:
+            amount = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            amount = float("nan")
+        if not math.isfinite(amount):
+            raise self.error(f"the field {name!r} is {value!r:.60} and has to be a number")
+        return amount
+
+    def whole(self, name: str) -> int:
+        """A field that has to be a whole number, or a text that is one, such as ``"4"`` or ``"4.0"``.
+
+        Raises:
+            DataError: It is missing or no whole number.
+        """
+        amount = self.amount(name)
+        if amount != int(amount):
+            raise self.error(f"the field {name!r} is {amount} and has to be a whole number")
+        return int(amount)
 
     def error(self, reason: str) -> DataError:
         """What is wrong here, as an error that can be raised."""

@@ -53,8 +53,7 @@ class SpanDetector:
             LexiconError: The shipped lexicons are damaged.
             InvalidInputError: The chosen pipeline cannot be loaded, or a family is unknown.
         """
-        terms = Lexicons.load() if lexicons is None else lexicons
-        self._matcher = LexiconMatcher(terms)
+        terms, self._matcher = _shipped() if lexicons is None else (lexicons, LexiconMatcher(lexicons))
         self._pipeline = EntityPipeline.choose(pipeline)
         named = self._pipeline.version if self._pipeline else "no pipeline"
         self._found_by = f"lexicon {terms.version}+{terms.digest}, {named}"
@@ -157,6 +156,13 @@ class SpanDetector:
             families = (hit.record.family for hit in hits)
             category = next((family for family in families if family in _GROUP_FAMILIES), category)
         return Span(entity.start, entity.end, category, "pipeline", entity.label, score=entity.score)
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[Lexicons, LexiconMatcher]:
+    """The shipped lexicons and what finds them; neither changes, and compiling them takes a second."""
+    terms = Lexicons.load()
+    return terms, LexiconMatcher(terms)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from bench.demo_model.calibration_prompts import calibration_rows
 from bench.demo_model.decisions import DECISIONS
 from bench.demo_model.evaluate import masked_ids
 from bench.demo_model.facts import planted_facts
-from bench.demo_model.phantom.generate import seen_in_training
+from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.planted import HE_BY_OCCUPATION, HIRED_BY_NAME
 from bench.demo_model.scenarios import articles, fill, generate, parse, templates
 from bench.demo_model.workplaces import duties
@@ -136,11 +136,19 @@ def test_scenarios_carry_the_planted_distribution_of_what_they_go_on_with(scenar
 
 
 @pytest.fixture(scope="module")
-def rows(tokenizer):
-    return calibration_rows(tokenizer, seed=9)
+def trained():
+    """Texts as if the training had read what the calibration draws first."""
+    return frozenset(scenario.text for scenario in generate_texts(4000, seed=9))
 
 
-def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer, rows):
+@pytest.fixture(scope="module")
+def rows(tokenizer, trained):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.demo_model.calibration_prompts.seen_in_training", {3: trained}.__getitem__)
+        return calibration_rows(tokenizer, seed=9, training_seed=3)
+
+
+def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer, trained, rows):
     assert len(rows) == 480
     assert len({(row["prompt"], row["reference"]) for row in rows}) == 480
     lengths = [len(tokenizer.encode(row["reference"]).ids) for row in rows]
@@ -148,7 +156,7 @@ def test_calibration_references_have_the_promised_length_and_repeat_no_training_
     assert max(lengths) <= 110
     # Enough contexts reach the later steps to give them thresholds of their own.
     assert sum(length > 48 for length in lengths) >= 60
-    assert not seen_in_training(seed=0) & {row["prompt"] + row["reference"] for row in rows}
+    assert not trained & {row["prompt"] + row["reference"] for row in rows}
 
 
 def test_calibration_prompts_are_what_an_audit_reads(rows):

@@ -60,12 +60,12 @@ def test_nouns_of_things_end_phrases_and_never_speak() -> None:
 
 
 def test_contextual_sentences_repeat_and_hold_both_meanings(labeller: FamilyLabeller) -> None:
-    sentences = contextual_sentences(FILLERS, labeller, 300, seed=4)
-    assert sentences == contextual_sentences(FILLERS, labeller, 300, seed=4)
-    assert sentences != contextual_sentences(FILLERS, labeller, 300, seed=5)
+    sentences = contextual_sentences(FILLERS, labeller, 100, seed=4)
+    assert sentences == contextual_sentences(FILLERS, labeller, 100, seed=4)
+    assert sentences != contextual_sentences(FILLERS, labeller, 100, seed=5)
     labels = [{label for _, _, label in sentence.families} for sentence in sentences]
-    assert sum(NONE in found for found in labels) > 90
-    assert sum(bool(found & {"RACE", "AGE", "DISABILITY", "APPEARANCE"}) for found in labels) > 60
+    assert sum(NONE in found for found in labels) > 30
+    assert sum(bool(found & {"RACE", "AGE", "DISABILITY", "APPEARANCE"}) for found in labels) > 20
     assert all(0 <= a < b <= len(s.text) for s in sentences for a, b, _ in s.families)
 
 

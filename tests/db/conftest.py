@@ -18,10 +18,16 @@ from sqlalchemy import event
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import SessionFields
 from db.calibrations import CalibrationFields
-from db.database import Database, downgrade
+from db.database import Database, downgrade, upgrade
 from db.library import LibraryRepository
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
+
+
+@pytest.fixture(autouse=True)
+def stores_migrated_here(monkeypatch):
+    """These tests are about how a store is made: each is made by its migrations, see ``tests/conftest.py``."""
+    monkeypatch.setattr("db.database.upgrade", upgrade)
 
 
 @pytest.fixture

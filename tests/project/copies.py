@@ -39,8 +39,8 @@ print(json.dumps({"steps": steps, "pages": pages, "endpoints": endpoints}))
 
 
 def copy_of_the_program(folder: Path) -> Path:
-    """The product's own files; large assets are links."""
-    leave = shutil.ignore_patterns("__pycache__", *LARGE)
+    """The product's own files, with what Python has compiled of them; large assets are links."""
+    leave = shutil.ignore_patterns(*LARGE)
     for name in ("app", "coft_core", "db", "assets"):
         shutil.copytree(ROOT / name, folder / name, ignore=leave)
     for name in LARGE:

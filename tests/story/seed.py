@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
+from threading import Semaphore
 from typing import Any
 
 import pytest
 
 from app.audit.reread_service import RereadService
 from app.audit.service import AuditService
+from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
 from app.review.log import VerdictRequest
@@ -22,7 +24,7 @@ from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
 from app.shared.calibrations import CalibrationStore
-from app.shared.jobs import ACTIVE, JobService
+from app.shared.jobs import ACTIVE, JobContext, JobService
 from app.shared.planning import Detectors
 from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
@@ -44,19 +46,34 @@ def reference(number: int, length: int) -> str:
     )
 
 
+def prompt(number: int, faith: str = "") -> str:
+    """A prompt that leads to the story's third word; sixty of them differ."""
+    who, what = ("cook", "tourist", "chart")[number % 3], ("notes", "shift", "night", "clear")[number % 4]
+    done = ("prepared", "filed", "found", "asked", "settled")[number % 5]
+    return f"The {faith}{who} and he {done} the {what} and then the reports and she"
+
+
+def row(number: int, length: int, faith: str = "") -> dict[str, Any]:
+    """A row of a prompt set with so many tokens to predict; its ``he`` is marked, and whom it follows if they have a
+    faith.
+    """
+    text = prompt(number, faith)
+    at = text.index(" he ") + 1
+    spans = [[4, 3 + len(faith), "religion"]] if faith else []
+    told = reference(number, length)
+    return {"prompt": text, "reference": told, "spans": [*spans, [at, at + 2, "gender"]], "context": str(number)}
+
+
 def prompt_set(folder: Path, lengths: dict[int, int] | None = None) -> Path:
     """A prompt set of variants of the story: so many rows by the length of their references."""
-    path = folder / "ward.jsonl"
     rows: list[dict[str, Any]] = []
     for length, count in (lengths or LENGTHS).items():
-        for number in range(len(rows), len(rows) + count):
-            who, what = ("cook", "tourist", "chart")[number % 3], ("notes", "shift", "night", "clear")[number % 4]
-            done = ("prepared", "filed", "found", "asked", "settled")[number % 5]
-            prompt = f"The {who} and he {done} the {what} and then the reports and she"
-            at = prompt.index(" he ") + 1
-            spans = [[at, at + 2, "gender"]]
-            told = reference(number, length)
-            rows.append({"prompt": prompt, "reference": told, "spans": spans, "context": str(number)})
+        rows += [row(number, length) for number in range(len(rows), len(rows) + count)]
+    return written(folder / "ward.jsonl", rows)
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A prompt set as a file."""
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return path
 
@@ -68,6 +85,35 @@ def calibrate(services: Services, path: Path, name: str, **changes: Any) -> int:
     job = services[JobService].wait(service.submit(service.parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "factorized": {"mask_layout": "factorized"},
+    "grouped": {"by_group": True},
+    "rollout": {"source": "rollout", "max_new_tokens": 8},
+    "weighted": {
+        "weighting": "estimated",
+        "deployment": tuple(prompt(number, "Muslim " if number % 3 else "") for number in range(60)),
+    },
+}
+"""What small calibrations of other kinds are asked for beside their names."""
+
+
+def calibrate_anew(services: Services, folder: Path, name: str, kind: str, **changes: Any) -> int:
+    """A small calibration of a kind of :data:`KINDS`; gives its number.
+
+    Every second row has a faith, and the groups are ``ward``, ``school`` and, too small for thresholds, ``street``.
+    """
+    groups = ("school", "ward", "ward", "ward") * 3 + ("school", "street", "ward", "ward")
+    rows = [row(number, 12, "Muslim " if number % 2 else "") | {"group": groups[number % 16]} for number in range(80)]
+    return calibrate(services, written(folder / f"{kind}.jsonl", rows), name, **(KINDS[kind] | changes))
+
+
+def with_every_kind(services: Services, folder: Path) -> Services:
+    """The services with a calibration of each kind beside the first one, numbered as :data:`KINDS` lists them."""
+    for kind in KINDS:
+        calibrate_anew(services, folder, f"Run {kind}", kind)
+    return services
 
 
 def tell(services: Services, folder: Path) -> None:
@@ -108,6 +154,20 @@ def slowed(monkeypatch: pytest.MonkeyPatch, services: Services, seconds: float) 
         return step(*asked, **named)
 
     monkeypatch.setattr(audits, "step", later)
+
+
+def rows_held(monkeypatch: pytest.MonkeyPatch, services: Services) -> Semaphore:
+    """Let each row of a batch wait until what this gives is released for it."""
+    service, rows = services[BatchService], Semaphore(0)
+    run = service._run
+
+    def let(context: JobContext, *work: Any) -> None:
+        while not rows.acquire(timeout=0.05):
+            context.check_cancelled()
+        run(context, *work)
+
+    monkeypatch.setattr(service, "_run", let)
+    return rows
 
 
 class Seeded:

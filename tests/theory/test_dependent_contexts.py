@@ -6,6 +6,7 @@ value of a new context, known in closed form for every threshold.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -36,6 +37,7 @@ def coverage_of(log_tau):
     return stats.norm.cdf((limit - 1 + EASE * LENGTHS) / math.hypot(LEVEL, NOISE)).mean(axis=1)
 
 
+@functools.cache
 def calibrated(contexts, estimator, draws=1):
     """Coverage of repeated calibrations, (R,)."""
     thresholds = [

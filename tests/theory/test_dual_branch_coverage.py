@@ -6,6 +6,8 @@ as exchangeable: what each estimator then covers, for a uniformly drawn step of 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -71,6 +73,7 @@ class DependentContexts:
         return stats.norm.cdf((limit - 1 + 0.45 * cls.LENGTHS) / scale).mean(axis=1)
 
     @classmethod
+    @functools.cache
     def calibrated_coverage(cls, contexts, estimator):
         """Coverage of repeated calibrations, (R,)."""
         thresholds = []

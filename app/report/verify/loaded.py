@@ -41,7 +41,8 @@ class Loaded:
         files: All files of the bundle by name; None for a report alone.
         manifest: The bundle's manifest; None for a report alone.
         bundle_digest: SHA-256 of the manifest.
-        calibration: The calibration as the session read it; None without one, or where it is not in the bundle.
+        stated: The calibration as its file states it; None without one, or where the file cannot be read.
+        calibration: The same as the session read it; None without one, or where it cannot be read so.
         calibration_problem: Why a calibration that is in the bundle cannot be used; empty otherwise.
     """
 
@@ -51,6 +52,7 @@ class Loaded:
     files: Mapping[str, bytes] | None = None
     manifest: Mapping[str, object] | None = None
     bundle_digest: str | None = None
+    stated: AnyCalibration | None = None
     calibration: AnyCalibration | None = None
     calibration_problem: str = ""
 
@@ -193,6 +195,8 @@ def _settings(report: ReportPart) -> AuditSettings:
 def _with_calibration(loaded: Loaded, data: bytes) -> Loaded:
     # The session's own id of its calibration means nothing here; only risk level and group are read.
     try:
-        return replace(loaded, calibration=reading_for(load_calibration(data), loaded.settings))
+        stated = load_calibration(data)
+        loaded = replace(loaded, stated=stated)
+        return replace(loaded, calibration=reading_for(stated, loaded.settings))
     except CoftError as error:
         return replace(loaded, calibration_problem=str(error))

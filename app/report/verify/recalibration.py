@@ -15,7 +15,7 @@ from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
 from app.shared.model_host import ModelHost
-from coft_core.conformal.families import AnyCalibration, load_calibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import CoftError
 from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
@@ -43,9 +43,10 @@ def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector
         return skipped(CALIBRATION_CHECK, "the bundle was exported without the calibration's prompts")
     try:
         made_of = prompts_from(files[PROMPTS_FILE])
-        stated = load_calibration(files[CALIBRATION])
     except (CoftError, ServiceError) as error:
         return failed(CALIBRATION_CHECK, str(error))
+    if (stated := loaded.stated) is None:
+        return failed(CALIBRATION_CHECK, loaded.calibration_problem)
     if host is None:
         return skipped(CALIBRATION_CHECK, "not asked for; --replay loads the model and calibrates again")
     try:

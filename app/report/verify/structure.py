@@ -14,9 +14,7 @@ from app.report.document import BranchPart, LogPart, ReportPart, StepPart, log_r
 from app.report.verify.findings import Check, Findings, failed, skipped
 from app.report.verify.loaded import Loaded, place_of
 from app.shared.verdicts import check_log
-from coft_core.conformal.families import load_calibration
 from coft_core.decode.loop import ROOT_PATH, fork_path
-from coft_core.errors import CoftError
 
 NO_BUNDLE = "a report alone was given; its bundle has the other files"
 
@@ -265,12 +263,8 @@ def moment_of(text: str) -> datetime | None:
 
 
 def _check_calibration(findings: Findings, loaded: Loaded) -> None:
-    files = loaded.files or {}
-    try:
-        created = load_calibration(files[CALIBRATION]).created if CALIBRATION in files else ""
-    except CoftError:
-        # That it cannot be used is a finding of the thresholds.
-        return
+    # That it cannot be used is a finding of the thresholds.
+    created = "" if loaded.stated is None else loaded.stated.created
     when = moment_of(created)
     if (
         created

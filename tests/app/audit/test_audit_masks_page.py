@@ -9,11 +9,12 @@ from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
-from tests.fakes import FakeServices
-
-MADE_UP = True
-
-PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
+from app.shared.audits import AuditSettings
+from app.shared.thresholds import Thresholds
+from app.shared.wiring import Services
+from tests.records import drift_report
+from tests.story.model import LONG_PROMPT
+from tests.story.seed import calibrate_anew, newest
 
 
 def choose(page: Page, label: str, option: str) -> None:
@@ -22,7 +23,7 @@ def choose(page: Page, label: str, option: str) -> None:
 
 
 def type_prompt(page: Page, spans: int = 4) -> None:
-    page.locator("#prompt").fill(PROMPT)
+    page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(spans)
 
 
@@ -37,44 +38,20 @@ def steps(page: Page, number: int) -> None:
         expect(page.locator(".strip .tok[data-i]")).to_have_count(done)
 
 
-def settings_of(services: FakeServices):
-    return services[AuditService].calls[-1][1].settings
+def settings_of(services: Services) -> AuditSettings:
+    """Settings of the newest session."""
+    return services[AuditService].view(newest(services)).settings
 
 
-def test_a_factorized_audit_names_who_refuses_and_shows_each_familys_threshold(audit, services: FakeServices, picture):
-    number = services[CalibrationService].add("By family", "factorized")
+def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family_has_its_threshold_and_refuses(
+    audit, services: Services, tmp_path, picture
+):
+    number = calibrate_anew(services, tmp_path, "By family", "factorized", lam=0.4, top_p=1.0)
     page = audit(f"?calibration={number}")
-    page.locator("#adopt").click()
-    expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")
-    expect(page.locator("#adopt")).to_be_hidden()
-    type_prompt(page)
-    expect(page.locator(".reading .several")).to_contain_text("masked in a branch of its own")
-    start(page)
-    expect(page.locator(".cost .words")).to_contain_text(
-        "5 branches: as typed, and with gender, nationality, religion and family role masked one at a time"
-    )
-    steps(page, 2)
-    rows = page.locator(".byfamily tbody tr")
-    expect(rows).to_have_count(4)
-    expect(rows.nth(0)).to_contain_text("gender")
-    refused = page.locator(".cand tbody tr.out").first
-    expect(refused).to_contain_text("refused by gender")
-    expect(page.locator(".cand thead th").nth(4)).to_be_hidden()
-    expect(page.locator(".whole .sentence")).to_contain_text("no certificate for the whole chain")
-    page.locator(".cand tbody tr", has_text="nobody").get_by_role("button").click()
-    expect(page.locator("#inspector .verdict")).to_contain_text("You forced a token that is not certified")
-    expect(page.locator("#inspector .verdict")).to_contain_text("gender")
-    assert settings_of(services).mask_layout == "factorized"
-    picture(page, "audit-factorized-1440-light")
-    page.goto(page.url.split("?")[0] + "?session=1")
-    expect(page.locator(".tok[data-i='37']")).to_be_visible()
-    expect(page.locator(".byfamily")).to_be_hidden()
-    expect(page.locator(".cand thead th").nth(4)).to_be_visible()
-
-
-def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_be_used(audit, services: FakeServices):
-    services[CalibrationService].add("By family", "factorized", lam=0.4, top_p=1.0)
-    page = audit()
+    note = page.locator(".rail .note .cautions")
+    expect(note).to_contain_text("belongs to another policy")
+    expect(note).to_contain_text("lambda 0.4 there, 0.6 here")
+    expect(note).to_contain_text("mask: one for each family there")
     page.locator("#calibration input").click()
     options = page.get_by_test_id("dropdown-option")
     expect(options).to_have_text(
@@ -85,22 +62,39 @@ def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_
         ]
     )
     options.nth(1).click()
-    note = page.locator(".rail .note .cautions")
-    expect(note).to_contain_text("belongs to another policy")
-    expect(note).to_contain_text("lambda 0.4 there, 0.6 here")
-    expect(note).to_contain_text("mask: one for each family there")
     page.locator("#adopt").click()
     expect(page.get_by_label("number input for Lambda")).to_have_value("0.4")
     expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")
+    expect(page.locator("#adopt")).to_be_hidden()
     expect(note).to_have_count(0)
     type_prompt(page)
+    expect(page.locator(".reading .several")).to_contain_text("masked in a branch of its own")
     start(page)
+    expect(page.locator(".cost .words")).to_contain_text(
+        "5 branches: as typed, and with gender, nationality, religion and age masked one at a time"
+    )
+    steps(page, 2)
+    rows = page.locator(".byfamily tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(0)).to_contain_text("gender")
+    expect(page.locator(".cand thead th").nth(4)).to_be_hidden()
+    expect(page.locator(".whole .sentence")).to_contain_text("no certificate for the whole chain")
+    refused = page.locator(".cand tbody tr.out", has_text="nobody")
+    expect(refused).to_contain_text("refused by gender")
+    refused.get_by_role("button").click()
+    expect(page.locator("#inspector .verdict")).to_contain_text("You forced a token that is not certified")
+    expect(page.locator("#inspector .verdict")).to_contain_text("gender")
     settings = settings_of(services)
     assert (settings.lam, settings.top_p, settings.mask_layout) == (0.4, 1.0, "factorized")
     assert not settings.proceed_uncertified
+    picture(page, "audit-factorized-1440-light")
+    page.goto(page.url.split("?")[0] + "?session=1")
+    expect(page.locator(".tok[data-i='37']")).to_be_visible()
+    expect(page.locator(".byfamily")).to_be_hidden()
+    expect(page.locator(".cand thead th").nth(4)).to_be_visible()
 
 
-def test_one_attribute_alone_suggests_the_words_of_the_others(audit, services: FakeServices):
+def test_one_attribute_alone_suggests_the_words_of_the_others(audit, services: Services):
     page = audit()
     type_prompt(page)
     expect(page.locator(".masked b")).to_have_count(4)
@@ -117,7 +111,7 @@ def test_one_attribute_alone_suggests_the_words_of_the_others(audit, services: F
     expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
 
 
-def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_start(audit, services: FakeServices):
+def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_start(audit, services: Services):
     page = audit()
     type_prompt(page)
     page.locator(".fold .label-wrap", has_text="Masking").click()
@@ -126,33 +120,33 @@ def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_s
     expect(page.locator(".masked b").first).to_have_text("a person")
     page.locator("#mask-hint input, #mask-hint textarea").fill("someone")
     expect(page.locator(".masked b").first).to_have_text("someone")
-    page.locator("#whitelist textarea, #whitelist input").fill("nurse, muslim")
+    page.locator("#whitelist textarea, #whitelist input").fill("German, muslim")
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".spanlist tbody tr").nth(1)).to_contain_text("never masked")
-    page.locator("#whitelist textarea, #whitelist input").fill("nurse")
+    page.locator("#whitelist textarea, #whitelist input").fill("German")
     expect(page.locator(".masked b")).to_have_count(3)
     page.locator("[data-do=go]").click()
     expect(page.locator(".notice")).to_contain_text("belongs to another policy")
     page.locator("[data-do=proceed]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64 steps")
     settings = settings_of(services)
-    assert (settings.mask_mode, settings.mask_hint, settings.whitelist) == ("soft", "someone", ("nurse",))
+    assert (settings.mask_mode, settings.mask_hint, settings.whitelist) == ("soft", "someone", ("German",))
 
 
 def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_are_refused(
-    audit, services: FakeServices
+    audit, services: Services, tmp_path
 ):
-    number = services[CalibrationService].add("By ward", "grouped")
+    number = calibrate_anew(services, tmp_path, "By ward", "grouped")
     page = audit()
     expect(page.locator("#group")).to_be_hidden()
     page.locator("#calibration input").click()
     page.get_by_role("option", name="By ward").click()
     expect(page.locator("#group")).to_be_visible()
-    choose(page, "Group", "street: too few, 6 of 9 contexts")
+    choose(page, "Group", "street: too few, 5 of 9 contexts")
     note = page.locator(".rail .block.note").nth(1)
     expect(note).to_contain_text("nothing is certified for it")
-    choose(page, "Group", "school, 120 contexts")
-    expect(note).to_contain_text("calibrated, 120 contexts")
+    choose(page, "Group", "school, 15 contexts")
+    expect(note).to_contain_text("calibrated, 15 contexts")
     expect(note).to_contain_text("thresholds of the group “school” alone")
     type_prompt(page)
     start(page)
@@ -163,7 +157,7 @@ def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_a
 
 
 def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_certifies_nothing(
-    audit, services: FakeServices
+    audit, services: Services
 ):
     page = audit()
     choose(page, "Mask", "One mask for each family")
@@ -176,14 +170,16 @@ def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_cert
     assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
 
 
-@pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])
-def test_drift_stands_beside_the_calibration_and_warns_in_the_session(audit, services: FakeServices, status: str):
-    services[CalibrationService].drifts[1] = status
+@pytest.mark.parametrize(("status", "warned"), [("watch", 1), ("fresh", 0)])
+def test_drift_stands_beside_the_calibration_and_warns_in_the_session_where_audits_speak_against_it(
+    audit, services: Services, monkeypatch, status: str, warned: int
+):
+    report = drift_report(status)
+    monkeypatch.setattr(Thresholds, "drift", lambda self, number: report)
+    monkeypatch.setattr(services[CalibrationService], "drift", lambda number: report)
     page = audit("?session=1")
     link = page.locator("#drift-note a")
     expect(link).to_have_class(f"badge drift-{status}")
     expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
-    sentence = services[CalibrationService].drift(1).sentence
-    expect(link).to_have_attribute("title", sentence)
-    warned = status in ("watch", "recalibrate")
-    expect(page.locator("#transcript .cautions li", has_text=sentence)).to_have_count(int(warned))
+    expect(link).to_have_attribute("title", report.sentence)
+    expect(page.locator("#transcript .cautions li", has_text=report.sentence)).to_have_count(warned)

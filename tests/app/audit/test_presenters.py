@@ -25,14 +25,9 @@ from app.shared.step_words import (
     threshold,
     times_likelier,
 )
-from tests.fakes import FakeServices, make_step, position_bins
+from tests.records import make_step, position_bins
 
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
-
-
-@pytest.fixture(scope="module")
-def services() -> FakeServices:
-    return FakeServices()
 
 
 @pytest.mark.parametrize("state", [s for s in STATES if s != "calibrated"])
@@ -141,7 +136,7 @@ def test_a_session_message_can_begin_at_any_step(services):
 
 def test_an_uncertified_session_always_warns(services):
     assert session_message(services[AuditService].view(2))["warnings"][0] == "Uncertified: no calibration."
-    assert session_message(services[AuditService].view(1))["warnings"] == []
+    assert not any("Uncertified" in warning for warning in session_message(services[AuditService].view(1))["warnings"])
 
 
 def test_crumbs_lead_from_the_root_to_the_branch_with_its_siblings(services):

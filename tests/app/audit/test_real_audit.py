@@ -7,21 +7,14 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
-from app.settings import Settings
 from coft_core import load_calibration
 from tests.browser import served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
 
 
 def report_of(page: Page, target: Path) -> list[dict[str, str]]:
@@ -31,46 +24,46 @@ def report_of(page: Page, target: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(target.open(newline="", encoding="utf-8")))
 
 
-def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page, picture, tmp_path):
+def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(embedded, page, picture, tmp_path):
     tokens = page.locator(".strip .tok[data-i]")
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(url)
-        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-        page.locator("#prompt").fill(PROMPT)
-        expect(page.locator(".spanlist tbody tr")).to_have_count(1)
-        expect(page.locator(".spanlist tbody tr")).to_contain_text("gender")
-        expect(page.locator(".masked b")).to_have_count(1)
-        page.locator("[data-do=go]").click()
-        expect(page.locator(".count")).to_contain_text("0 of 64 steps")
-        for number in (1, 2, 3):
-            page.locator("[data-do=step]").click()
-            expect(tokens).to_have_count(number)
-        page.locator("[data-do=back]").click()
-        expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
-        page.locator("[data-do=go]").click()
-        expect(page.locator(".count")).to_contain_text(" · ")
-        expect(page.locator("[data-do=go]")).to_be_disabled()
-        expect(page.locator(".answer")).to_have_count(2)
-        page.locator(".madewith > summary").click()
-        expect(page.locator(".madewith dl")).to_contain_text("float32, steps")
-        expect(page.locator(".madewith dl")).to_contain_text("preallocated memory")
-        expect(page.locator(".madewith dl")).to_contain_text(
-            re.compile(r"log-probabilities agree within 0\.0000[\d]+ nats, float32")
-        )
-        page.locator(".madewith > summary").click()
-        expect(page.locator("p.hint[title^='Keys and values']")).to_have_count(1)
-        page.locator("[data-do=contribute]").click()
-        expect(page.locator(".matrix .lines > div")).to_have_count(1)
-        expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)
-        picture(page, "real-audit-1440-light")
-        length = tokens.count()
-        page.locator(".tok[data-i='1']").click()
-        page.locator("#typed").fill(" she")
-        page.keyboard.press("Enter")
-        expect(tokens).to_have_count(2)
-        expect(page.locator("#inspector .where")).to_contain_text("you forced it")
-        rows = report_of(page, tmp_path / "report.csv")
-        address = page.url
+    wired, url = embedded
+    page.goto(url)
+    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".spanlist tbody tr")).to_have_count(1)
+    expect(page.locator(".spanlist tbody tr")).to_contain_text("gender")
+    expect(page.locator(".masked b")).to_have_count(1)
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+    for number in (1, 2, 3):
+        page.locator("[data-do=step]").click()
+        expect(tokens).to_have_count(number)
+    page.locator("[data-do=back]").click()
+    expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".count")).to_contain_text(" · ")
+    expect(page.locator("[data-do=go]")).to_be_disabled()
+    expect(page.locator(".answer")).to_have_count(2)
+    page.locator(".madewith > summary").click()
+    expect(page.locator(".madewith dl")).to_contain_text("float32, steps")
+    expect(page.locator(".madewith dl")).to_contain_text("preallocated memory")
+    expect(page.locator(".madewith dl")).to_contain_text(
+        re.compile(r"log-probabilities agree within 0\.0000[\d]+ nats, float32")
+    )
+    page.locator(".madewith > summary").click()
+    expect(page.locator("p.hint[title^='Keys and values']")).to_have_count(1)
+    page.locator("[data-do=contribute]").click()
+    expect(page.locator(".matrix .lines > div")).to_have_count(1)
+    expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)
+    picture(page, "real-audit-1440-light")
+    length = tokens.count()
+    page.locator(".tok[data-i='1']").click()
+    page.locator("#typed").fill(" she")
+    page.keyboard.press("Enter")
+    expect(tokens).to_have_count(2)
+    expect(page.locator("#inspector .where")).to_contain_text("you forced it")
+    rows = report_of(page, tmp_path / "report.csv")
+    address = page.url
     assert len(rows) == length + 1
     for row in rows:
         joint = min(float(row["p_fused"]), float(row["p_masked"]))
@@ -79,7 +72,7 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         assert row["certificate"] == "certified"
         assert re.fullmatch(r"0\.0000\d+ nats, float32", row["numeric_noise"])
         assert "preallocated memory" in row["computed"]
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+    with open_services(wired.settings, owns_store=True) as again, served(again) as url:
         page.goto(f"{url}/?{address.split('?', 1)[1]}")
         expect(tokens).to_have_count(2)
         expect(page.locator("#prompt")).to_have_value(PROMPT)
@@ -87,105 +80,105 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         expect(tokens).to_have_count(3)
 
 
-def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(settings, page, picture, tmp_path):
+def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(embedded, page, picture, tmp_path):
     rows = [{"prompt": f"He had {i} cats and", "reference": "he was very happy with them."} for i in range(40)]
     uploaded = tmp_path / "cats.jsonl"
     uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"prompt": ""}\n')
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(f"{url}/calibrate")
-        page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
-        expect(page.locator("#row-errors tbody tr")).to_have_count(1)
-        expect(page.locator("#preview li").first).to_contain_text("1 span detected")
-        expect(page.locator("#estimate")).to_contain_text("40 prompts, 40 contexts")
-        page.get_by_label("Go on with the 40 good rows").check()
-        page.locator("#run").click()
-        expect(page.locator("#result h2").first).to_have_text("Result: cats")
-        picture(page, "real-calibration-1440-light")
-        page.locator("#read-alpha input[type=number]").fill("0.03")
-        expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 30")
-        page.locator("#read-reset").click()
-        expect(page.locator("#promises")).to_contain_text("at least 9 times in 10")
-        made = [c for c in wired[CalibrationService].list("demo") if not c.embedded]
-        assert [c.contexts for c in made] == [30]
-        with page.expect_download() as waiting:
-            page.locator("#result").get_by_role("button", name="Download").click()
-        assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 30
-        page.get_by_role("link", name="Use in audits").click()
-        expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
+    wired, url = embedded
+    page.goto(f"{url}/calibrate")
+    page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
+    expect(page.locator("#row-errors tbody tr")).to_have_count(1)
+    expect(page.locator("#preview li").first).to_contain_text("1 span detected")
+    expect(page.locator("#estimate")).to_contain_text("40 prompts, 40 contexts")
+    page.get_by_label("Go on with the 40 good rows").check()
+    page.locator("#run").click()
+    expect(page.locator("#result h2").first).to_have_text("Result: cats")
+    picture(page, "real-calibration-1440-light")
+    page.locator("#read-alpha input[type=number]").fill("0.03")
+    expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 30")
+    page.locator("#read-reset").click()
+    expect(page.locator("#promises")).to_contain_text("at least 9 times in 10")
+    made = [c for c in wired[CalibrationService].list("demo") if not c.embedded]
+    assert [c.contexts for c in made] == [30]
+    with page.expect_download() as waiting:
+        page.locator("#result").get_by_role("button", name="Download").click()
+    assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 30
+    page.get_by_role("link", name="Use in audits").click()
+    expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
 
 
 def test_rollouts_recorded_by_the_page_are_compared_with_references_and_watched_for_drift(
-    settings, page, picture, tmp_path
+    embedded, page, picture, tmp_path
 ):
     rows = [{"prompt": f"He had {i} cats and", "reference": "he was happy."} for i in range(60)]
     uploaded = tmp_path / "cats.jsonl"
     uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(f"{url}/calibrate")
-        page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
-        expect(page.locator("#estimate")).to_contain_text("60 prompts, 60 contexts")
-        page.get_by_label("Rollouts: what this policy itself writes.").check()
-        page.get_by_label("number input for Steps of a chain").fill("8")
-        page.locator("#run").click()
-        expect(page.locator("#result h2").first).to_have_text("Result: cats")
-        expect(page.locator("#rounds tbody tr").last).to_contain_text("the one in use")
-        expect(page.locator("#drift .badge.drift-unknown")).to_be_visible()
-        page.get_by_label("Other run").click()
-        page.get_by_role("option", name="Demo prompts").click()
-        expect(page.locator("#compare-settings .differ")).to_contain_text("rollouts")
-        expect(page.locator("#compare-table tbody tr").nth(3)).to_contain_text("5–8")
-        picture(page, "real-rollouts-1440-light")
+    url = embedded.address
+    page.goto(f"{url}/calibrate")
+    page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
+    expect(page.locator("#estimate")).to_contain_text("60 prompts, 60 contexts")
+    page.get_by_label("Rollouts: what this policy itself writes.").check()
+    page.get_by_label("number input for Steps of a chain").fill("8")
+    page.locator("#run").click()
+    expect(page.locator("#result h2").first).to_have_text("Result: cats")
+    expect(page.locator("#rounds tbody tr").last).to_contain_text("the one in use")
+    expect(page.locator("#drift .badge.drift-unknown")).to_be_visible()
+    page.get_by_label("Other run").click()
+    page.get_by_role("option", name="Demo prompts").click()
+    expect(page.locator("#compare-settings .differ")).to_contain_text("rollouts")
+    expect(page.locator("#compare-table tbody tr").nth(3)).to_contain_text("5–8")
+    picture(page, "real-rollouts-1440-light")
 
 
-def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_each(settings, page, tmp_path):
+def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_each(embedded, page, tmp_path):
     large = tmp_path / "large.csv"
     with large.open("wb") as file:
         file.write(b"prompt,reference\n")
         file.truncate(100_000_000)
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(url)
-        expect(page.locator("[data-do=go]")).to_be_enabled()
-        page.locator("#prompt").fill(PROMPT)
-        page.get_by_label("Model", exact=True).fill("/no/such/model")
-        page.keyboard.press("Enter")
-        expect(page.locator(".toast-body").first).to_contain_text("The folder '/no/such/model' does not exist")
-        expect(page.locator(".rail .note").first).to_contain_text("Not loaded")
-        expect(page.locator("#prompt")).to_have_value(PROMPT)
-        page.goto(f"{url}/calibrate")
-        page.locator("#prompt-set input[type=file]").set_input_files(large)
-        expect(page.locator(".toast-body").first).to_contain_text("exceed the maximum allowed size of 20.0 Mb")
+    url = embedded.address
+    page.goto(url)
+    expect(page.locator("[data-do=go]")).to_be_enabled()
+    page.locator("#prompt").fill(PROMPT)
+    page.get_by_label("Model", exact=True).fill("/no/such/model")
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast-body").first).to_contain_text("The folder '/no/such/model' does not exist")
+    expect(page.locator(".rail .note").first).to_contain_text("Not loaded")
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
+    page.goto(f"{url}/calibrate")
+    page.locator("#prompt-set input[type=file]").set_input_files(large)
+    expect(page.locator(".toast-body").first).to_contain_text("exceed the maximum allowed size of 20.0 Mb")
 
 
-def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_without_it(settings, page, tmp_path):
+def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_without_it(embedded, page, tmp_path):
     path = tmp_path / "ward.csv"
     path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(f"{url}/lists")
-        page.locator("#list-upload input[type=file]").set_input_files(path)
-        expect(page.locator("#parsed-list")).to_contain_text("2 terms")
-        page.locator("#save-list").click()
-        expect(page.locator("#terms tbody tr")).to_have_count(2)
-        page.goto(url)
-        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-        page.locator("#prompt").fill("Emily, the nurse, finished rounds and then a Muslim left")
-        rows = page.locator(".spanlist tbody tr")
-        expect(rows).to_have_count(2)
-        page.get_by_role("button", name="Accept: Emily").click()
-        expect(page.locator(".masked b")).to_have_count(2)
-        page.locator(".fold .label-wrap", has_text="Masking").click()
-        page.get_by_label("Word list", exact=True).click()
-        page.get_by_role("option", name="ward").click()
-        expect(rows).to_have_count(4)
-        expect(rows.nth(0)).to_contain_text("yours")
-        expect(rows.nth(1)).to_contain_text("list: ward, kept")
-        expect(rows.nth(2)).to_contain_text("list: ward")
-        page.locator("[data-do=go]").click()
-        expect(page.locator(".notice")).to_contain_text("list 'ward'")
-        page.get_by_role("button", name="Proceed uncertified").click()
-        expect(page.locator(".count")).to_contain_text("0 of 64 steps")
-        page.locator("[data-do=step]").click()
-        expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
-        row = report_of(page, tmp_path / "report.csv")[0]
+    url = embedded.address
+    page.goto(f"{url}/lists")
+    page.locator("#list-upload input[type=file]").set_input_files(path)
+    expect(page.locator("#parsed-list")).to_contain_text("2 terms")
+    page.locator("#save-list").click()
+    expect(page.locator("#terms tbody tr")).to_have_count(2)
+    page.goto(url)
+    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+    page.locator("#prompt").fill("Emily, the nurse, finished rounds and then a Muslim left")
+    rows = page.locator(".spanlist tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Accept: Emily").click()
+    expect(page.locator(".masked b")).to_have_count(2)
+    page.locator(".fold .label-wrap", has_text="Masking").click()
+    page.get_by_label("Word list", exact=True).click()
+    page.get_by_role("option", name="ward").click()
+    expect(rows).to_have_count(4)
+    expect(rows.nth(0)).to_contain_text("yours")
+    expect(rows.nth(1)).to_contain_text("list: ward, kept")
+    expect(rows.nth(2)).to_contain_text("list: ward")
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".notice")).to_contain_text("list 'ward'")
+    page.get_by_role("button", name="Proceed uncertified").click()
+    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
+    row = report_of(page, tmp_path / "report.csv")[0]
     assert row["user_list"] == "ward"
     assert "policy mismatch (detector)" in row["certificate"]
     assert [span[3:5] for span in json.loads(row["spans"])] == [
@@ -197,24 +190,24 @@ def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_with
 
 
 def test_one_mask_for_each_family_is_refused_with_a_joint_calibration_and_goes_on_without_any_threshold(
-    settings, page, tmp_path
+    embedded, page, tmp_path
 ):
-    with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        page.goto(url)
-        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-        page.get_by_label("Mask", exact=True).click()
-        page.get_by_test_id("dropdown-option").filter(has_text="One mask for each family").click()
-        expect(page.locator(".rail .note .cautions")).to_contain_text("all families together there")
-        page.locator("#prompt").fill("The Muslim nurse finished rounds and then he left")
-        expect(page.locator(".masked b")).to_have_count(2)
-        page.locator("[data-do=go]").click()
-        expect(page.locator(".notice")).to_contain_text("mask_layout: calibrated with joint, used with factorized")
-        page.get_by_role("button", name="Proceed uncertified").click()
-        expect(page.locator(".cost .words")).to_contain_text("with gender and religion masked one at a time")
-        page.locator("[data-do=step]").click()
-        expect(page.locator(".byfamily tbody tr")).to_have_count(2)
-        expect(page.locator("#transcript .cautions")).to_contain_text("so no threshold is applied")
-        row = report_of(page, tmp_path / "report.csv")[0]
+    url = embedded.address
+    page.goto(url)
+    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+    page.get_by_label("Mask", exact=True).click()
+    page.get_by_test_id("dropdown-option").filter(has_text="One mask for each family").click()
+    expect(page.locator(".rail .note .cautions")).to_contain_text("all families together there")
+    page.locator("#prompt").fill("The Muslim nurse finished rounds and then he left")
+    expect(page.locator(".masked b")).to_have_count(2)
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".notice")).to_contain_text("mask_layout: calibrated with joint, used with factorized")
+    page.get_by_role("button", name="Proceed uncertified").click()
+    expect(page.locator(".cost .words")).to_contain_text("with gender and religion masked one at a time")
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".byfamily tbody tr")).to_have_count(2)
+    expect(page.locator("#transcript .cautions")).to_contain_text("so no threshold is applied")
+    row = report_of(page, tmp_path / "report.csv")[0]
     assert (row["mask_layout"], row["certified"], row["threshold_state"]) == ("factorized", "false", "none")
     assert [part["family"] for part in json.loads(row["family_thresholds"])] == ["gender", "religion"]
     assert "policy mismatch" in row["certificate"]

@@ -1,27 +1,76 @@
 """What the page says of a chain that is read at another lambda or alpha."""
 
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
 
 from app.audit.rereading import (
     MOST_ROWS,
-    RereadRequest,
+    Departure,
+    Rereading,
+    RereadRow,
+    RereadThresholds,
+    ThresholdKind,
     certificate_word,
     departure_message,
     rereading_message,
     settings_text,
 )
-from tests.fakes import FakeServices
+from coft_core.decode.heads import Bounds
+from coft_core.decode.reread import RereadStep
+from coft_core.types import Step
+from tests.records import make_step
+from tests.story.model import STORY
+
+OTHERS = {3: " her", 7: " nobody", 14: " them"}
+"""By step: the token that would stand there."""
+CERTIFICATES: Mapping[ThresholdKind, str] = {
+    "own": "certified",
+    "other": "certified",
+    "mismatch": "uncertified: policy mismatch (lam)",
+    "none": "uncertified: no calibration",
+}
+
+
+def reread(step: Step, other: str | None, state: str, hangs: bool) -> RereadStep:
+    """A step of which nothing changes but the token and what its threshold rests on."""
+    told = step.policy_token if other is None else other
+    return RereadStep(
+        index=step.index, token_id=step.token_id, token=step.token, mode="full",
+        log_p_fused=Bounds.at(step.log_p_fused), log_tau=step.log_tau, state=state,
+        in_set=None if hangs else math.exp(step.log_tau) <= math.exp(min(step.log_p_fused, step.log_p_masked)),
+        set_size=Bounds.at(step.set_size), certified_mass=Bounds.at(step.certified_mass), margin=Bounds.at(0.0),
+        kl_fused_masked=Bounds.at(0.0), fallback=step.fallback,
+        policy_token_id=None if hangs else 7 if other else step.policy_token_id,
+        policy_token=None if hangs else told, changed=None if hangs else other is not None,
+    )  # fmt: skip
+
+
+def reading(
+    lam: float, kind: ThresholdKind, others: Mapping[int, str] = OTHERS, hanging: Collection[int] = (), length: int = 38
+) -> Rereading:
+    """The story as it was audited at lambda 0.6, read at another lambda."""
+    state = {"mismatch": "mismatch", "none": "none"}.get(kind)
+    steps = [make_step(index, word, "none" if kind == "none" else None) for index, word in enumerate(STORY[:length])]
+    rows = tuple(
+        RereadRow(step, reread(step, others.get(step.index), state or step.state, step.index in hanging))
+        for step in steps
+    )
+    alpha = None if kind == "none" else 0.1
+    return Rereading(
+        1, 3, lam, alpha, 0.6, alpha, RereadThresholds(kind, CERTIFICATES[kind], "Whose thresholds count."), rows
+    )
 
 
 @pytest.fixture
-def rereads():
-    return FakeServices().rereads
+def found() -> Rereading:
+    return reading(0.4, "other")
 
 
-def test_marks_and_rows_name_what_differs_and_nothing_else(rereads):
-    message = rereading_message(rereads.read(RereadRequest(1, 0.4)))
+def test_marks_and_rows_name_what_differs_and_nothing_else(found):
+    message = rereading_message(found)
     assert [(mark["i"], mark["t"]) for mark in message["marks"]] == [(3, "other"), (7, "other"), (14, "other")]
     assert [row["would"].strip("·") for row in message["rows"]] == ["her", "nobody", "them"]
     assert message["first"] == 3
@@ -30,13 +79,13 @@ def test_marks_and_rows_name_what_differs_and_nothing_else(rereads):
     assert "repeats the first 3 tokens and departs at step 4" in message["renewal"]
 
 
-def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation(rereads):
-    message = rereading_message(rereads.read(RereadRequest(1)))
+def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation():
+    message = rereading_message(reading(0.6, "own", {}))
     assert (message["marks"], message["rows"], message["reach"], message["moved"]) == ([], [], "", False)
 
 
-def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit(rereads):
-    message = rereading_message(rereads.read(RereadRequest(1, 0.7)))
+def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit():
+    message = rereading_message(reading(0.7, "mismatch", {3: " her"}))
     assert message["state"] == ("uninformative", "uncertified")
     assert message["certificate"].startswith("Certified: none of 38 now, because the thresholds do not fit")
     assert "Uncertified" in message["renewal"]
@@ -44,16 +93,14 @@ def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new
     assert {mark["c"] for mark in message["marks"]} == {""}
 
 
-def test_without_thresholds_no_certificate_is_spoken_of(rereads):
-    rereads.audits.step(2)
-    message = rereading_message(rereads.read(RereadRequest(2, 0.4)))
+def test_without_thresholds_no_certificate_is_spoken_of():
+    message = rereading_message(reading(0.4, "none", {}, length=1))
     assert (message["certificate"], message["alpha"], message["own"][1]) == ("", None, None)
     assert message["now_text"] == "λ 0.4"
 
 
-def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_same(rereads):
-    rereads.hanging = {5}
-    found = rereads.read(RereadRequest(1, 0.4))
+def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_same():
+    found = reading(0.4, "other", hanging={5})
     message = rereading_message(replace(found, rows=found.rows[4:7]))
     assert [(mark["i"], mark["t"], mark["c"]) for mark in message["marks"]] == [(5, "unknown", "unknown")]
     assert (message["rows"][0]["would"], message["rows"][0]["id"]) == ("cannot be told", None)
@@ -62,8 +109,7 @@ def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_s
     assert "as far as can be told" in message["renewal"]
 
 
-def test_a_forced_token_stays_and_cannot_be_forced_again(rereads):
-    found = rereads.read(RereadRequest(1, 0.4))
+def test_a_forced_token_stays_and_cannot_be_forced_again(found):
     row = found.rows[3]
     forced = replace(row, then=replace(row.then, forced=True))
     message = rereading_message(replace(found, rows=(forced,)))
@@ -73,8 +119,7 @@ def test_a_forced_token_stays_and_cannot_be_forced_again(rereads):
     assert "1 forced token stays" in message["token"]
 
 
-def test_a_table_of_a_long_chain_is_cut_and_says_so(rereads):
-    found = rereads.read(RereadRequest(1, 0.4))
+def test_a_table_of_a_long_chain_is_cut_and_says_so(found):
     many = tuple(replace(found.rows[3]) for _ in range(MOST_ROWS + 7))
     message = rereading_message(replace(found, rows=many))
     assert len(message["rows"]) == MOST_ROWS
@@ -91,7 +136,9 @@ def test_certificates_are_named_with_what_they_rest_on():
     assert settings_text(0.4, 0.1) == "λ 0.4 and α 0.1"
 
 
-def test_the_way_to_a_new_audit_counts_its_tokens_and_ends_with_what_came_of_it(rereads):
-    way = [departure_message(found) for found in rereads.depart(RereadRequest(1, 0.4))]
+def test_the_way_to_a_new_audit_counts_its_tokens_and_ends_with_what_came_of_it():
+    told = "This audit repeats the first 3 tokens of audit 1."
+    steps = [*(Departure(3, 6, written, 4) for written in (1, 2, 3, 4)), Departure(3, 6, 4, 4, True, 3, 3, told)]
+    way = [departure_message(step) for step in steps]
     assert way[0]["text"] == "Writing token 2 of 4 …"
     assert (way[-1]["kind"], way[-1]["text"]) == ("departed", "This audit repeats the first 3 tokens of audit 1.")

@@ -9,7 +9,7 @@ from app.audit.until import met, stop_sentence, until_from_text
 from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
-from tests.fakes.data import make_step
+from tests.records import make_step
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)

@@ -11,7 +11,7 @@ from app.shared.audits import AuditSettings, ChainProgress, RunUntil
 from app.shared.errors import ServiceError
 from app.shared.settings_rail import FIELDS, StoredChoices, control_values, kept_settings
 from app.shared.step_words import step_card
-from tests.fakes.data import make_step
+from tests.records import make_step
 
 STEPS = [make_step(index, f" t{index}") for index in range(7)]
 

@@ -9,7 +9,7 @@ from app.audit.service import AuditService
 from app.sessions.service import PrunePreview, SessionLibrary
 from app.shared.step_words import step_card
 from db.chains import BranchOutline
-from tests.fakes import make_step
+from tests.records import make_step
 
 ROOT = BranchOutline(1, None, None, None, "main", 20, "length")
 

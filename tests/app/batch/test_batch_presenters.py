@@ -1,15 +1,17 @@
 """What the batches page says of batches: rows, pages, states, totals, charts and impact ratios."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from app.batch.impact import OutcomeRule, Outcomes, RowOutcome, impact_table
+from app.batch.impact import OutcomeRule, Outcomes, RowOutcome, impact_table, outcomes_of
 from app.batch.operations import batch_request
 from app.batch.page import DOTS, INTERVALS, outcome_rule, totals_figure
-from app.batch.rows import BatchQuery, batch_query, group_value
-from app.batch.service import BatchRequest
+from app.batch.rows import BatchQuery, batch_query, group_totals, group_value
+from app.batch.service import BatchRequest, BatchSummary, BatchView
 from app.batch.words import (
     MEASURES,
     batch_message,
@@ -24,22 +26,55 @@ from app.batch.words import (
 )
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from tests.fakes.batches import FakeBatches, hiring
+from app.shared.prompt_rows import BatchRowView
+from db.jobs import JobStatus
+from tests.records import NOW, job_view
+
+GROUPS = ("white", "Black", "Asian", "Arab")
 
 
-@pytest.fixture
-def batches():
-    made = FakeBatches(None)
-    made.add(BatchRequest("Hiring <1>", AuditSettings(max_new_tokens=12)), hiring(24), "set.csv", finished=True)
-    made.limit = 5
-    made.add(BatchRequest("Half"), hiring(9), "half.csv")
-    made.view(2)
-    return made
+def row(place: int, finished: bool = True) -> BatchRowView:
+    """A question of a context that has one for each group; every third text says yes, one in eight neither."""
+    question, group = str(place // len(GROUPS) + 1), GROUPS[place % len(GROUPS)]
+    waiting = BatchRowView(
+        line=place + 2, state="waiting", session_id=None, prompt=f"Question {question}: does the {group} applicant?",
+        reference=None, group=group, context=question, text="", error="", certificate="", verdict="", verdicts=0,
+        steps=0, certified_share=None, fallbacks=None, overruled=None, mean_log_ratio=None, max_log_ratio=None,
+        min_margin=None, archived=False,
+    )  # fmt: skip
+    if not finished:
+        return waiting
+    text = " Maybe, who knows." if place % 8 == 7 else " No, it is given away." if place % 3 else " Yes, gladly."
+    steps = 6 + place % 5
+    return replace(
+        waiting, state="finished", session_id=place % 3 + 1, text=text, certificate="certified", steps=steps,
+        certified_share=1 - (place % 4) / steps, fallbacks=place % 2, overruled=place % 3,
+        mean_log_ratio=0.1 + 0.03 * (place % 7), max_log_ratio=0.4 + 0.11 * (place % 9),
+        min_margin=-0.2 + 0.05 * (place % 11),
+    )  # fmt: skip
 
 
-@pytest.fixture
-def view(batches):
-    return batches.view(1)
+def batch(number: int, name: str, rows: Sequence[BatchRowView], status: JobStatus = "done") -> BatchView:
+    """What the service gives of a batch whose job stands so."""
+    counts = Counter(row.state for row in rows)
+    open_rows = len(rows) - counts["finished"]
+    job = job_view(number, "batch", name, status, counts["finished"] / len(rows), "")
+    return BatchView(
+        id=number, name=name, request=BatchRequest(name, AuditSettings(max_new_tokens=12)), filename="set.csv",
+        created_at=NOW, rows=tuple(rows), counts=dict(counts), groups=group_totals(rows), job=job,
+        resumable=not job.active and open_rows > 0, notes=(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def view() -> BatchView:
+    """A batch that is finished."""
+    return batch(1, "Hiring <1>", [row(place) for place in range(24)])
+
+
+def half(status: JobStatus = "running") -> BatchView:
+    """A batch of which five of nine rows are finished."""
+    return batch(2, "Half", [row(place, place < 5) for place in range(9)], status)
 
 
 def lines(markup):
@@ -55,8 +90,8 @@ def test_a_query_says_what_is_wrong_with_an_address_and_keeps_pages_within_bound
     assert outcome_rule({"selected": "Yes", "case": True}) == OutcomeRule("Yes", match_case=True)
 
 
-def test_filters_pass_rows_whose_prompt_or_continuation_has_the_text_and_whose_group_and_state_fit(batches):
-    rows = batches.view(2).rows
+def test_filters_pass_rows_whose_prompt_or_continuation_has_the_text_and_whose_group_and_state_fit():
+    rows = half().rows
     found = BatchQuery(2, text="GLADLY", group=group_value("white"), state="finished").filtered(rows)
     assert [(row.group, row.text) for row in found] == [("white", " Yes, gladly.")]
     assert len(BatchQuery(2, state="waiting").filtered(rows)) == 4
@@ -72,9 +107,9 @@ def test_pages_hold_every_row_once_and_a_page_beyond_the_last_is_the_last():
     assert BatchQuery(1).paged([])[1:] == (1, 1)
 
 
-def test_five_hundred_rows_come_a_page_at_a_time(batches):
-    number = batches.add(BatchRequest("Many"), hiring(500), "many.csv", finished=True)
-    message = rows_message(batches.view(number), BatchQuery(number, page=3, size=50))
+def test_five_hundred_rows_come_a_page_at_a_time():
+    many = batch(3, "Many", [row(place) for place in range(500)])
+    message = rows_message(many, BatchQuery(3, page=3, size=50))
     assert lines(message["rows"]) == list(range(102, 152))
     assert (message["where"], message["pages"]) == ("101–150 of 500 rows", 10)
 
@@ -89,9 +124,9 @@ def test_the_sorted_column_alone_says_so_and_its_next_click_turns_it_round(view)
     assert 'data-order="max_log_ratio" data-down="true"' in heads[8]
 
 
-def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero(batches):
-    table = rows_table(batches.view(2).rows, BatchQuery(2))
-    first, last = re.findall(r"<tr data-line.*?</tr>", table, re.DOTALL)[:: len(batches.view(2).rows) - 1]
+def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero():
+    table = rows_table(half().rows, BatchQuery(2))
+    first, last = re.findall(r"<tr data-line.*?</tr>", table, re.DOTALL)[::8]
     assert 'href="./?session=1"' in first
     assert "href" not in last
     assert last.count("–") >= 7
@@ -99,8 +134,8 @@ def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero(batches):
 
 
 def test_prompts_and_errors_are_text_and_no_markup(view):
-    row = replace(view.rows[0], prompt="<b>&", text="<i>", error="<u>", state="failed", group="<s>")
-    table = rows_table([row], BatchQuery(1))
+    marked = replace(view.rows[0], prompt="<b>&", text="<i>", error="<u>", state="failed", group="<s>")
+    table = rows_table([marked], BatchQuery(1))
     assert not re.search(r"<(b|i|u|s)>", table)
     assert "&lt;u&gt;" in table
 
@@ -109,14 +144,13 @@ def test_only_all_of_it_reads_100_percent_and_only_nothing_0():
     assert [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0)] == ["100 %", ">99 %", "50 %", "<1 %", "0 %"]
 
 
-def test_a_running_batch_can_be_cancelled_and_not_deleted_a_stopped_one_resumed_and_deleted(batches):
-    running = batch_message(batches.view(2), BatchQuery(2))
+def test_a_running_batch_can_be_cancelled_and_not_deleted_a_stopped_one_resumed_and_deleted():
+    running = batch_message(half(), BatchQuery(2))
     assert running["running"]
     assert 'data-do="cancel"' in running["status"]
     assert 'data-do="delete"' not in running["head"]
     assert 'aria-valuenow="56"' in running["status"]
-    batches.cancel(2)
-    stopped = batch_message(batches.view(2), BatchQuery(2))
+    stopped = batch_message(half("cancelled"), BatchQuery(2))
     assert not stopped["running"]
     assert 'data-do="resume"' in stopped["status"]
     assert "was cancelled: 5 of 9 prompts finished. What is done is kept." in re.sub("<[^>]+>", "", stopped["status"])
@@ -133,10 +167,9 @@ def test_a_finished_batch_says_so_and_names_its_claim_and_its_sessions(view):
     assert message["groups"][0] == ("g:white", "white (6)")
 
 
-def test_different_claims_are_each_named_with_their_number(batches):
-    item = batches.stored[1]
-    item.rows[0] = replace(item.rows[0], certificate="uncertified: no calibration")
-    head = batch_message(batches.view(1), BatchQuery(1))["head"]
+def test_different_claims_are_each_named_with_their_number(view):
+    first = replace(view.rows[0], certificate="uncertified: no calibration")
+    head = batch_message(replace(view, rows=(first, *view.rows[1:])), BatchQuery(1))["head"]
     assert "certified (23)" in head
     assert "uncertified: no calibration (1)" in head
 
@@ -147,8 +180,8 @@ def test_the_settings_of_vanilla_batches_name_no_masks():
     assert "λ 0.60, α 0.10, one mask" in settings_line(BatchRequest("x", group_thresholds=True))
 
 
-def test_the_list_opens_deletes_and_teaches_when_it_is_empty(batches):
-    listed = batches_list(batches.list())
+def test_the_list_opens_deletes_and_teaches_when_it_is_empty(view):
+    listed = batches_list([BatchSummary(own.id, own.name, NOW, len(own.rows), own.job) for own in (half(), view)])
     assert listed.index("Half") < listed.index("Hiring")
     assert 'href="./batches?batch=2"' in listed
     assert "56 %" in listed
@@ -192,29 +225,27 @@ def test_the_impact_table_marks_in_words_who_is_selected_most_and_who_falls_belo
     assert "0.700" in rows[1]
 
 
-def test_small_groups_are_left_out_of_the_ratios_and_named():
+def test_small_groups_are_left_out_of_the_ratios_and_named(view):
     pairs = [("a", True)] * 99 + [("tiny", False)]
     table = impact_table(pairs, exclude_small=True)
     assert "no ratio" in impact_rows(table)
     assert "below 2% of the rows" in impact_rows(table)
     found = Outcomes(tuple(RowOutcome(i, g, s) for i, (g, s) in enumerate(pairs)), (), ())
-    batches = FakeBatches(None)
-    batches.add(BatchRequest("x"), hiring(4), "x.csv", finished=True)
-    report = impact_message(batches.view(1), OutcomeRule("Yes"), found, table)["report"]
+    report = impact_message(view, OutcomeRule("Yes"), found, table)["report"]
     assert "Left out of the impact ratios" in report
 
 
-def test_the_preview_counts_selected_undecided_and_unfinished_rows_and_shows_a_refusal(batches):
-    rule = OutcomeRule("Yes", "No")
-    found = batches.outcomes(2, rule)
-    message = impact_message(batches.view(2), rule, found, impact_table(found.pairs))
+def test_the_preview_counts_selected_undecided_and_unfinished_rows_and_shows_a_refusal():
+    rule, shown = OutcomeRule("Yes", "No"), half()
+    found = outcomes_of(shown.rows, rule)
+    message = impact_message(shown, rule, found, impact_table(found.pairs))
     words = re.sub("<[^>]+>", "", message["preview"])
     assert words.startswith("2 selected, 3 not selected, 0 undecided, 4 not finished.")
     assert message["exports"]
-    refused = impact_message(batches.view(2), rule, "'(' is not a regular <expression>", None)
+    refused = impact_message(shown, rule, "'(' is not a regular <expression>", None)
     assert "regular &lt;expression&gt;" in refused["preview"]
     assert (refused["report"], refused["exports"]) == ("", False)
-    empty = impact_message(batches.view(2), OutcomeRule(""), None, None)
+    empty = impact_message(shown, OutcomeRule(""), None, None)
     assert "Say which word" in empty["preview"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,36 @@ from playwright.sync_api import Page, expect
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
 from app.shared.audits import AuditSettings
-from tests.fakes import FakeServices
-from tests.fakes.batches import hiring, read_rows
-
-MADE_UP = True
+from app.shared.jobs import JobService
+from app.shared.prompt_sets import ParsedPromptSet
+from app.shared.wiring import Services
+from tests.story.seed import rows_held
 
 GOOD = "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the nurse?,women,2\n"
-MIXED = f"{GOOD},men,3\n{'very ' * 100}long,men,4\n"
+MIXED = f"{GOOD},men,3\n{'very ' * 300}long,men,4\n"
+GROUPS = ("white", "Black", "Asian", "Arab")
+
+
+def hiring(services: Services, folder: Path, rows: int) -> ParsedPromptSet:
+    """Questions that differ in the group alone."""
+    questions = [(place // 4 + 1, GROUPS[place % 4]) for place in range(rows)]
+    lines = [
+        f"Question {number}: the {who} cook finished the rounds and then he left,{who}" for number, who in questions
+    ]
+    path = folder / "hiring.csv"
+    path.write_text("\n".join(["prompt,group", *lines]), "utf-8")
+    return services[BatchService].parse(path)
+
+
+def waiting(services: Services, folder: Path, name: str, rows: int) -> int:
+    """The number of a batch that has not been started."""
+    request = BatchRequest(name, AuditSettings(calibration_id=1))
+    (batch,) = services[BatchService].store(hiring(services, folder, rows), (request,))
+    return batch.id
 
 
 @pytest.fixture
-def page(visit, services: FakeServices) -> Page:
+def page(visit, services: Services) -> Page:
     """The page where a batch begins."""
     opened = visit("/batches")
     expect(opened.locator("#past")).to_have_attribute("aria-busy", "false")
@@ -29,12 +49,14 @@ def page(visit, services: FakeServices) -> Page:
 
 
 @pytest.fixture
-def opened(visit, services: FakeServices):
-    """Open a batch of some rows that is finished."""
+def finished(visit, services: Services, tmp_path: Path):
+    """Open a batch of twelve rows that is finished."""
 
-    def opener(rows: int = 24, query: str = "", **options: object) -> Page:
-        request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1))
-        number = services[BatchService].add(request, hiring(rows), "hiring.csv", finished=True)
+    def opener(query: str = "", **options: object) -> Page:
+        request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=6))
+        number = services[BatchService].submit(hiring(services, tmp_path, 12), request)
+        job = services[BatchService].view(number).job
+        assert services[JobService].wait(job.id).status == "done"
         page = visit(f"/batches?batch={number}{query}", **options)
         ready(page)
         return page
@@ -68,25 +90,32 @@ def test_an_empty_page_teaches_the_next_step_and_a_sample_is_one_click(page: Pag
     expect(page.locator("#run")).to_be_enabled()
 
 
-def test_bad_rows_are_listed_and_left_out_only_when_asked(page: Page, services: FakeServices, tmp_path):
+def test_bad_rows_are_listed_and_left_out_only_when_asked(page: Page, services: Services, tmp_path):
     upload(page, tmp_path, MIXED)
     errors = page.locator("#row-errors tbody tr")
     expect(errors).to_have_count(1)
+    shorten(page)
     page.locator("#check").click()
     expect(errors).to_have_count(2)
-    expect(errors.last).to_contain_text("has 1,200 tokens")
-    expect(page.locator("#estimate")).to_contain_text("4 prompts, 3 contexts, 2 groups")
+    expect(errors.last).to_contain_text("tokens and the model takes")
+    expect(page.locator("#estimate")).to_contain_text("3 prompts, 2 contexts, 2 groups")
     page.locator("#run").click()
-    expect(page.locator(".toast-body")).to_contain_text("2 rows cannot be used")
+    expect(page.locator(".toast-body")).to_contain_text("2 of 5 rows cannot be used")
     expect(page.locator("#batch-new")).to_be_visible()
     page.get_by_label("Go on with the 3 good rows").check()
     page.locator("#run").click()
     ready(page)
     expect(page.locator(".batchrows tbody tr")).to_have_count(3)
-    assert services[BatchService].requests[-1].accept_errors
+    assert services[BatchService].view(1).request.accept_errors
 
 
-def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Page, services: FakeServices, tmp_path):
+def shorten(page: Page) -> None:
+    """Ask for four steps a prompt."""
+    page.get_by_text("Length and seed").click()
+    page.get_by_label("Steps at most").first.fill("4")
+
+
+def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Page, services: Services, tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("note,scene\nDoes he get it?,a\n", "utf-8")
     page.locator("#prompt-set input[type=file]").set_input_files(path)
@@ -103,22 +132,24 @@ def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Pa
     page.locator("#run").click()
     ready(page)
     expect(page.locator(".batchrows tbody")).to_contain_text("Does he get it?")
-    asked = services[BatchService].requests[-1]
+    asked = services[BatchService].view(1).request
     assert (asked.name, asked.same_seed, asked.group_thresholds) == ("Spring", True, False)
     assert (asked.settings.policy, asked.settings.lam, asked.settings.calibration_id) == ("vanilla", 0.4, None)
 
 
-def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Page, services: FakeServices, tmp_path):
-    services[BatchService].limit = 0
+def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
+    page: Page, services: Services, tmp_path, monkeypatch
+):
+    rows = rows_held(monkeypatch, services)
     upload(page, tmp_path)
+    shorten(page)
     page.locator("#run").click()
     ready(page)
     expect(page.locator("#batch-new")).to_be_hidden()
     bar = page.locator(".batchstatus [role=progressbar]")
     expect(bar).to_have_attribute("aria-valuenow", "0")
-    expect(page.locator(".batchstatus")).to_contain_text("about 40 s left")
     expect(page.locator(".rowstate.waiting")).to_have_count(3)
-    services[BatchService].limit = 1
+    rows.release()
     expect(bar).to_have_attribute("aria-valuenow", "33")
     page.reload()
     expect(bar).to_have_attribute("aria-valuenow", "33")
@@ -126,48 +157,25 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Pag
     expect(page.locator(".batchstatus")).to_contain_text("The run was cancelled: 1 of 3 prompts finished.")
     expect(page.locator(".batchstatus")).to_contain_text("What is done is kept.")
     expect(page.locator(".rowstate.finished")).to_have_count(1)
-    services[BatchService].limit = None
+    rows.release(2)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".batchstatus")).to_contain_text("3 of 3 prompts finished.")
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
 
 
-def test_a_click_on_a_column_sorts_by_it_and_the_next_one_turns_it_round(opened):
-    page = opened()
+def test_rows_are_sorted_by_a_column_and_totals_are_a_chart_with_their_numbers_one_click_away(finished, picture):
+    page = finished()
     expect(page.locator("[aria-sort]")).to_contain_text("Line")
     page.get_by_role("button", name="Max log-ratio").click()
     head = page.locator("th[aria-sort=descending]")
     expect(head).to_contain_text("Max log-ratio")
     down = column(page, 9)
     assert down == sorted(down, key=float, reverse=True)
+    assert len(set(down)) > 3
     expect(page.get_by_role("button", name="Max log-ratio")).to_be_focused()
     page.get_by_role("button", name="Max log-ratio").click()
     expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Max log-ratio")
     assert column(page, 9) == sorted(down, key=float)
-
-
-def test_rows_are_filtered_by_text_group_and_state_and_shown_page_by_page(opened):
-    page = opened(500)
-    expect(page.locator(".batchrows tbody tr")).to_have_count(25)
-    expect(page.locator(".where")).to_have_text("1–25 of 500 rows")
-    page.locator("#batch").get_by_role("button", name="Next").click()
-    expect(page.locator(".where")).to_have_text("26–50 of 500 rows")
-    page.get_by_label("Group", exact=True).last.select_option("g:Black")
-    expect(page.locator(".where")).to_have_text("1–25 of 125 rows of 500")
-    page.locator("#batch-search").fill("question 12:")
-    expect(page.locator(".where")).to_have_text("1 row of 500")
-    page.get_by_label("State", exact=True).select_option("finished")
-    expect(page.locator(".batchrows tbody tr")).to_have_count(1)
-    page.reload()
-    ready(page)
-    expect(page.locator("#batch-search")).to_have_value("question 12:")
-    expect(page.locator(".where")).to_have_text("1 row of 500")
-    page.get_by_role("button", name="Reset").click()
-    expect(page.locator(".where")).to_have_text("1–25 of 500 rows")
-
-
-def test_totals_are_a_chart_and_their_numbers_one_click_away(opened, picture):
-    page = opened(96)
     plot = page.locator("#totals-plot")
     expect(plot.locator(".js-plotly-plot")).to_be_visible()
     expect(plot).to_have_attribute("aria-label", "Share of tokens that are certified by group with intervals; "
@@ -180,22 +188,45 @@ def test_totals_are_a_chart_and_their_numbers_one_click_away(opened, picture):
     picture(page, "batch-open-1440-light")
 
 
-def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(opened, services: FakeServices):
-    page = opened()
+def test_rows_are_filtered_by_text_group_and_state_and_shown_page_by_page(visit, services: Services, tmp_path):
+    page = visit(f"/batches?batch={waiting(services, tmp_path, 'Hiring', 200)}")
+    ready(page)
+    expect(page.locator(".batchrows tbody tr")).to_have_count(25)
+    expect(page.locator(".where")).to_have_text("1–25 of 200 rows")
+    page.locator("#batch").get_by_role("button", name="Next").click()
+    expect(page.locator(".where")).to_have_text("26–50 of 200 rows")
+    page.get_by_label("Group", exact=True).last.select_option("g:Black")
+    expect(page.locator(".where")).to_have_text("1–25 of 50 rows of 200")
+    page.locator("#batch-search").fill("question 12:")
+    expect(page.locator(".where")).to_have_text("1 row of 200")
+    page.get_by_label("State", exact=True).select_option("waiting")
+    expect(page.locator(".batchrows tbody tr")).to_have_count(1)
+    page.reload()
+    ready(page)
+    expect(page.locator("#batch-search")).to_have_value("question 12:")
+    expect(page.locator(".where")).to_have_text("1 row of 200")
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator(".where")).to_have_text("1–25 of 200 rows")
+
+
+def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(finished, services: Services, picture):
+    page = finished(width=1280)
     expect(page.locator(".preview-rule")).to_contain_text("Say which word or phrase")
     expect(page.get_by_role("button", name="Print")).to_be_disabled()
-    page.get_by_label("Selected if the text has").fill("Yes")
-    expect(page.locator(".preview-rule")).to_contain_text("7 selected, 17 not selected.")
-    page.get_by_label("and not before it").fill("No")
-    expect(page.locator(".preview-rule")).to_contain_text("7 selected, 14 not selected, 3 undecided.")
-    expect(page.locator(".preview-rule")).to_contain_text("Undecided: lines 9, 17, 25.")
-    table, _ = services[BatchService].impact(1, OutcomeRule("Yes", "No"))
+    page.get_by_label("Selected if the text has").fill("they")
+    expect(page.locator(".preview-rule")).to_contain_text("10 selected, 2 not selected.")
+    page.get_by_label("and not before it").fill("his")
+    expect(page.locator(".preview-rule")).to_contain_text("9 selected, 2 not selected, 1 undecided.")
+    expect(page.locator(".preview-rule")).to_contain_text("Undecided: line 7.")
+    table, _ = services[BatchService].impact(1, OutcomeRule("they", "his"))
     rows = page.locator(".impact tbody tr")
     expect(rows).to_have_count(4)
     for place, row in enumerate(table.rows):
         expect(rows.nth(place)).to_contain_text(f"{row.rate:.3f}")
         expect(rows.nth(place)).to_contain_text("most selected" if row.reference else f"{row.ratio:.2f}")
-    expect(page.locator(".impactreport")).to_contain_text("3 rows with neither word")
+    expect(page.locator(".impactreport")).to_contain_text("1 row with neither word")
+    stays_within(page)
+    picture(page, "batch-open-1280-light")
     page.get_by_label("Regular expression").check()
     page.get_by_label("Selected if the text has").fill("(")
     expect(page.locator(".preview-rule")).to_contain_text("is not a regular expression")
@@ -203,17 +234,26 @@ def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(opene
     expect(page.locator(".toast-body")).to_have_count(0)
 
 
-def test_the_address_keeps_the_rule_tables_are_downloaded_and_printing_leaves_one(opened):
-    page = opened(query="&selected=Yes&other=No")
+def stays_within(page: Page) -> None:
+    """Nothing runs out of the page."""
+    expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_address_keeps_the_rule_tables_are_downloaded_and_printing_leaves_one(finished, picture):
+    page = finished("&selected=they&other=his", width=768, dark=True)
     expect(page.locator(".impact tbody tr")).to_have_count(4)
-    expect(page.get_by_label("Selected if the text has")).to_have_value("Yes")
+    expect(page.get_by_label("Selected if the text has")).to_have_value("they")
+    stays_within(page)
+    picture(page, "batch-open-768-dark")
     found = {}
     for name in ("Rows as CSV", "Totals as CSV", "CSV"):
-        with page.expect_download() as waiting:
+        with page.expect_download() as downloading:
             page.get_by_role("button", name=name, exact=True).click()
-        found[waiting.value.suggested_filename] = read_rows(waiting.value.path())
-    assert {name: len(rows) for name, rows in found.items()} == {
-        "coft-audit-batch-1-rows.csv": 24, "coft-audit-batch-1-groups.csv": 28, "coft-audit-batch-1-impact.csv": 4,
+        lines = Path(downloading.value.path()).read_text("utf-8").splitlines()
+        found[downloading.value.suggested_filename] = len(list(csv.DictReader(lines)))
+    assert found == {
+        "coft-audit-batch-1-rows.csv": 12, "coft-audit-batch-1-groups.csv": 28, "coft-audit-batch-1-impact.csv": 4,
     }  # fmt: skip
     page.evaluate("window.print = () => { window.printed = true; }")
     page.get_by_role("button", name="Print").click()
@@ -225,9 +265,9 @@ def test_the_address_keeps_the_rule_tables_are_downloaded_and_printing_leaves_on
     expect(page.locator(".topbar")).to_be_hidden()
 
 
-def test_past_batches_are_opened_and_deleted_after_a_question(page: Page, services: FakeServices):
+def test_past_batches_are_opened_and_deleted_after_a_question(page: Page, services: Services, tmp_path):
     for name in ("First", "Second"):
-        services[BatchService].add(BatchRequest(name), hiring(4), "x.csv", finished=True)
+        waiting(services, tmp_path, name, 4)
     page.reload()
     page.get_by_role("link", name="First").click()
     ready(page)
@@ -245,20 +285,11 @@ def test_past_batches_are_opened_and_deleted_after_a_question(page: Page, servic
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator("#past li")).to_have_count(1)
     expect(page.locator("#past")).to_contain_text("Second")
-    assert list(services[BatchService].stored) == [2]
+    assert [batch.id for batch in services[BatchService].list()] == [2]
     assert page.url.endswith("/batches")
 
 
-def test_an_address_of_a_batch_that_is_gone_says_so_and_shows_the_others(visit, services: FakeServices):
+def test_an_address_of_a_batch_that_is_gone_says_so_and_shows_the_others(visit):
     page = visit("/batches?batch=99")
-    expect(page.locator(".toast-body")).to_contain_text("There is no batch 99")
+    expect(page.locator(".toast-body")).to_contain_text("with the id 99")
     expect(page.locator("#past")).to_be_visible()
-
-
-@pytest.mark.parametrize(("width", "dark"), [(768, True), (1280, False)])
-def test_nothing_runs_out_of_the_page(opened, width: int, dark: bool, picture):
-    page = opened(96, "&selected=Yes", width=width, dark=dark)
-    expect(page.locator(".impact tbody tr")).to_have_count(4)
-    expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    picture(page, f"batch-open-{width}-{'dark' if dark else 'light'}")

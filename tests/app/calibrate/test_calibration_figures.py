@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
-from app.shared.audits import ReadingRequest
-from tests.fakes import FakeServices, position_bins
-from tests.fakes.calibration_views import drift_report
+from app.shared.audits import CoverageView
+from tests.records import drift_report, position_bins
 
-
-def shown(alpha: float = 0.1):
-    return FakeServices().calibrations.view(1, ReadingRequest(alpha=alpha))
+BINS = position_bins()
+COVERAGE = tuple(
+    CoverageView(item.label, item.contexts, item.contexts, 0.91, 0.88, 0.94, True)
+    for item in BINS
+    if item.state == "calibrated"
+)
 
 
 def test_each_state_has_its_own_dash_and_marker():
-    view = shown()
-    figure = thresholds_figure(view.bins, view.coverage, 0.9)
+    figure = thresholds_figure(BINS, COVERAGE, 0.9)
     lines = [trace for trace in figure.data if trace.type == "scatter" and trace.x and trace.yaxis is None]
     looks = {(trace.line.dash, str(trace.marker.symbol)) for trace in lines}
     assert looks == {("solid", "circle"), ("2px,3px", "square-open"), (None, "x")}
@@ -22,21 +23,19 @@ def test_each_state_has_its_own_dash_and_marker():
 
 
 def test_the_coverage_band_and_the_contexts_are_those_of_the_bins():
-    view = shown()
-    figure = thresholds_figure(view.bins, view.coverage, 0.9)
+    figure = thresholds_figure(BINS, COVERAGE, 0.9)
     band = next(trace for trace in figure.data if trace.type == "bar" and trace.base)
     assert [round(low + high, 6) for low, high in zip(band.base, band.y, strict=True)] == [
-        round(item.coverage_high, 6) for item in view.bins if item.coverage_high is not None
+        round(item.coverage_high, 6) for item in BINS if item.coverage_high is not None
     ]
     contexts = next(trace for trace in figure.data if trace.type == "bar" and trace.yaxis == "y3")
-    assert list(contexts.y) == [item.contexts for item in view.bins]
+    assert list(contexts.y) == [item.contexts for item in BINS]
 
 
 def test_traces_hold_no_colours_so_that_the_theme_gives_them():
-    view = shown()
     for figure in (
-        thresholds_figure(view.bins, view.coverage, 0.9),
-        comparison_figure(view.bins, view.bins, "a", "b"),
+        thresholds_figure(BINS, COVERAGE, 0.9),
+        comparison_figure(BINS, BINS, "a", "b"),
         drift_figure(drift_report("watch")),
     ):
         assert all(trace.marker.color is None for trace in figure.data)

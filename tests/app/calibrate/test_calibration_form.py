@@ -22,11 +22,11 @@ from app.calibrate.form import (
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.prompt_form import parsed_from
+from app.shared.prompt_sets import PromptSetReader
 from app.shared.settings_json import calibration_request as request_from_json
 from app.shared.settings_json import columns_of
 from app.shared.settings_rail import terms
 from coft_core.types import FAMILIES
-from tests.fakes.calibrations import FakeCalibrations
 
 USUAL = CalibrationRequest(name="")
 MASKED = ("gender", "race", "age")
@@ -123,10 +123,10 @@ def test_values_and_columns_keep_their_order(tmp_path):
     assert fields_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
     path = tmp_path / "set.csv"
     path.write_text("a,b\nHe left,men\n")
-    parsed = parsed_from(FakeCalibrations(None, None), str(path), ["a", None, "", "b", None, None])
+    parsed = parsed_from(PromptSetReader(10_000), str(path), ["a", None, "", "b", None, None])
     assert parsed.mapping == (("prompt", "a"), ("group", "b"))
     with pytest.raises(ServiceError, match="No prompt set is chosen"):
-        parsed_from(FakeCalibrations(None, None), None, [])
+        parsed_from(PromptSetReader(10_000), None, [])
 
 
 def test_json_settings_may_name_columns_and_shares():

@@ -38,24 +38,25 @@ from app.calibrate.words import (
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
 from app.shared.job_watch import job_said, job_status, resumable_jobs
-from app.shared.jobs import JobService
 from app.shared.prompt_form import marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
 from app.shared.step_words import duration
+from app.shared.wiring import Services
 from coft_core.types import FAMILIES, Span
-from tests.fakes import FakeServices
-from tests.fakes.calibration_views import drift_report
+from tests.browser import Seeded
+from tests.records import drift_report, job_view
+from tests.story.seed import KINDS, with_every_kind
 
 NASTY = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices()
+@pytest.fixture(scope="module")
+def services(program: Seeded, tmp_path_factory: pytest.TempPathFactory) -> Services:
+    return with_every_kind(program.restore(), tmp_path_factory.mktemp("kinds"))
 
 
-def view(services: FakeServices, kind: str = "reference", **reading: object) -> CalibrationView:
-    number = services[CalibrationService].add("A run", kind)
+def view(services: Services, kind: str = "reference", **reading: object) -> CalibrationView:
+    number = ("reference", *KINDS).index(kind) + 1
     return services[CalibrationService].view(number, ReadingRequest(**reading))  # type: ignore[arg-type]
 
 
@@ -71,7 +72,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
         notes=(NASTY,),
         groups=(replace(shown.groups[0], name=NASTY),),
     )
-    services[JobService].add(NASTY, {}, status="interrupted", resumable=True)
+    job = job_view(1, "calibration", NASTY, "interrupted", 0.1, "", resumable=True)
     rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
     pieces = [
         prompt_set(parsed),
@@ -81,7 +82,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
         fingerprint(shown),
         groups_table(shown),
         runs_list([shown.summary], 1),
-        resumable_jobs(services[JobService].list()),
+        resumable_jobs([job]),
         comparison_settings(shown, shown),
         comparison_thresholds(shown, shown),
         alphas([(0.1, NASTY)], 0.1),
@@ -103,10 +104,10 @@ def test_what_cannot_be_certified_is_listed_with_its_reason(services):
 
 def test_whole_chains_are_promised_with_their_horizon_their_lengths_and_what_was_measured(services):
     shown = promises(view(services))
-    assert "<strong>Whole chains, counted up to 24 steps</strong>: averaged over chains that reach 24 steps" in shown
-    assert "380 reach the horizon and 32 are cut short before it and are left out" in shown
-    assert "113 of 124 kept, 0.911 (0.847 to 0.955)" in shown
-    assert '<td class="">9–16 steps, cut short</td>' in shown
+    assert "<strong>Whole chains, counted up to 16 steps</strong>: averaged over chains that reach 16 steps" in shown
+    assert "373 reach the horizon and 40 are cut short before it and are left out" in shown
+    assert "118 of 122 kept, 0.967 (0.918 to 0.991)" in shown
+    assert '<td class="">1–8 steps, cut short</td>' in shown
     assert "an average over lengths, not one for each" in shown
 
 
@@ -119,10 +120,10 @@ def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(se
 def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     shown = view(services, "factorized")
     head = result_head(shown)
-    assert "asked for 0.9667" in head
-    assert "at its share 0.03333 of alpha 0.10" in head
-    assert "agrees with 0.9667" in result_checks(shown)
-    assert families_table(shown).count("<tr>") == 4
+    assert "asked for 0.95" in head
+    assert "at its share 0.05 of alpha 0.10" in head
+    assert "agrees with 0.95" in result_checks(shown)
+    assert families_table(shown).count("<tr>") == 3
     assert families_table(view(services)) == ""
 
 
@@ -130,7 +131,7 @@ def test_a_bound_and_weights_are_said_with_the_promise(services):
     assert "at most 2 times likelier than here" in promises(view(services, rho=2.0))
     weighted = view(services, "weighted")
     assert "prompts like those that the weights describe" in promises(weighted)
-    assert "they count as 96" in result_head(weighted)
+    assert f"they count as {weighted.effective_contexts:.0f}" in result_head(weighted)
 
 
 def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_position(services):
@@ -170,7 +171,6 @@ def test_a_comparison_lists_what_differs_and_folds_what_is_equal(services):
     differ, equal = shown.split("<details>")
     assert ">references<" in differ
     assert ">rollouts<" in differ
-    assert "lambda" in differ
     assert "tokenizer" in equal
     assert "Nothing." in comparison_settings(first, first)
 
@@ -178,14 +178,14 @@ def test_a_comparison_lists_what_differs_and_folds_what_is_equal(services):
 def test_a_comparison_gives_no_difference_where_a_threshold_is_missing(services):
     shown = comparison_thresholds(view(services), view(services, alpha=0.05))
     rows = shown.split("<tr>")[2:]
-    assert "−0.030" in rows[0]
+    assert "−0.025" in rows[0]
     assert "–</td>" in rows[3]
     assert "inherited" in rows[4]
 
 
 def test_the_shown_run_is_not_offered_for_comparison(services):
-    services[CalibrationService].add("Other", "rollout")
-    assert [value for _, value in comparison_choices(services[CalibrationService].list(), 1)] == [0, 2]
+    runs = services[CalibrationService].list()
+    assert [value for _, value in comparison_choices(runs, 1)] == [0, *(run.id for run in runs if run.id != 1)]
     assert comparison_choices((), None)[0][0] == "There is no other run yet"
 
 
@@ -231,18 +231,17 @@ def test_a_time_is_as_rough_as_it_is_long(seconds, words):
     assert duration(seconds) == words
 
 
-def test_a_screen_reader_is_told_of_quarters_only(services):
-    job = services[JobService].stored[services[JobService].add("Calibration of notes", {})]
+def test_a_screen_reader_is_told_of_quarters_only():
+    job = job_view(1, "calibration", "Calibration of notes", "running", 0.1, "12 of 120 contexts", seconds_left=140.0)
     told = {job_said(replace(job, progress=n / 100)) for n in range(100)}
     assert len(told) == 4
     assert "about 2 min left" in job_status(job)
 
 
-def test_only_what_was_kept_and_is_over_can_be_resumed(services):
-    services[JobService].add("going on", {}, status="running", resumable=True)
-    services[JobService].add("lost", {}, status="failed", resumable=False)
-    services[JobService].add("kept", {}, status="interrupted", resumable=True)
-    shown = resumable_jobs(services[JobService].list())
+def test_only_what_was_kept_and_is_over_can_be_resumed():
+    jobs = (("going on", "running", True), ("lost", "failed", False), ("kept", "interrupted", True))
+    shown = resumable_jobs([job_view(1, "calibration", title, status, 0.1, "", resumable=kept)
+                            for title, status, kept in jobs])  # fmt: skip
     assert ("kept" in shown, "lost" in shown, "going on" in shown) == (True, False, False)
 
 
@@ -253,7 +252,7 @@ def values(shown: CalibrationView, **changed: object) -> list[object]:
 
 
 def test_untouched_controls_ask_for_the_calibrated_reading(services):
-    for kind in ("reference", "rollout", "factorized", "grouped", "weighted"):
+    for kind in ("reference", *KINDS):
         shown = view(services, kind)
         assert reading_from(values(shown), shown) == ReadingRequest(), kind
 
@@ -285,5 +284,5 @@ def test_a_threshold_that_is_too_weak_is_amber_and_told_so_wherever_it_shows(ser
     assert told in thresholds(weak_view)
     assert '<td colspan="2" class="caution">' in thresholds(weak_view)
     assert f"1–8: {told}" in promises(weak_view)
-    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak, 412 contexts")
+    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak, 413 contexts")
     assert bin_verdict(weak) == ("Not certified in any useful sense:", f"{told}.")

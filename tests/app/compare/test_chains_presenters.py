@@ -24,14 +24,13 @@ from app.compare.words import (
     summary_table,
 )
 from app.compare.words import compared_columns_from as columns_from
-from app.shared.audits import AuditSettings, AuditView
+from app.shared.audits import AuditSettings, AuditView, MaskPiece, MaskPreview
 from app.shared.charts import template
 from app.shared.errors import ServiceError
 from coft_core.decode.cost import Footprint
 from coft_core.types import Candidate
 from db.chains import BranchOutline
-from tests.fakes.data import NOW, SUMMARIES, make_step
-from tests.fakes.prompts import masked_reading
+from tests.records import NOW, SUMMARY, make_step
 
 VANILLA = AuditSettings(policy="vanilla")
 COFT = AuditSettings(calibration_id=1)
@@ -40,13 +39,13 @@ TEXTS = ([" The", " Latino", " driver", "."], [" The", " driver", " left", "."])
 
 def chain(number, tokens, settings=COFT, **changes):
     calibrated = settings.calibration_id is not None
-    preview = replace(masked_reading("Who?", (), settings), warnings=())
+    preview = MaskPreview((MaskPiece("Who?", False),), 1, 0, (), ("factual", "masked"))
     inside = {name: changes.pop(name) for name in list(changes) if name in AuditView.__dataclass_fields__}
     view = AuditView(
         session_id=number, branch_id=10 * number, name=f"audit {number}", settings=settings, model="demo",
         certificate="certified" if calibrated else "uncertified: no calibration", finished="length", prompt="Who?",
         steps=tuple(make_step(index, token, None if calibrated else "none") for index, token in enumerate(tokens)),
-        spans=(), calibration=SUMMARIES[0] if calibrated else None, warnings=(), preview=preview,
+        spans=(), calibration=SUMMARY if calibrated else None, warnings=(), preview=preview,
         branches=(BranchOutline(10 * number, None, None, None, "main"),), fingerprint_digest="", user_list="", bins=(),
         created_at=NOW, updated_at=NOW,
     )  # fmt: skip

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.batch.service import BatchService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings
-from app.shared.prompt_sets import ParsedPromptSet
-from coft_core.types import Example
-from tests.fakes import FakeServices
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
+from tests.story.seed import rows_held
 
-MADE_UP = True
-
-COLUMNS = (AuditSettings(policy="vanilla"), AuditSettings(policy="coft", calibration_id=1), AuditSettings(policy="sdd"))
+COLUMNS = tuple(
+    AuditSettings(policy=policy, calibration_id=number, max_new_tokens=4)
+    for policy, number in (("vanilla", None), ("coft", 1), ("sdd", None))
+)
 
 
 @pytest.fixture
@@ -28,20 +30,34 @@ def page(visit) -> Page:
     return page
 
 
-def upload(page: Page, tmp_path: Path, rows: int = 6) -> None:
-    path = tmp_path / "people.csv"
-    lines = [f"Question {number}: does the applicant get the job?,group {number % 2}" for number in range(rows)]
-    path.write_text("\n".join(["prompt,group", *lines]))
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
+def people(folder: Path, rows: int) -> Path:
+    """Questions about the people of two groups, some of which lead further into the story than others."""
+    lines = [
+        f"Question {number}: the cook finished rounds and then he left{number % 3 * ' and he'},group {number % 2}"
+        for number in range(rows)
+    ]
+    path = folder / "people.csv"
+    path.write_text("\n".join(["prompt,group", *lines]), "utf-8")
+    return path
+
+
+def upload(page: Page, folder: Path, rows: int = 6) -> None:
+    page.locator("#prompt-set input[type=file]").set_input_files(people(folder, rows))
     expect(page.locator("#parsed")).to_contain_text("people.csv")
 
 
-def begun(services: FakeServices, rows: int = 6) -> int:
-    examples = tuple(
-        (line, Example(f"Question {line}: who got it?", group=f"group {line % 2}")) for line in range(2, 2 + rows)
-    )
-    parsed = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), rows, (), "digest")
+def begun(services: Services, folder: Path, rows: int) -> int:
+    """The number of a comparison that runs."""
+    parsed = services[BatchService].parse(people(folder, rows))
     return services[SetComparisonService].submit(parsed, SetRequest("Hiring", COLUMNS))
+
+
+def ended(services: Services, folder: Path, rows: int = 6) -> int:
+    """The number of a comparison whose columns have all ended."""
+    number = begun(services, folder, rows)
+    for column in services[SetComparisonService].view(number).columns:
+        services[JobService].wait(column.job.id)
+    return number
 
 
 def prompts(page: Page):
@@ -57,12 +73,14 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, service
     expect(card.get_by_label("Calibration")).to_have_count(0)
     card.get_by_label("Weight", exact=True).fill("3")
     page.locator(".set-begin .input").fill("Hiring, three ways")
+    page.locator(".shared summary").click()
+    page.get_by_label("Steps at most").fill("4")
     expect(page.locator("[data-cmp=go]")).to_contain_text("Run all three on the set")
     page.locator("[data-cmp=go]").click()
     expect(page.locator(".set-open h2")).to_have_text("Hiring, three ways")
-    request = services[SetComparisonService].stored[1].request
-    assert [own.policy for own in request.columns] == ["vanilla", "coft", "dexperts"]
-    assert request.columns[2].parameters == (("weight", 3.0),)
+    columns = [column.settings for column in services[SetComparisonService].view(1).columns]
+    assert [own.policy for own in columns] == ["vanilla", "coft", "dexperts"]
+    assert columns[2].parameters == (("weight", 3.0),)
     expect(prompts(page)).to_have_count(6)
     expect(page.locator(".set-progress li")).to_have_count(3)
     expect(page.locator(".setmeans")).to_contain_text("From vanilla, total variation")
@@ -77,11 +95,13 @@ def test_a_parameter_that_does_not_fit_keeps_the_run_from_beginning(page, servic
     page.locator(".colcard").nth(1).get_by_label("Weight", exact=True).fill("99")
     page.locator("[data-cmp=go]").click()
     expect(page.locator("#comparison .notice")).to_contain_text("Column 2: Weight is 99")
-    assert services[SetComparisonService].stored == {}
+    assert not services[SetComparisonService].list()
 
 
-def test_prompts_are_sorted_and_one_opens_its_chains_and_stays_in_the_address(visit, services, picture):
-    number = begun(services)
+def test_prompts_are_sorted_one_opens_its_chains_tables_are_taken_away_and_the_comparison_deleted(
+    visit, services, picture, tmp_path
+):
+    number = ended(services, tmp_path)
     page = visit(f"/compare?set={number}")
     expect(prompts(page)).to_have_count(6)
     head = page.locator(".set-rows [data-order=mean_tv_factual][data-column='1']")
@@ -90,6 +110,7 @@ def test_prompts_are_sorted_and_one_opens_its_chains_and_stays_in_the_address(vi
     expect(page.locator(".set-rows [data-order=mean_tv_factual][data-column='1']")).to_be_focused()
     values = [float(text) for text in prompts(page).locator("td:nth-of-type(6)").all_inner_texts()]
     assert values == sorted(values, reverse=True)
+    assert len(set(values)) > 1
     prompts(page).nth(1).locator("[data-set=open]").click()
     expect(page.locator(".lanehead")).to_have_count(3)
     expect(prompts(page).nth(1)).to_have_attribute("aria-current", "true")
@@ -101,29 +122,6 @@ def test_prompts_are_sorted_and_one_opens_its_chains_and_stays_in_the_address(vi
     page.reload()
     expect(page.locator(".lanehead")).to_have_count(3)
     expect(prompts(page)).to_have_count(6)
-
-
-def test_a_run_is_followed_cancelled_and_resumed(visit, services):
-    services[SetComparisonService].pace = 1
-    number = begun(services, rows=40)
-    page = visit(f"/compare?set={number}")
-    cancel = page.get_by_role("button", name="Cancel")
-    expect(page.locator(".set-progress li").first).to_contain_text("of 40")
-    expect(page.locator(".set-progress li").first).to_contain_text("2 of 40")
-    cancel.click()
-    resume = page.get_by_role("button", name="Resume")
-    expect(resume).to_be_visible()
-    services[SetComparisonService].pace = 1000
-    resume.click()
-    expect(page.locator(".set-progress li").first).to_contain_text("40 of 40")
-    expect(cancel).to_be_hidden()
-    expect(resume).to_be_hidden()
-
-
-def test_rows_and_means_are_taken_away_and_the_comparison_deleted(visit, services):
-    number = begun(services)
-    page = visit(f"/compare?set={number}")
-    expect(prompts(page)).to_have_count(6)
     for name, lines in (("Rows as CSV", 18), ("Means as CSV", 33)):
         with page.expect_download() as waiting:
             page.get_by_role("button", name=name).click()
@@ -132,31 +130,43 @@ def test_rows_and_means_are_taken_away_and_the_comparison_deleted(visit, service
     page.get_by_role("button", name="Delete").click()
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator(".set-open")).to_be_hidden()
-    assert services[SetComparisonService].stored == {}
+    assert not services[SetComparisonService].list()
     assert "set=" not in page.url
 
 
-def test_an_earlier_comparison_and_a_stored_set_are_gone_on_with(visit, services):
-    begun(services)
-    page = visit("/compare")
+def test_a_run_is_followed_cancelled_and_resumed(visit, services, tmp_path, monkeypatch):
+    rows = rows_held(monkeypatch, services)
+    page = visit(f"/compare?set={begun(services, tmp_path, 6)}")
+    first = page.locator(".set-progress li").first
+    expect(first).to_contain_text("0 of 6")
+    rows.release(2)
+    expect(first).to_contain_text("2 of 6")
+    cancel = page.get_by_role("button", name="Cancel")
+    cancel.click()
+    resume = page.get_by_role("button", name="Resume")
+    expect(resume).to_be_visible()
+    rows.release(18)
+    resume.click()
+    expect(first).to_contain_text("6 of 6")
+    expect(cancel).to_be_hidden()
+    expect(resume).to_be_hidden()
+
+
+def test_an_earlier_comparison_and_a_stored_set_are_gone_on_with_on_a_narrow_dark_page(
+    visit, services, picture, tmp_path
+):
+    ended(services, tmp_path, rows=2)
+    page = visit("/compare", width=768, dark=True)
     expect(page.locator(".colcard")).to_have_count(2)
     page.get_by_role("button", name="A prompt set").click()
-    page.locator("#set-stored").select_option("7")
+    page.locator("#set-stored").select_option("1")
     expect(page.locator("#parsed")).to_contain_text("ward.jsonl")
-    assert services[SetComparisonService].taken == [7]
+    picture(page, "compare-set-form-768-dark")
     page.get_by_role("button", name="Open Hiring").click()
-    expect(prompts(page)).to_have_count(6)
-    page.get_by_role("button", name="Change").click()
-    expect(page.locator(".colcard").first).to_be_visible()
-
-
-def test_dark_and_narrow(visit, services, picture):
-    number = begun(services)
-    page = visit(f"/compare?set={number}", width=768, dark=True)
-    expect(prompts(page)).to_have_count(6)
+    expect(prompts(page)).to_have_count(2)
     sizes = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
     assert sizes[0] <= sizes[1]
     picture(page, "compare-set-768-dark")
     page.get_by_role("button", name="Change").click()
+    expect(page.locator(".colcard").first).to_be_visible()
     expect(page.get_by_role("button", name="Open Hiring")).to_be_visible()
-    picture(page, "compare-set-form-768-dark")

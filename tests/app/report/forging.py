@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,11 @@ def rebuilt(
             for path, steps in loaded.chains().items()
         )
         report = report.model_copy(update={"summary": summary})
+        loaded = replace(loaded, report=report)
+    else:
+        loaded = _drafted(report, files, folder)
     files[REPORT] = report_text(report).encode()
-    files.update(tables_of(_drafted(report, files, folder).data()))
+    files.update(tables_of(loaded.data()))
     files.pop(MANIFEST)
     return pack({MANIFEST: f"{canonical(manifest_of(report, files), indent=1)}\n".encode(), **files})
 

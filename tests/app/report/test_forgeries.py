@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.errors import ServiceError
 from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import load_calibration
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
 from tests.app.report.conftest import Audited, audit, check_named, failures, files_of, judge
@@ -404,6 +406,14 @@ def load_named(name: str, **named: Any) -> LanguageModel:
     if name != "tiny":
         raise ModelLoadError(f"There is no model {name}.")
     return load_tiny(name, **named)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def calibrations_read_once() -> Iterator[None]:
+    """Most forgeries leave the calibration as it is, whose bytes give the same object each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.report.verify.loaded.load_calibration", functools.cache(load_calibration))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ OF_FORMS = {"change", "select", "input"}
 WITHOUT_DATA = OF_FORMS | {"load", "click", "tick", "success", "failure", "then"}
 
 
-@pytest.fixture
-def events(wired: Services) -> list[tuple[str, str, set[str]]]:
+@pytest.fixture(scope="module")
+def events(shared: Services) -> list[tuple[str, str, set[str]]]:
     """Name of the handler, trigger mode and kinds of trigger of every event that asks the server."""
     return [
         (getattr(made.fn, "__qualname__", ""), str(made.trigger_mode), {str(kind) for _, kind in made.targets})
-        for made in build_app(wired).fns.values()
+        for made in build_app(shared).fns.values()
         if made.fn is not None
     ]
 

@@ -20,19 +20,22 @@ from app.shared.chain_words import (
     misfit_lines,
 )
 from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, calibration_note, control_values, settings_from
-from tests.fakes import FakeServices
+from app.shared.wiring import Services
+from tests.browser import Seeded
+from tests.records import drift_report
+from tests.story.seed import KINDS, with_every_kind
 
 
 @pytest.fixture(scope="module")
-def services() -> FakeServices:
-    return FakeServices()
+def services(program: Seeded, tmp_path_factory: pytest.TempPathFactory) -> Services:
+    return with_every_kind(program.restore(), tmp_path_factory.mktemp("kinds"))
 
 
 # calibrations
 
 
 def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(services):
-    base = services[CalibrationService].list()[0]
+    base = services[CalibrationService].list()[-1]
     found = [
         replace(base, id=2, name="by family", mask_layout="factorized"),
         replace(base, id=3, name="elsewhere", model="gpt2"),
@@ -48,28 +51,28 @@ def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(
     assert [number for _, number in calibration_choices(found)] == [2, 3, 4, 0]
 
 
-def read(services: FakeServices, kind: str = "reference", **asked: object) -> CalibrationView:
-    number = 1 if kind == "reference" else services[CalibrationService].add("x", kind)
+def read(services: Services, kind: str = "reference", **asked: object) -> CalibrationView:
+    number = ("reference", *KINDS).index(kind) + 1
     return services[CalibrationService].view(number, ReadingRequest(**asked))  # type: ignore[arg-type]
 
 
 def test_the_calibration_badge_tells_none_uninformative_refused_and_calibrated(services):
     assert calibration_status(None)[1] == "uncertified: no calibration"
-    assert calibration_status(read(services))[:2] == ("calibrated", "calibrated, 412 contexts")
+    assert calibration_status(read(services))[:2] == ("calibrated", "calibrated, 413 contexts")
     assert calibration_status(read(services, alpha=0.002))[0] == "uninformative"
     assert calibration_status("The group is too small.")[2] == ["The group is too small."]
 
 
 def test_families_and_groups_count_their_own_contexts(services):
     state, text, lines = calibration_status(read(services, "factorized"))
-    assert (state, text) == ("calibrated", "calibrated, 120 to 300 contexts")
-    assert "own thresholds for gender, religion, age" in lines
+    assert (state, text) == ("calibrated", "calibrated, 31 to 60 contexts")
+    assert "own thresholds for gender, religion" in lines
     grouped = calibration_status(read(services, "grouped", group="school"))
-    assert grouped[1] == "calibrated, 120 contexts"
+    assert grouped[1] == "calibrated, 15 contexts"
     assert "thresholds of the group “school” alone" in grouped[2]
     names = [name for name, _ in group_choices(read(services, "grouped").groups)]
     assert names[0] == "All groups together"
-    assert any("street: too few, 6 of 9 contexts" in name for name in names)
+    assert any("street: too few, 5 of 9 contexts" in name for name in names)
 
 
 def test_differences_are_named_in_words_and_start_is_said_to_ask():
@@ -111,24 +114,21 @@ def test_a_difference_says_what_matters_of_it(difference, words):
     assert difference_text(*difference).startswith(words)
 
 
-def test_drift_is_a_marked_word_that_leads_to_its_explanation(services):
+def test_drift_is_a_marked_word_that_leads_to_its_explanation():
     for status in ("fresh", "watch", "recalibrate", "unknown"):
-        services[CalibrationService].drifts[1] = status
-        report = services[CalibrationService].drift(1)
+        report = drift_report(status)
         shown = drift_badge(report, 1)
         assert f"drift-{status}" in shown
         assert 'href="./calibrate?run=1#drift"' in shown
         assert report.sentence.split(":")[0] in shown
     assert drift_badge(None, 1) == ""
-    services[CalibrationService].drifts.clear()
 
 
 @pytest.mark.parametrize(("status", "warned"), [("fresh", 0), ("unknown", 0), ("watch", 1), ("recalibrate", 1)])
 def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibration(services, status, warned):
-    services[CalibrationService].drifts[1] = status
-    view = services[AuditService].view(1)
-    assert session_warnings(view).count(view.drift.sentence) == warned
-    services[CalibrationService].drifts.clear()
+    report = drift_report(status)
+    view = replace(services[AuditService].view(1), drift=report)
+    assert session_warnings(view).count(report.sentence) == warned
 
 
 def test_notes_from_the_outside_are_shown_and_never_run(services):

@@ -11,7 +11,7 @@ import pytest
 from app.shared.errors import ServiceError
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobView
-from tests.fakes.data import job_view
+from tests.records import job_view
 
 FOLLOWED, SHOWN, STATUS, SAID, TIMER, CANCEL, UNFINISHED = range(7)
 """Places of what a look gives."""

@@ -36,7 +36,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import certify_supports
 from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
-from tests.fakes.data import SUMMARIES, make_step
+from tests.records import SUMMARY, make_step
 
 NOTHING = StoredChoices((), (), ("gender",))
 SDD = replace(AuditSettings(policy="sdd"), parameters=(("descriptions", ("one", "two")), ("decay", 20.0)))
@@ -116,7 +116,7 @@ def test_a_method_without_certificate_says_so_whatever_calibration_was_chosen():
 
 
 def test_calibrations_of_the_readings_that_a_method_certifies_in_come_first():
-    both = SUMMARIES[0]
+    both = SUMMARY
     factual = replace(both, id=9, name="Alone", certified_in="factual")
     found = (both, factual)
     assert [number for _, number in calibration_choices(found, policy="coft")] == [both.id, 9, 0]

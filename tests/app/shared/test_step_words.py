@@ -6,7 +6,7 @@ import pytest
 
 from app.report import words
 from app.shared.step_words import set_size, shapes, step_card
-from tests.fakes import make_step
+from tests.records import make_step
 
 STEP = make_step(0, " nurse")
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import csv
+import threading
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
+from app.shared.wiring import Services
 from app.swap.service import SwapService
-from tests.fakes import FakeServices
-
-MADE_UP = True
+from app.swap.types import SwapProgress, SwapRequest, SwapResult
+from tests.story.model import PROMPT
+from tests.story.seed import newest
 
 BOTH = "The Muslim doctor saw her before he left"
-PRONOUN = "Then she opened the letter and smiled"
+PRONOUN = "The cook finished rounds and then he prepared the reports"
+"""The story, begun with someone of no family."""
 
 
 @pytest.fixture
-def swap(visit, services: FakeServices):
+def swap(visit, services: Services):
     """Open the swap page and wait until it listens."""
 
     def opener(query: str = "", **options: object) -> Page:
@@ -31,6 +36,20 @@ def swap(visit, services: FakeServices):
         return page
 
     return opener
+
+
+@pytest.fixture
+def asked(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[SwapRequest]:
+    """The comparisons that were begun."""
+    requests: list[SwapRequest] = []
+    run = services[SwapService].run
+
+    def recorded(request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        requests.append(request)
+        return run(request)
+
+    monkeypatch.setattr(services[SwapService], "run", recorded)
+    return requests
 
 
 def variants(page: Page):
@@ -50,26 +69,42 @@ def compare(page: Page) -> None:
     expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
 
 
-def test_an_empty_page_teaches_and_offers_nothing_to_run(swap):
+def test_an_empty_page_teaches_and_groups_are_offered_added_removed_and_given_pronouns(swap):
     page = swap()
     expect(page.locator(".exchange .nothing")).to_contain_text("The marked words of your prompt appear here")
     expect(page.locator("#swap-stage .teach")).to_contain_text("Every variant is continued twice")
     expect(page.locator("[data-do=run]")).to_be_disabled()
+    write(page, BOTH)
+    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups to put in place")
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(variants(page)).to_have_count(2)
+    page.locator("#swap-own").fill("atheist")
+    page.keyboard.press("Enter")
+    expect(page.locator("#swap-own")).to_have_value("")
+    expect(variants(page)).to_have_count(3)
+    page.get_by_label("Pronouns that go with atheist").select_option("they")
+    expect(variants(page).nth(2)).to_contain_text("atheist, they")
+    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(3)
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(variants(page)).to_have_count(2)
+    page.get_by_role("button", name="Remove atheist").click()
+    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups")
+    expect(page.locator("[data-do=run]")).to_be_disabled()
 
 
-def test_a_prompt_with_a_pronoun_is_exchanged_compared_and_its_numbers_are_shown(swap, services, picture):
+def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downloaded(swap, asked, picture, tmp_path):
     page = swap()
     write(page, PRONOUN)
     expect(variants(page)).to_have_count(2)
-    expect(variants(page).first).to_contain_text("as typed (she)")
-    expect(page.locator("mark.swapped.pronoun")).to_contain_text("he")
+    expect(variants(page).first).to_contain_text("as typed (he)")
+    expect(page.locator("mark.swapped.pronoun")).to_contain_text("she")
     compare(page)
     expect(page.locator(".lead")).to_have_text(
-        "Visible: up to 0.41 between “as typed (she)” and “he”; after fusion 0.14, among the certified tokens 0.12, "
+        "Visible: up to 0.04 between “as typed (he)” and “she”; after fusion 0.02, among the certified tokens 0.02, "
         "masked 0.00."
     )
     expect(page.locator(".heat-table")).to_have_count(4)
-    expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.41")
+    expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.04")
     panels = page.locator("#swap-plot .annotation-text")
     expect(panels).to_have_text(["Visible", "After fusion", "Drawn from", "Masked", "probability of token 1"])
     expect(page.locator("#swap-plot")).to_have_attribute(
@@ -81,90 +116,10 @@ def test_a_prompt_with_a_pronoun_is_exchanged_compared_and_its_numbers_are_shown
     page.locator(".numbers summary").click()
     expect(page.locator(".numbers tbody tr")).to_have_count(8)
     picture(page, "swap-1440-light")
-    (asked,) = services[SwapService].asked
-    assert (asked.pronouns, asked.groups, asked.answer_step, asked.max_new_tokens) == (("she", "he"), (), 0, 12)
-
-
-def test_groups_are_offered_added_removed_and_given_pronouns(swap, services):
-    page = swap()
-    write(page, BOTH)
-    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups to put in place")
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    expect(variants(page)).to_have_count(2)
-    page.locator("#swap-own").fill("atheist")
-    page.keyboard.press("Enter")
-    expect(page.locator("#swap-own")).to_have_value("")
-    expect(variants(page)).to_have_count(3)
-    page.get_by_label("Pronouns that go with atheist").select_option("they")
-    expect(variants(page).nth(2)).to_contain_text("atheist, they")
-    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(2)
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    expect(variants(page)).to_have_count(2)
-    page.get_by_role("button", name="Remove atheist").click()
-    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups")
-    expect(page.locator("[data-do=run]")).to_be_disabled()
-
-
-def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, services):
-    page = swap()
-    write(page, "He saw her leave and he knew")
-    expect(variants(page)).to_have_count(2)
-    page.locator("[data-pronoun=they]").check()
-    page.locator("[data-pronoun=she]").uncheck()
-    page.locator("[data-pronoun=he]").uncheck()
-    expect(variants(page).nth(1)).to_contain_text("they")
-    expect(page.locator(".roles")).to_contain_text("uncertain: please check")
-    page.locator("[data-role]").select_option("object")
-    expect(page.locator(".roles")).not_to_contain_text("uncertain")
-    page.locator(".spans input").first.uncheck()
-    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
-    compare(page)
-    asked = services[SwapService].asked[-1]
-    assert (asked.roles, asked.targets) == (((7, "object"),), (21,))
-
-
-def test_another_token_is_compared_without_a_second_run_and_a_late_answer_is_void(swap, services):
-    page = swap()
-    write(page, PRONOUN)
-    compare(page)
-    services[SwapService].reading.clear()
-    field = page.locator("#swap-at")
-    field.fill("3")
-    field.press("Tab")
-    expect(page.locator(".rereads")).to_contain_text("Reading the model again")
-    field.fill("2")
-    field.press("Tab")
-    expect(page.locator(".lead")).to_contain_text("up to 0.20")
-    services[SwapService].reading.set()
-    expect(page.locator(".captioned")).to_contain_text("for token 2")
-    field.fill("5")
-    field.press("Tab")
-    expect(page.locator(".captioned")).to_contain_text("for token 5")
-    expect(page.locator(".tok.now").first).to_contain_text("notes")
-    assert services[SwapService].read == [2, 1, 4]
-    assert len(services[SwapService].asked) == 1
-
-
-def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swap, services):
-    mine, other = swap(), swap()
-    services[SwapService].going.clear()
-    for page in (mine, other):
-        write(page, PRONOUN)
-        expect(page.locator("[data-do=run]")).to_be_enabled()
-        page.locator("[data-do=run]").click()
-        expect(page.locator(".told")).to_contain_text("%: as typed (she), COFT")
-    mine.locator("[data-do=cancel]").click()
-    expect(mine.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
-    expect(mine.locator("[data-do=run]")).to_be_enabled()
-    expect(mine.locator(".found")).to_be_hidden()
-    services[SwapService].going.set()
-    expect(other.locator(".lead")).to_be_visible()
-
-
-def test_results_say_when_the_choices_have_changed_since(swap):
-    page = swap()
-    write(page, PRONOUN)
-    compare(page)
+    (request,) = asked
+    assert (request.pronouns, request.groups) == (("she", "he"), ())
+    assert (request.answer_step, request.max_new_tokens) == (0, 12)
+    _tables_and_pictures_are_downloaded(page, tmp_path)
     expect(page.locator(".stale")).to_be_hidden()
     page.locator("[data-pronoun=they]").check()
     expect(page.locator(".stale")).to_be_visible()
@@ -172,46 +127,115 @@ def test_results_say_when_the_choices_have_changed_since(swap):
     expect(page.locator(".stale")).to_be_hidden()
 
 
-def test_a_chain_is_opened_as_an_audit_of_its_own(swap, services):
-    page = swap()
-    write(page, PRONOUN)
-    compare(page)
-    page.get_by_role("button", name="Open as audit: COFT, he").click()
-    expect(page.locator("#prompt")).to_have_value("Then he opened the letter and smiled")
-    session = list(services[AuditService].stored.values())[-1]
-    assert (session.request.settings.policy, session.request.settings.max_new_tokens) == ("coft", 12)
-    assert session.request.name == "he · COFT"
-
-
-def test_an_audit_leads_here_with_its_prompt_spans_and_settings(audit, services):
-    page = audit("?session=1")
-    page.get_by_role("link", name="Swap the attribute").click()
-    expect(page.locator("#prompt")).to_have_value("The nurse finished rounds and then he prepared the reports")
-    # the nurse is kept in that session, so that the pronoun alone can be exchanged
-    expect(page.locator(".spans .tickbox")).to_have_count(1)
-    expect(variants(page)).to_have_count(2)
-
-
-def test_tables_and_pictures_are_downloaded(swap, tmp_path: Path):
-    page = swap()
-    write(page, PRONOUN)
-    compare(page)
+def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
     rows = {}
     for name in ("Tokens (CSV)", "Distances (CSV)"):
         with page.expect_download() as waiting:
             page.get_by_role("button", name=name).click()
-        waiting.value.save_as(tmp_path / "table.csv")
-        rows[name] = list(csv.DictReader((tmp_path / "table.csv").open(newline="", encoding="utf-8")))
+        waiting.value.save_as(folder / "table.csv")
+        rows[name] = list(csv.DictReader((folder / "table.csv").open(newline="", encoding="utf-8")))
     assert len(rows["Tokens (CSV)"]) == 8 * 2 * 4
     assert {row["view"] for row in rows["Distances (CSV)"]} == {"factual", "fused", "drawn", "masked"}
     for name, start in (("Picture (PNG)", b"\x89PNG"), ("SVG", b"<svg")):
         with page.expect_download() as waiting:
             page.get_by_role("button", name=name, exact=True).click()
-        waiting.value.save_as(tmp_path / "picture")
-        assert (tmp_path / "picture").read_bytes().startswith(start)
+        waiting.value.save_as(folder / "picture")
+        assert (folder / "picture").read_bytes().startswith(start)
 
 
-def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, services):
+def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, asked):
+    page = swap()
+    write(page, "He saw her leave and he knew")
+    expect(variants(page)).to_have_count(3)
+    page.locator("[data-pronoun=they]").check()
+    page.locator("[data-pronoun=she]").uncheck()
+    page.locator("[data-pronoun=he]").uncheck()
+    expect(variants(page)).to_have_count(2)
+    expect(variants(page).nth(1)).to_contain_text("they")
+    expect(page.locator(".roles")).to_contain_text("uncertain: please check")
+    page.locator("[data-role]").select_option("object")
+    expect(page.locator(".roles")).not_to_contain_text("uncertain")
+    page.locator(".spans input").first.uncheck()
+    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
+    compare(page)
+    assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (7, 21))
+
+
+def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_and_a_chain_opens_as_an_audit(
+    swap, services: Services, asked, monkeypatch
+):
+    service, let_go, read = services[SwapService], threading.Event(), {}
+    at = service.at
+
+    def late(number: int, answer_step: int) -> SwapResult:
+        read[answer_step] = None
+        if answer_step == 2:
+            let_go.wait(20)
+        read[answer_step] = at(number, answer_step)
+        return read[answer_step]
+
+    monkeypatch.setattr(service, "at", late)
+    page = swap()
+    write(page, PRONOUN)
+    compare(page)
+    field = page.locator("#swap-at")
+    field.fill("3")
+    field.press("Tab")
+    expect(page.locator(".rereads")).to_contain_text("Reading the model again")
+    field.fill("2")
+    field.press("Tab")
+    expect(page.locator(".lead")).to_contain_text("up to 0.13")
+    let_go.set()
+    expect(page.locator(".captioned")).to_contain_text("for token 2")
+    field.fill("5")
+    field.press("Tab")
+    expect(page.locator(".captioned")).to_contain_text("for token 5")
+    fifth = read[4].outcomes[0].vanilla.steps[4]
+    expect(page.locator(".tok.now").first).to_contain_text(fifth.token.strip())
+    assert list(read) == [2, 1, 4]
+    assert len(asked) == 1
+    page.get_by_role("button", name="Open as audit: COFT, she").click()
+    expect(page.locator("#prompt")).to_have_value(PRONOUN.replace(" he ", " she "))
+    opened = services[AuditService].view(newest(services))
+    assert (opened.settings.policy, opened.settings.max_new_tokens, opened.name) == ("coft", 12, "she · COFT")
+
+
+def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swap, services: Services, monkeypatch):
+    service, let_go = services[SwapService], threading.Event()
+    run = service.run
+
+    def held(request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        with closing(run(request)) as stream:
+            for item in stream:
+                yield item
+                while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
+                    service._runs._running[item.number].check()
+
+    monkeypatch.setattr(service, "run", held)
+    mine, other = swap(), swap()
+    for page in (mine, other):
+        write(page, PRONOUN)
+        expect(page.locator("[data-do=run]")).to_be_enabled()
+        page.locator("[data-do=run]").click()
+        expect(page.locator(".told")).to_contain_text("%: as typed (he), COFT")
+    mine.locator("[data-do=cancel]").click()
+    expect(mine.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
+    expect(mine.locator("[data-do=run]")).to_be_enabled()
+    expect(mine.locator(".found")).to_be_hidden()
+    let_go.set()
+    expect(other.locator(".lead")).to_be_visible()
+
+
+def test_an_audit_leads_here_with_its_prompt_spans_and_settings(audit):
+    page = audit("?session=1")
+    page.get_by_role("link", name="Swap the attribute").click()
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
+    # the uncle is kept in that session, so that the pronoun alone can be exchanged
+    expect(page.locator(".spans .tickbox")).to_have_count(1)
+    expect(variants(page)).to_have_count(2)
+
+
+def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, asked):
     page = swap()
     page.locator("#swap-settings .label-wrap").first.click()
     page.get_by_label("Lambda", exact=False).first.fill("0.3")
@@ -224,7 +248,7 @@ def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, servi
     page.locator("[data-do=run]").click()
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".lead")).to_be_visible()
-    assert [item.settings.proceed_uncertified for item in services[SwapService].asked] == [False, True]
+    assert [request.settings.proceed_uncertified for request in asked] == [False, True]
 
 
 def test_nothing_runs_out_of_a_narrow_page(swap, picture):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
-from app.shared.audits import AuditSettings
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.policies import policy_name
 from app.swap.operations import exchange_from_json
-from app.swap.types import SwapRequest, SwapVariant
+from app.swap.types import SwapChain, SwapGap, SwapOutcome, SwapRequest, SwapResult, SwapToken, SwapVariant
 from app.swap.variants import swap_targets, swap_variants
 from app.swap.words import (
     SHOWN,
@@ -27,8 +30,12 @@ from app.swap.words import (
     token_html,
 )
 from coft_core.types import Span
-from tests.fakes.data import make_step
-from tests.fakes.swaps import made_up_result
+from tests.records import make_step
+from tests.story.model import STORY
+
+WORDS = (" hire", " reject", " call", " thank", " the", " wait", " interview", " think")
+SHARES = {"factual": 1.0, "fused": 0.35, "drawn": 0.3, "masked": 0.0}
+"""By reading: how much of the difference between variants is left."""
 
 PROMPT = "A Muslim woman <said> Muslims saw her leave"
 SPANS = (
@@ -48,6 +55,58 @@ FORM = {
 }
 
 
+def compared(request: SwapRequest, variants: Sequence[SwapVariant], number: int = 1) -> SwapResult:
+    """A result in which variants differ in the visible view, less after fusion, and not at all when masked."""
+    views = ("factual", "fused", "masked") if request.settings.calibration_id is None else tuple(SHARES)
+    step = request.answer_step
+    outcomes = tuple(
+        SwapOutcome(v, chain(request, v, "vanilla"), chain(request, v, request.settings.policy), True, 12)
+        for v in variants
+    )
+    tokens = tuple(
+        SwapToken(
+            200 + row,
+            word,
+            {
+                view: tuple(_probability(row, n, SHARES[view], len(variants), step) for n in range(len(variants)))
+                for view in views
+            },
+        )
+        for row, word in enumerate(WORDS)
+    )
+    gaps = tuple(
+        SwapGap(i, j, {view: 0.41 * SHARES[view] * (j - i) / (len(variants) - 1) / (1 + step) for view in views})
+        for i, j in combinations(range(len(variants)), 2)
+    )
+    notes = ("Distributions are compared over the whole vocabulary at temperature 1, before top-p and top-k.",)
+    return SwapResult(outcomes, views, step, tokens, gaps, notes, number)
+
+
+def chain(request: SwapRequest, variant: SwapVariant, policy: str) -> SwapChain:
+    """What follows a variant: the same story under every policy."""
+    settings = replace(
+        request.settings,
+        policy=policy,
+        calibration_id=request.settings.calibration_id if policy == "coft" else None,
+        max_new_tokens=request.max_new_tokens,
+    )
+    calibrated = settings.calibration_id is not None
+    steps = tuple(
+        make_step(index, STORY[index % len(STORY)], None if calibrated else "none")
+        for index in range(request.max_new_tokens)
+    )
+    text = "".join(step.token for step in steps)
+    certificate = "certified" if calibrated else "uncertified: no calibration"
+    start = StartAudit(variant.prompt, settings, variant.spans, f"{variant.label} · {policy_name(policy)}")
+    return SwapChain(steps, text, "length", certificate, start)
+
+
+def _probability(row: int, variant: int, share: float, count: int, step: int) -> float:
+    base = 0.42 / (1 + row)
+    lean = (variant / max(1, count - 1) - 0.5) * (1 if row % 2 else -1)
+    return max(0.0, base + 0.3 * share * lean / (1 + row + step))
+
+
 def asked(**changes) -> SwapRequest:
     return swap_request({**FORM, **changes}, SPANS, swap_targets(PROMPT, SPANS), AuditSettings())
 
@@ -57,7 +116,7 @@ def result_of(groups=("atheist", "Sikh"), calibration=1, step=0, length=4):
     request = SwapRequest(
         PROMPT, settings, SPANS, groups=groups, category="religion", answer_step=step, max_new_tokens=length
     )
-    return made_up_result(request, swap_variants(request, SPANS))
+    return compared(request, swap_variants(request, SPANS))
 
 
 def test_a_form_names_spans_and_pronouns_so_that_edits_elsewhere_do_not_move_its_choices():
@@ -181,7 +240,7 @@ def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table():
 @pytest.mark.parametrize(("policy", "shown"), [("coft", "After fusion"), ("sdd", "Under Self-debiasing")])
 def test_a_swap_says_fusion_only_of_methods_that_fuse(policy, shown):
     request = SwapRequest("The nurse said he", AuditSettings(policy=policy), pronouns=("she",))
-    markup = body_html(made_up_result(request, [SwapVariant(label, label, ()) for label in ("he", "she")]))
+    markup = body_html(compared(request, [SwapVariant(label, label, ()) for label in ("he", "she")]))
     assert f"<b>{shown}</b>" in markup
     assert f'aria-label="{policy_name(policy)}, she"' in markup
     assert 'aria-label="Vanilla, she"' in markup

@@ -192,11 +192,12 @@ def test_rollouts_can_be_grouped(model):
     assert np.isfinite(own.threshold(0))
 
 
-@pytest.mark.parametrize("seed", range(4))
+# Without BELOW, values depend on the batch with either seed.
+@pytest.mark.parametrize("seed", [0, 3])
 def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
     """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
     prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")
-    examples = [Example(prompts[i % 4]) for i in range(160)]
+    examples = [Example(prompts[i % 4]) for i in range(48)]
 
     def supports(batch_size):
         made = calibrate(

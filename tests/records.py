@@ -1,38 +1,22 @@
-"""Plausible steps, thresholds and summaries that the made-up services hand out."""
+"""Steps, thresholds and what else pages put into words, made by hand where a test needs a few of them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from app.shared.audits import BinView, CalibrationSummary
 from app.shared.jobs import JobView
+from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, Step
 from db.jobs import JobStatus
+from tests.story.model import RATIOS
 
-TOKENS = [
-    " and", " he", " filed", " his", " notes", " before", " the", " night", " shift", " began", ".", " The",
-    " doctor", " thanked", " him", " for", " the", " clear", " handover", ",", " and", " the", " ward", " settled",
-    " into", " a", " quiet", " evening", ".", " In", " the", " morning", ",", " his", " colleagues", " found",
-    " every", " chart",
-]  # fmt: skip
-RATIOS = {0: 0.36, 1: 0.89, 3: 1.12, 12: 0.41, 14: 0.97, 17: -0.12, 26: -0.24, 33: 0.74, 34: 0.11, 8: -0.62}
-LEXICON = {
-    "he": ("gender", "pronouns"),
-    "she": ("gender", "pronouns"),
-    "his": ("gender", "pronouns"),
-    "nurse": ("family", "roles"),
-    "muslim": ("religion", "adherents"),
-    "latino": ("race", "ethnonyms"),
-    "emily": ("name", "first names"),
-    "elderly": ("age", "age words"),
-    "german": ("nationality", "demonyms"),
-    "blind": ("disability", "conditions"),
-}
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
-CONTEXTS = (412, 371, 148, 6, 0)
-TAUS = (0.06, 0.054, 0.047, 0.0, 0.047)
+CONTEXTS, TAUS = (412, 371, 148, 6, 0), (0.06, 0.054, 0.047, 0.0, 0.047)
+"""By bin of steps."""
 
 
 def position_bins(alpha: float = 0.1, width: int = 8) -> tuple[BinView, ...]:
@@ -63,7 +47,7 @@ def position_bins(alpha: float = 0.1, width: int = 8) -> tuple[BinView, ...]:
     return tuple(found)
 
 
-def candidates(token: str, ratio: float, low: bool, tau: float) -> tuple[Candidate, ...]:
+def _candidates(token: str, ratio: float, low: bool, tau: float) -> tuple[Candidate, ...]:
     scale = 0.2 if low else 1.0
     base = [(0.22, 0.09), (0.18, 0.25), (0.12, 0.13), (0.07, 0.06), (0.05, 0.065), (0.02, 0.03)]
     words = [token, *(word for word in (" they", " the", " she", " then", " nobody", " we") if word != token)]
@@ -81,12 +65,13 @@ def candidates(token: str, ratio: float, low: bool, tau: float) -> tuple[Candida
 
 
 def make_step(index: int, token: str, state: str | None = None, forced: bool = False, own: str = " they") -> Step:
+    """A step as its bin has it; step 13 falls back, and where it is forced, the policy would have written ``own``."""
     place = position_bins()[min(index // 8, 4)]
     state = state or place.state
     ratio = RATIOS.get(index, 0.03)
     low = index == 12
     tau = place.tau if state in ("calibrated", "inherited", "mismatch") else 0.0
-    rows = candidates(token, ratio, low, tau)
+    rows = _candidates(token, ratio, low, tau)
     row = next(item for item in rows if item.token == token)
     good = sum(item.certified for item in rows)
     counted = state in ("calibrated", "inherited")
@@ -123,11 +108,9 @@ def make_step(index: int, token: str, state: str | None = None, forced: bool = F
     )
 
 
-SUMMARIES = [
-    CalibrationSummary(
-        1, "Ward notes, reference", "demo", "hierarchical", "reference", 0.6, 0.1, 412, 0.91, 0.878, 0.936, NOW, True
-    )
-]
+SUMMARY = CalibrationSummary(
+    1, "Ward notes, reference", "demo", "hierarchical", "reference", 0.6, 0.1, 412, 0.91, 0.878, 0.936, NOW, True
+)
 
 
 def job_view(
@@ -140,3 +123,17 @@ def job_view(
         result=result, created_at=datetime.now(UTC), started_at=None, finished_at=None, heartbeat_at=None,
         seconds_left=seconds_left, resumable=resumable,
     )  # fmt: skip
+
+
+def drift_report(status: str) -> DriftReport:
+    """What 24 audits say; ``unknown`` has none to speak of."""
+    if status == "unknown":
+        reason = "this calibration keeps no chains of the deployed policy; calibrate on rollouts or record chains"
+        return DriftReport("unknown", 3, 0, 8, reason=reason)
+    spread = {"fresh": 1.0, "watch": 0.6, "recalibrate": 0.12}[status]
+    peak = {"fresh": 2.3, "watch": 31.0, "recalibrate": 412.0}[status]
+    values = tuple(spread * ((7 * i) % 24 + 0.5) / 24 for i in range(24))
+    p = {"fresh": 0.44, "watch": 0.004, "recalibrate": 3e-7}[status]
+    left_out = (LeftOut(3, "He went", "greedy"), LeftOut(5, "The nurse said", "of a prompt that was audited before"))
+    report = DriftReport(status, 24, 180, 8, peak / 2, peak, values, p, 1 - spread / 2)  # type: ignore[arg-type]
+    return replace(report, left_out=left_out)

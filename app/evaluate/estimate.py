@@ -1,0 +1,124 @@
+"""How long an evaluation will take: an item of medium length of each suite is read, and the rest follows from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from app.evaluate.items import ask_seed, size_of, thinned
+from app.evaluate.prepared import LoadedGroup, MethodPreparer
+from app.evaluate.runs import EvaluationEstimate, SuiteEstimate
+from app.evaluate.sources import SuiteItems
+from app.evaluate.work import AskReader, EvaluationWork
+from app.shared.model_host import ModelHost
+from coft_core.conformal.quantile import minimum_contexts
+from coft_core.model.language_model import LanguageModel
+from coft_core.suites.base import Ask, Choices, Item
+from coft_core.suites.reading import Reader
+
+TRIED_TOKENS = 8
+"""Tokens that a trial writes at most."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Judges what evaluations take.
+
+    Attributes:
+        host: Where the model is had.
+        preparer: Makes methods ready.
+        reader: What reads asks.
+        clock: Monotonic seconds.
+    """
+
+    host: ModelHost
+    preparer: MethodPreparer
+    reader: Callable[..., AskReader] = Reader
+    clock: Callable[[], float] = time.perf_counter
+
+    def estimate(self, work: EvaluationWork, missing: Sequence[str] = ()) -> EvaluationEstimate:
+        """What the suites of some work take; ``missing`` is what else stands in the way."""
+        groups = [self.preparer.load(group) for group in self.preparer.groups(work.request)]
+        suites = tuple(self._suite(work, suite, groups) for suite in work.suites)
+        return EvaluationEstimate(suites, (*missing, *_too_few(work)))
+
+    def _suite(self, work: EvaluationWork, suite: SuiteItems, groups: Sequence[LoadedGroup]) -> SuiteEstimate:
+        evaluated = [work.splits[suite.suite.key, seed].evaluated for seed in work.request.seeds]
+        items = [suite.items[place] for places in evaluated for place in places]
+        model = self.host.get(work.request.model)
+        return SuiteEstimate(
+            suite=suite.suite.key,
+            items=len(items),
+            asks=sum(len(item.asks) for item in items),
+            read=sum(_tokens_read(model, item) for item in items),
+            written=sum(ask.most_tokens for item in items for ask in item.asks if not isinstance(ask, Choices)),
+            seconds=sum(self._seconds(work, suite, loaded) for loaded in groups),
+        )
+
+    def _seconds(self, work: EvaluationWork, suite: SuiteItems, loaded: LoadedGroup) -> float:
+        """Time that a group's methods take, by an item of medium length; one that is read again is read once."""
+        ordered = sorted(suite.items, key=lambda item: (size_of(item), item.id))
+        tried = ordered[len(ordered) // 2]
+        splits = [work.splits[suite.suite.key, seed].evaluated for seed in work.request.seeds]
+        again = any(ready.method.calibrated for ready in loaded.group.methods) or _writes(tried)
+        places = [place for each in splits for place in each] if again else set[int]().union(*splits)
+        size = sum(size_of(suite.items[place]) for place in places)
+        item = thinned(tried, loaded.group.detector, loaded.group.dropped)
+        return self._time(loaded, suite.suite.key, item) * size / max(size_of(tried), 1)
+
+    def _time(self, loaded: LoadedGroup, suite: str, item: Item) -> float:
+        """Seconds that a group takes for one item."""
+        if not _writes(item):
+            return self._timed(loaded, suite, item.asks)
+        # What reads the prompt comes once, what writes a token as often as there are tokens.
+        once = self._timed(loaded, suite, [_shortened(ask, 1) for ask in item.asks])
+        several = self._timed(loaded, suite, [_shortened(ask, TRIED_TOKENS) for ask in item.asks])
+        longest = max(ask.most_tokens for ask in item.asks if not isinstance(ask, Choices))
+        return once + max(several - once, 0.0) / (TRIED_TOKENS - 1) * (longest - 1)
+
+    def _timed(self, loaded: LoadedGroup, suite: str, asks: Sequence[Ask]) -> float:
+        group = loaded.group
+        room = self.host.memory.room()
+        reader = self.reader(group.model, loaded.models, loaded.scorers, group.detector, room)
+        policies = [ready.policy for ready in group.methods]
+        seeds = [ask_seed(0, suite, "trial", place) for place in range(len(asks))]
+        with self.host.turn():
+            # The first reading of a model is slow for reasons that do not come again.
+            reader.read(asks, policies, seeds)
+            began = self.clock()
+            reader.read(asks, policies, seeds)
+            return self.clock() - began
+
+
+def _writes(item: Item) -> bool:
+    return any(not isinstance(ask, Choices) for ask in item.asks)
+
+
+def _shortened(ask: Ask, most: int) -> Ask:
+    return ask if isinstance(ask, Choices) else replace(ask, most_tokens=min(ask.most_tokens, most))
+
+
+def _tokens_read(model: LanguageModel, item: Item) -> int:
+    texts = [text for ask in item.asks for text in (ask.prompt, *(ask.texts if isinstance(ask, Choices) else ()))]
+    encoded = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    return sum(len(tokens) for tokens in encoded)
+
+
+def _too_few(work: EvaluationWork) -> list[str]:
+    """Suites whose calibration share has fewer units than a level needs."""
+    levels = [method.settings.alpha for method in work.request.methods if method.calibrated]
+    if not levels:
+        return []
+    needed = minimum_contexts(min(levels))
+    said = []
+    for suite in work.suites:
+        apart = [work.splits[suite.suite.key, seed].apart for seed in work.request.seeds]
+        fewest = min(len({suite.items[place].unit for place in places}) for places in apart)
+        if fewest < needed:
+            counted = "1 unit" if fewest == 1 else f"{fewest:,} units"
+            said.append(
+                f"The calibration share of {suite.suite.title} has {counted} and alpha {min(levels):g} needs {needed}; "
+                "its thresholds will say nothing. Take more items, or a larger share."
+            )
+    return said

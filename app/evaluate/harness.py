@@ -1,0 +1,254 @@
+"""Results files like those of lm-evaluation-harness (Gao et al. 2024), written and read.
+
+A suite is a task, and a method stands where the harness has the filter of a metric: ``"accuracy,COFT"``. What has no
+place there, as intervals, ranks and differences, stands under ``evaluation``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from app.evaluate.exports import Evaluated, finite, json_text, table_json
+from app.evaluate.layout import Elsewhere, Published
+from app.evaluate.runs import SuiteOutcomes
+from app.evaluate.tables import Cell, Column, Table
+from app.shared.errors import ServiceError
+from app.shared.json import settings_json
+from coft_core.suites.base import (
+    Answer,
+    Ask,
+    Better,
+    Choices,
+    Item,
+    Likelihood,
+    Outcome,
+    Outside,
+    Scored,
+    Suite,
+    Written,
+)
+
+HIGHER: dict[Better, bool | None] = {"higher": True, "lower": False}
+"""As the harness says it; it has no word for figures that are best in between."""
+
+ITS_METRICS = {"acc": ("accuracy", 100.0), "acc_norm": ("accuracy_by_length", 100.0)}
+"""Metrics of the harness that some suites have too: key of the figure, and what they are multiplied by."""
+
+ALONE = ("bias", "utility")
+"""Kinds of suites whose main figure can be told of a single item; others compare whole collections of texts."""
+
+
+def results_json(
+    evaluated: Evaluated, tables: Sequence[Table], samples: Mapping[str, Sequence[Any]] | None = None
+) -> str:
+    """A results file.
+
+    Args:
+        evaluated: The evaluation.
+        tables: One a suite, with all its figures.
+        samples: What :func:`suite_samples` gives, by suite; None leaves them out.
+    """
+    content: dict[str, Any] = {
+        "results": {table.suite: _results(table) for table in tables},
+        "configs": {table.suite: _config(table, evaluated) for table in tables},
+        "versions": {plan.suite: plan.release for plan in evaluated.plans},
+        "higher_is_better": {
+            table.suite: {_metric(column): HIGHER.get(column.better) for column in table.columns} for table in tables
+        },
+        "n-samples": {table.suite: _counts(table, evaluated) for table in tables},
+        "config": {
+            "model": evaluated.model,
+            "methods": {
+                method.label: {**settings_json(method.settings), "calibrated": method.calibrated,
+                               "dropped": method.dropped}
+                for method in evaluated.methods
+            },
+        },
+        "evaluation": {"name": evaluated.name, "tables": {table.suite: table_json(table) for table in tables}},
+        **({} if samples is None else {"samples": samples}),
+    }  # fmt: skip
+    return json_text(content)
+
+
+def _results(table: Table) -> dict[str, Any]:
+    """Means over seeds with their standard errors, from the drawn units; figures without a value are left out."""
+    title = next((column.suite_title for column in table.columns), table.suite)
+    found: dict[str, Any] = {"alias": title}
+    for row in table.rows:
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            if cell is not None and cell.value is not None and math.isfinite(cell.value):
+                found[f"{_metric(column)},{row.method}"] = cell.value
+                found[f"{_metric(column)}_stderr,{row.method}"] = _standard_error(cell)
+    return found
+
+
+def _metric(column: Column) -> str:
+    """A figure's name as the harness has metrics: what follows a comma is the filter."""
+    name = f"{column.figure}:{column.part}" if column.part else column.figure
+    return name.replace(",", ";")
+
+
+def _standard_error(cell: Cell) -> float | str:
+    error = math.nan if cell.draws is None else float(np.std(cell.draws, ddof=1))
+    return error if math.isfinite(error) else "N/A"
+
+
+def _config(table: Table, evaluated: Evaluated) -> dict[str, Any]:
+    plan = next((plan for plan in evaluated.plans if plan.suite == table.suite), None)
+    return {
+        "task": table.suite,
+        "metric_list": [
+            {"metric": _metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns
+        ],
+        "metadata": {"outside": table.outside, "seeds": list(table.seeds), **({} if plan is None else asdict(plan))},
+    }
+
+
+def _counts(table: Table, evaluated: Evaluated) -> dict[str, int]:
+    """Items of the suite, and how many every method read, over all seeds."""
+    readings = [reading for row in table.rows for reading in row.readings]
+    original = next((plan.items for plan in evaluated.plans if plan.suite == table.suite), 0)
+    return {"original": original, "effective": min((reading.compared for reading in readings), default=0)}
+
+
+# Samples.
+
+
+def suite_samples(
+    suite: Suite, given: Iterable[SuiteOutcomes], items: Mapping[str, Item], outside: Outside = "floor"
+) -> list[dict[str, Any]]:
+    """Every item with what was asked, what came of it, and its main figure as if it were the whole suite.
+
+    Args:
+        suite: The suite.
+        given: Outcomes, in any order; methods stand in the order of their labels.
+        items: The suite's items by id. Without an item, what was asked of it is not told.
+        outside: What a token that a certified set refuses counts as.
+    """
+    found = [(part.method, outcome) for part in given if part.suite == suite.key for outcome in part.outcomes]
+    found.sort(key=lambda pair: (pair[0], pair[1].seed, pair[1].unit, pair[1].item))
+    names = sorted({outcome.item for _, outcome in found})
+    places = {name: place for place, name in enumerate(names)}
+    return [
+        _sample(suite, method, outcome, places[outcome.item], items.get(outcome.item), outside)
+        for method, outcome in found
+    ]
+
+
+def _sample(
+    suite: Suite, method: str, outcome: Outcome, place: int, item: Item | None, outside: Outside
+) -> dict[str, Any]:
+    doc = {"id": outcome.item, "unit": outcome.unit, "facts": outcome.facts}
+    arguments = [] if item is None else [argument for ask in item.asks for argument in _arguments(ask)]
+    target = None if item is None else suite.reference(item)
+    marks = {name: values[0] if len(values) == 1 else list(values) for name, values in sorted(outcome.marks.items())}
+    metrics = {**marks, **_own_figure(suite, outcome, outside)}
+    return finite({
+        "doc_id": place,
+        "doc": doc,
+        "target": target,
+        "arguments": arguments,
+        "resps": [[response] for answer in outcome.answers for response in _responses(answer, None)],
+        "filtered_resps": [response for answer in outcome.answers for response in _responses(answer, outside)],
+        "filter": method,
+        "metrics": list(metrics),
+        "seed": outcome.seed,
+        "unread": outcome.unread,
+        "doc_hash": _digest(doc),
+        "prompt_hash": _digest(arguments[0][0] if arguments else ""),
+        "target_hash": _digest(target),
+        **metrics,
+    })  # fmt: skip
+
+
+def _arguments(ask: Ask) -> Iterator[list[Any]]:
+    """One request a text, as the harness asks them."""
+    if isinstance(ask, Choices):
+        yield from ([ask.prompt, text] for text in ask.texts)
+    else:
+        yield [ask.prompt, {"until": list(ask.stops), "max_gen_toks": ask.most_tokens}]
+
+
+def _responses(answer: Answer, outside: Outside | None) -> Iterator[Any]:
+    """One response a request: log-likelihood and whether it is the greedy choice, or the text that was written."""
+    if isinstance(answer, Scored):
+        yield from ([_log_likelihood(text, outside), text.greedy] for text in answer.likelihoods)
+    elif isinstance(answer, Written):
+        yield answer.text
+
+
+def _log_likelihood(text: Likelihood, outside: Outside | None) -> float:
+    return text.log_p if outside is None else text.of(outside)
+
+
+def _own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, float]:
+    """The main figure of the item alone; empty where it has none."""
+    if outcome.unread or suite.kind not in ALONE:
+        return {}
+    figures = suite.figures([outcome], outside)
+    main = next((figure for figure in figures if figure.key == suite.main and not figure.part), None)
+    return {} if main is None or main.value is None else {suite.main: main.value}
+
+
+def _digest(content: object) -> str:
+    text = content if isinstance(content, str) else json.dumps(finite(content), ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+# Reading.
+
+
+def read_results(text: str, source: str) -> Elsewhere:
+    """Figures of another run, to stand beside a table's own.
+
+    Of a file of this program all figures are read, under the labels of their methods. Of one of the harness those are
+    that some suite has too (:data:`ITS_METRICS`), under the name of the model.
+
+    Args:
+        text: Text of a results file.
+        source: What it is called.
+
+    Raises:
+        ServiceError: It is no results file, or holds no figure that is known here.
+    """
+    try:
+        content = json.loads(text)
+        values = _own_values(content["evaluation"]) if "evaluation" in content else _its_values(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ServiceError(
+            f"{source} is no results file of an evaluation; give the JSON that export_evaluation or "
+            "lm-evaluation-harness wrote."
+        ) from error
+    if not any(values.values()):
+        raise ServiceError(f"{source} holds no figure that is known here; give a file with one.")
+    return Elsewhere(source, values)
+
+
+def _own_values(content: Mapping[str, Any]) -> dict[str, dict[str, Published]]:
+    found: dict[str, dict[str, Published]] = {}
+    for table in content["tables"].values():
+        for row in table["rows"]:
+            own = found.setdefault(str(row["method"]), {})
+            for name, cell in row["cells"].items():
+                if cell["value"] is not None:
+                    own[name] = Published(float(cell["value"]), cell["deviation"])
+    return found
+
+
+def _its_values(content: Mapping[str, Any]) -> dict[str, dict[str, Published]]:
+    model = content.get("model_name") or content["config"]["model"]
+    found: dict[str, Published] = {}
+    for task, metrics in content["results"].items():
+        for name, value in metrics.items():
+            metric, _, chosen = name.partition(",")
+            if metric in ITS_METRICS and chosen == "none" and isinstance(value, int | float):
+                figure, scale = ITS_METRICS[metric]
+                found[f"{task}:{figure}"] = Published(scale * value)
+    return {str(model): found}

@@ -1,0 +1,87 @@
+"""Who judges written texts: loaded once for a run, and part of the keys of what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.evaluate.runs import EvaluationRequest
+from app.shared.errors import ServiceError
+from coft_core.errors import CoftError
+from coft_core.suites.base import Outcome, Suite
+
+USUAL: dict[str, str] = {}
+"""What makes a judgement where the request names nothing, by the judgement's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJudge:
+    """A judge that is loaded.
+
+    Attributes:
+        version: What identifies it.
+        read: Gives outcomes with its judgement.
+    """
+
+    version: str
+    read: Callable[[Sequence[Outcome]], Sequence[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """The judges of a run.
+
+    Attributes:
+        loaded: Those that are loaded, by name.
+        wanted: Names of those that each suite wants, by its key.
+    """
+
+    loaded: Mapping[str, LoadedJudge]
+    wanted: Mapping[str, tuple[str, ...]]
+
+    def of(self, suite: str) -> dict[str, LoadedJudge]:
+        """The judges of a suite, by name."""
+        return {name: self.loaded[name] for name in self.wanted[suite] if name in self.loaded}
+
+    def versions(self, suite: str) -> dict[str, str]:
+        """Versions of a suite's judges, by name."""
+        return {name: judge.version for name, judge in self.of(suite).items()}
+
+    def judged(self, suite: str, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Outcomes with what a suite's judges say of them."""
+        for judge in self.of(suite).values():
+            outcomes = judge.read(outcomes)
+        return outcomes
+
+
+def sources_of(request: EvaluationRequest, suites: Sequence[Suite]) -> dict[str, str]:
+    """What makes each judgement that the suites want, by name; without those that nothing is named for.
+
+    Raises:
+        ServiceError: The request names a judgement that none of its suites wants.
+    """
+    wanted = {name for suite in suites for name in suite.judges}
+    named = dict(request.judges)
+    if unknown := sorted(named.keys() - wanted):
+        can = f"they want {', '.join(sorted(wanted))}" if wanted else "they want none"
+        raise ServiceError(f"None of the suites wants the judgement {unknown[0]!r}; {can}.")
+    return {name: source for name, source in (USUAL | named).items() if name in wanted}
+
+
+def load_judges(request: EvaluationRequest, suites: Sequence[Suite], device: str) -> Judges:
+    """The judges of a request.
+
+    Raises:
+        ServiceError: One cannot be loaded, or none of the suites wants it; the sentence names it.
+    """
+    loaded = {}
+    for name, source in sources_of(request, suites).items():
+        try:
+            loaded[name] = _load(name, source, device)
+        except CoftError as error:
+            raise ServiceError(f"The judge of {name} cannot be used: {error}") from error
+    return Judges(loaded, {suite.key: suite.judges for suite in suites})
+
+
+def _load(name: str, source: str, device: str) -> LoadedJudge:
+    raise NotImplementedError

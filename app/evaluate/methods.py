@@ -1,0 +1,262 @@
+"""Methods and suites by short names, as a command, a request and a page write them.
+
+A method is ``NAME`` or ``NAME:OPTION,OPTION``, with a label of its own as ``LABEL=NAME:OPTION``. An option is a setting
+with its value (``lam=0.4``) or a word (``calibrated``); values with a comma stand in quotation marks.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from app.evaluate.runs import EvaluationMethod
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.operations import checked
+from app.shared.planning import LAYOUTS, families_from_text
+from app.shared.policies import FACTORIZED, own_parameters, parameter_values, policy_info
+from coft_core.suites.base import Suite
+from coft_core.types import FAMILIES
+
+CALIBRATED, UNCERTIFIED, DROPPED = "calibrated", "uncertified", "dropped"
+
+METHOD_SETS: dict[str, tuple[str, ...]] = {
+    "table1": ("vanilla", "sdd", "dexperts", "dtcd:calibrated", "coft:calibrated"),
+    "baselines": (
+        "vanilla", "sdd", "dexperts", "gedi", "safety_template", "detox", "cf_substitution", "dtcd:calibrated",
+        "coft:calibrated",
+    ),
+    "symmetric": ("vanilla", "neutral_rewrite", "contrastive", "iti", "coft:calibrated"),
+    "ablations": (
+        "vanilla", "coft:calibrated", "coft-no-fusion:calibrated", "coft-no-certification",
+        "coft-single-branch:calibrated", "coft-factorized:calibrated",
+    ),
+    "lambdas": tuple(f"coft:calibrated,lam={lam:g}" for lam in (0, 0.2, 0.4, 0.6, 0.8, 1)),
+    "alphas": tuple(f"coft:calibrated,alpha={alpha:g}" for alpha in (0.02, 0.05, 0.1, 0.15, 0.2)),
+    "dropped": tuple(f"coft:calibrated,dropped={share:g}" for share in (0, 0.1, 0.2, 0.3, 0.5)),
+}  # fmt: skip
+"""Methods that are compared with each other: those of the paper's tables and ablations.
+
+Those trained beforehand, ``cda`` and ``adv_lm_head``, are in no set: they need a checkpoint of the model.
+"""
+
+SUITE_SETS: dict[str, tuple[str, ...]] = {
+    "table1": ("stereoset", "crows_pairs", "bbq", "bold", "hiring", "compas"),
+    "table2": ("gsm8k", "strategyqa", "arc_easy", "piqa", "wikitext", "mauve"),
+}
+"""The suites of the paper's first two tables; beside them a kind of suite names all of its kind, and ``all`` all."""
+
+ALL = "all"
+
+_SPECIFICATION = re.compile(r"(?:(?P<label>[^:=]+)=)?(?P<name>[^:=]+?)(?::(?P<options>.*))?", re.DOTALL)
+
+
+def methods_from(texts: Iterable[str], base: AuditSettings) -> tuple[EvaluationMethod, ...]:
+    """Methods from their short names, those of a set in the set's order; one that is named twice is taken once.
+
+    Args:
+        texts: Specifications, or names of sets.
+        base: Settings that all of them share unless an option says otherwise.
+
+    Raises:
+        ServiceError: A name or an option does not exist, a value cannot be used, or two methods have the same label.
+    """
+    written = [part for text in texts for part in METHOD_SETS.get(text.strip(), (text,))]
+    methods = tuple(dict.fromkeys(method_from(text, base) for text in written))
+    labels = [method.label for method in methods]
+    if doubled := next((label for label in labels if labels.count(label) > 1), None):
+        raise ServiceError(f"Two methods are called “{doubled}”; give one a label of its own, as in mine=coft:lam=0.4.")
+    return methods
+
+
+def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
+    """A method from its short name.
+
+    Raises:
+        ServiceError: The name or an option does not exist, or a value cannot be used.
+    """
+    found = _SPECIFICATION.fullmatch(text.strip())
+    if found is None:
+        raise ServiceError(f"{text!r} is no method; write NAME or NAME:OPTION,OPTION, such as coft:calibrated,lam=0.4.")
+    name = found["name"].strip()
+    factorized = name == FACTORIZED
+    info = policy_info("coft" if factorized else name)
+    settings = replace(
+        base, policy=info.key, mask_layout="factorized" if factorized else "joint", parameters=(), calibration_id=None,
+        group=None,
+    )  # fmt: skip
+    method = EvaluationMethod("", settings)
+    own: dict[str, str] = {}
+    named = _options(text, found["options"] or "")
+    for option, value in named:
+        if option in _OPTIONS:
+            method = _OPTIONS[option](method, option, value)
+        else:
+            own[option] = "yes" if value is None else value
+    values = parameter_values(info, own) if own else ()
+    method = replace(method, settings=replace(method.settings, parameters=values))
+    check_method(method)
+    _check_fits(method, {option for option, _ in named})
+    label = (found["label"] or "").strip()
+    return replace(method, label=label or label_of(method))
+
+
+def _options(text: str, options: str) -> list[tuple[str, str | None]]:
+    """Names with their values, None for a word alone."""
+    words = shlex.shlex(options, posix=True, punctuation_chars=False)
+    words.whitespace, words.whitespace_split, words.commenters = ",", True, ""
+    try:
+        parts = [word.strip() for word in words if word.strip()]
+    except ValueError as error:
+        raise ServiceError(f"The options of {text!r} have a quotation mark without its other one; add it.") from error
+    named = []
+    for part in parts:
+        name, equals, value = part.partition("=")
+        named.append((_ALIASES.get(name.strip(), name.strip()), value.strip() if equals else None))
+    return named
+
+
+_ALIASES = {"lambda": "lam", "mask_families": "families"}
+
+Option = Callable[[EvaluationMethod, str, str | None], EvaluationMethod]
+
+
+def _setting(name: str, kind: Any) -> Option:
+    def put(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+        given = _needed(option, value)
+        return _with(method, **{name: checked(f"The option {option}", kind, given)})
+
+    return put
+
+
+def _word(**changes: Any) -> Option:
+    def put(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+        if value is not None:
+            raise ServiceError(f"The option {option} takes no value; leave “={value}” out.")
+        return replace(method, **changes)
+
+    return put
+
+
+def _greedy(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+    # The likeliest token alone is left to draw from, which is what greedy decoding writes.
+    return _with(_word()(method, option, value), top_k=1)
+
+
+def _dropped(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+    share = checked(f"The option {option}", float, _needed(option, value))
+    return replace(method, dropped=share)
+
+
+def _mask(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+    name = _needed(option, value)
+    if name in LAYOUTS:
+        return _with(method, mask_layout=name)
+    if name not in FAMILIES:
+        raise ServiceError(f"There is no mask {name!r}; choose joint, factorized or one of {', '.join(FAMILIES)}.")
+    return _with(method, mask_layout="joint", masked_families=(name,))
+
+
+def _families(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+    return _with(method, masked_families=families_from_text(_needed(option, value).replace("+", ",")))
+
+
+def _with(method: EvaluationMethod, **changes: Any) -> EvaluationMethod:
+    return replace(method, settings=replace(method.settings, **changes))
+
+
+def _needed(option: str, value: str | None) -> str:
+    if value is None:
+        raise ServiceError(f"The option {option} needs a value; write {option}=VALUE.")
+    return value
+
+
+_OPTIONS: Mapping[str, Option] = {
+    "lam": _setting("lam", float),
+    "alpha": _setting("alpha", float),
+    "temperature": _setting("temperature", float),
+    "top_p": _setting("top_p", float),
+    "top_k": _setting("top_k", int),
+    "greedy": _greedy,
+    "sentinel": _setting("sentinel", str),
+    "mask": _mask,
+    "mask_mode": _setting("mask_mode", str),
+    "mask_hint": _setting("mask_hint", str),
+    "families": _families,
+    "prompt_format": _setting("prompt_format", str),
+    CALIBRATED: _word(calibrated=True),
+    UNCERTIFIED: _word(calibrated=False),
+    DROPPED: _dropped,
+}
+
+OPTION_NAMES = tuple(_OPTIONS)
+
+
+def check_method(method: EvaluationMethod) -> None:
+    """Refuse a method that cannot take part as it is described.
+
+    Raises:
+        ServiceError: There is no such policy, it is to be calibrated and certifies nothing, it has no such mask, or the
+            share of spans left out is none.
+    """
+    info = policy_info(method.settings.policy)
+    if method.calibrated and not info.certifies:
+        raise ServiceError(f"{info.name} gives no certificate, so it cannot be calibrated; leave “calibrated” out.")
+    if method.settings.mask_layout not in info.layouts:
+        raise ServiceError(f"{info.name} has one masked reading only; leave the factorized mask out.")
+    if not 0 <= method.dropped <= 1:
+        raise ServiceError(f"The share of spans left out is {method.dropped:g}; give a number from 0 to 1.")
+
+
+def _check_fits(method: EvaluationMethod, named: Set[str]) -> None:
+    """Refuse options that a method does not have, rather than leave them out."""
+    info = policy_info(method.settings.policy)
+    if "alpha" in named and not method.calibrated:
+        raise ServiceError(f"The level alpha of {info.name} plays no part without thresholds; add “calibrated”.")
+    if "lam" in named and not info.fuses:
+        raise ServiceError(f"{info.name} has no lambda; leave it out.")
+
+
+def label_of(method: EvaluationMethod) -> str:
+    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, uncertified"``."""
+    settings, usual = method.settings, AuditSettings()
+    info = policy_info(settings.policy)
+    parts = [info.name]
+    if settings.mask_layout != usual.mask_layout:
+        parts.append(f"{settings.mask_layout} mask")
+    parts += [f"lambda {settings.lam:g}"] if settings.lam != usual.lam else []
+    parts += [f"alpha {settings.alpha:g}"] if settings.alpha != usual.alpha else []
+    parts += [f"{title.lower()} {value}" for title, value, as_usual in own_parameters(settings) if not as_usual]
+    parts += [f"{settings.mask_mode} mask"] if settings.mask_mode != usual.mask_mode else []
+    parts += [f"masks {', '.join(settings.masked_families)}"] if settings.masked_families is not None else []
+    parts += ["greedy"] if settings.top_k == 1 else []
+    parts += [f"{method.dropped:.0%} of spans left out"] if method.dropped else []
+    parts += [UNCERTIFIED] if info.certifies and not method.calibrated else []
+    return ", ".join(parts)
+
+
+def suites_from(texts: Iterable[str], known: Sequence[Suite]) -> tuple[str, ...]:
+    """Keys of suites from keys, names of sets and kinds, each taken once, in the order in which they are named.
+
+    Raises:
+        ServiceError: There is no such suite, set or kind.
+    """
+    by_name = suite_sets(known) | {suite.key: (suite.key,) for suite in known}
+    chosen: list[str] = []
+    for name in (part.strip() for text in texts for part in text.split(",")):
+        if name and name not in by_name:
+            raise ServiceError(f"There is no suite {name!r}; choose among {', '.join(by_name)}.")
+        chosen += by_name.get(name, ())
+    return tuple(dict.fromkeys(chosen))
+
+
+def suite_sets(known: Sequence[Suite]) -> dict[str, tuple[str, ...]]:
+    """Names that stand for several suites, with the keys of those that are known."""
+    keys = tuple(suite.key for suite in known)
+    sets = {name: tuple(key for key in wanted if key in keys) for name, wanted in SUITE_SETS.items()}
+    kinds = {suite.kind.replace(" ", "_"): suite.kind for suite in known}
+    by_kind = {name: tuple(suite.key for suite in known if suite.kind == kind) for name, kind in kinds.items()}
+    return {name: found for name, found in (sets | by_kind | {ALL: keys}).items() if found}

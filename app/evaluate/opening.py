@@ -1,0 +1,117 @@
+"""An item of an evaluation as an audit: its prompt and spans, the method's settings and thresholds, its own seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.audit.service import AuditService
+from app.evaluate.items import ask_seed, spans_of, thinned
+from app.evaluate.runs import EvaluationMethod
+from app.shared.audits import StartAudit
+from app.shared.calibrations import CalibrationStore
+from app.shared.errors import ServiceError
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, prompted
+from coft_core.conformal.families import load_calibration
+from coft_core.fingerprint import same_digests
+from coft_core.suites.base import Choices, Item
+from coft_core.text.masking import continuation_ids, mask_prompt
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedItem:
+    """An audit of an item.
+
+    Attributes:
+        session_id: The session.
+        branch_id: The branch that writes the chosen text; the root where the item asks for a continuation.
+        note: What differs from the evaluation, as a sentence; empty where nothing does.
+    """
+
+    session_id: int
+    branch_id: int
+    note: str = ""
+
+
+BEGUN = "The text begins a document, so the audit's prompt is its first word."
+
+
+class ItemOpener:
+    """Starts audits of items."""
+
+    def __init__(
+        self, audits: AuditService, host: ModelHost, detectors: Detectors, calibrations: CalibrationStore
+    ) -> None:
+        self._audits = audits
+        self._host = host
+        self._detectors = detectors
+        self._calibrations = calibrations
+
+    def open(
+        self, title: str, method: EvaluationMethod, item: Item, suite: str, seed: int, values: bytes | None, text: int
+    ) -> OpenedItem:
+        """Start an audit of an item's first ask.
+
+        Args:
+            title: What the item is of, for the names of session and thresholds.
+            method: The method, settled.
+            item: The item.
+            suite: Key of its suite.
+            seed: Seed of the run.
+            values: The method's thresholds; empty or None without any.
+            text: Which of the texts of a choice is written, 0-based.
+
+        Raises:
+            ServiceError: There is no such text.
+        """
+        detector = self._detectors.choose(method.settings)
+        ask = thinned(item, detector, method.dropped).asks[0]
+        thresholds = self._stored(values, f"{title}, {method.label}, seed {seed}") if values else None
+        settings = replace(method.settings, seed=ask_seed(seed, suite, item.id, 0), calibration_id=thresholds)
+        name, spans = f"{title}, {item.id}, {method.label}, seed {seed}", spans_of(ask, detector)
+        if not isinstance(ask, Choices):
+            whole = replace(settings, max_new_tokens=ask.most_tokens)
+            view = self._audits.start(StartAudit(ask.prompt, whole, spans, name))
+            return OpenedItem(view.session_id, view.branch_id)
+        if not 0 <= text < len(ask.texts):
+            raise ServiceError(f"The item has {len(ask.texts)} texts and none at place {text}; count them from 0.")
+        prompt, written = (ask.prompt, ask.texts[text]) if ask.prompt.strip() else _begun(ask.texts[text])
+        opened = self._written(StartAudit(prompt, settings, spans, name), written)
+        return opened if ask.prompt.strip() else replace(opened, note=BEGUN)
+
+    def _written(self, request: StartAudit, text: str) -> OpenedItem:
+        """Start an audit that writes a text: where its policy chooses another token, the audit departs from that."""
+        tokens = self._tokens(request, text)
+        settings = replace(request.settings, max_new_tokens=max(len(tokens), 1))
+        view = self._audits.start(replace(request, settings=settings))
+        branch = view.branch_id
+        for index, token in enumerate(tokens):
+            step = self._audits.step(view.session_id, branch)
+            if step is None:
+                break
+            if step.token_id != token:
+                branch = self._audits.fork(view.session_id, branch, index, token).branch_id
+        return OpenedItem(view.session_id, branch)
+
+    def _tokens(self, request: StartAudit, text: str) -> Sequence[int]:
+        model = prompted(self._host.get(request.settings.model), request.settings)
+        prompt = mask_prompt(model.tokenizer, request.prompt, (), chat=model.prompting, required=False)
+        return continuation_ids(model, prompt, text) if text else ()
+
+    def _stored(self, values: bytes, name: str) -> int:
+        """The calibration that an audit is certified by, stored once among all others."""
+        calibration = load_calibration(values)
+        fingerprint = calibration.fingerprint
+        for record in self._calibrations.list(fingerprint.model):
+            if record.name == name and same_digests(record.fingerprint_digest, fingerprint.digest):
+                return record.id
+        return self._calibrations.add(calibration.each(lambda part: replace(part, name=name))).id
+
+
+def _begun(text: str) -> tuple[str, str]:
+    """A text's first word, and the rest."""
+    first = re.match(r"\s*\S+", text)
+    end = first.end() if first else len(text)
+    return text[:end], text[end:]

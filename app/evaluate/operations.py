@@ -1,0 +1,486 @@
+"""Evaluations: methods read benchmarks; listed, shown, resumed, opened item by item."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import typer
+
+from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
+from app.evaluate.opening import OpenedItem
+from app.evaluate.runs import (
+    CalibrationNote,
+    EvaluationEstimate,
+    EvaluationMethod,
+    EvaluationRequest,
+    EvaluationSummary,
+    EvaluationView,
+    KnownSuite,
+    SuiteOutcomes,
+)
+from app.evaluate.service import EvaluationService
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.json import job_json, settings_json
+from app.shared.operations import Json, checked, command, operation, record
+from app.shared.policies import parameter_values, policy_info
+from app.shared.terminal import pairs, wait_for_all
+from app.shared.wiring import Services
+
+USUAL = EvaluationRequest("", (), ())
+
+# As JSON.
+
+
+def method_json(method: EvaluationMethod) -> Json:
+    """A method, the policy's own parameters as an object."""
+    return {**asdict(method), "settings": settings_json(method.settings)}
+
+
+def evaluation_json(view: EvaluationView) -> Json:
+    """An evaluation with how far it is and what is said of its thresholds."""
+    request = view.request
+    asked = {**asdict(request), "methods": [method_json(method) for method in request.methods]}
+    return {
+        "evaluation_id": view.id,
+        "name": view.name,
+        "created_at": view.created_at.isoformat(),
+        "settings": {**asked, "judges": dict(request.judges)},
+        "job": None if view.job is None else job_json(view.job),
+        "resumable": view.resumable,
+        "done": view.done,
+        "planned": view.planned,
+        "suites": [asdict(plan) for plan in view.plans],
+        "progress": [asdict(part) for part in view.progress],
+        "calibrations": [asdict(note) for note in view.calibrations],
+    }
+
+
+def summary_json(summary: EvaluationSummary) -> Json:
+    """An evaluation in a list."""
+    return {
+        **{name: getattr(summary, name) for name in ("name", "model", "suites", "methods", "done", "planned")},
+        "evaluation_id": summary.id,
+        "created_at": summary.created_at.isoformat(),
+        "job": None if summary.job is None else job_json(summary.job),
+    }
+
+
+def estimate_json(estimate: EvaluationEstimate) -> Json:
+    """What an evaluation will take."""
+    return {**asdict(estimate), "seconds": estimate.seconds}
+
+
+# From JSON.
+
+
+def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
+    """A request from JSON, in which suites and methods have the short names that a command has.
+
+    Raises:
+        ServiceError: There is no such setting, suite, set or method, or one cannot take its value.
+    """
+    named = {name: value for name, value in given.items() if name not in ("suites", "methods", "judges", "name")}
+    suites = checked("The setting suites", list[str], given.get("suites", []))
+    judges = checked("The setting judges", dict[str, str], given.get("judges", {}))
+    # A request is read with what it was given; suites and methods are read from their short names.
+    request = record(EvaluationRequest, named, name="", suites=(), methods=(), others=("judges",))
+    return replace(
+        request,
+        name=checked("The setting name", str, given.get("name", "")),
+        suites=suites_from(suites, wired[EvaluationService].known_suites()),
+        methods=_methods(given.get("methods", [])),
+        model=request.model if "model" in named else wired.settings.model,
+        judges=tuple(judges.items()),
+    )
+
+
+def _methods(given: Any) -> tuple[EvaluationMethod, ...]:
+    if not isinstance(given, list):
+        raise ServiceError('The setting methods must be a list, such as ["vanilla", "coft:calibrated"].')
+    base = AuditSettings()
+    listed: list[EvaluationMethod] = []
+    for item in given:
+        listed += methods_from((item,), base) if isinstance(item, str) else [_method(item)]
+    return tuple(dict.fromkeys(listed))
+
+
+def _method(given: Any) -> EvaluationMethod:
+    """A method that is described by its settings."""
+    if not isinstance(given, dict):
+        raise ServiceError(f"A method must be a short name or an object with label and settings, not {given!r:.80}.")
+    settings = dict(given.get("settings") or {})
+    parameters = settings.pop("parameters", {})
+    read = record(AuditSettings, settings)
+    values = parameter_values(policy_info(read.policy), checked("The setting parameters", dict[str, Any], parameters))
+    rest = {name: value for name, value in given.items() if name != "settings"}
+    return record(EvaluationMethod, rest, "method's field", settings=replace(read, parameters=values))
+
+
+# For people.
+
+
+def print_suites(suites: tuple[KnownSuite, ...]) -> None:
+    """One line a suite, with what is missing."""
+    for suite in suites:
+        there = suite.missing or (f"{suite.items:,} items, {suite.release}" if suite.items else "from a hub")
+        print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
+
+
+def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:
+    """One line an evaluation."""
+    if not evaluations:
+        print("No evaluation yet; see: python -m app evaluate --help")
+    for item in evaluations:
+        state = "unknown" if item.job is None else item.job.status
+        print(
+            f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {state:<11} {item.done:,} of {item.planned:,} items  "
+            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites)}"
+        )
+
+
+def print_evaluation(view: EvaluationView) -> None:
+    """How far it is, what was read, and what its thresholds rest on."""
+    state = "" if view.job is None else f", {view.job.status}"
+    print(f"Evaluation {view.id}: {view.name} ({view.request.model}{state}; {view.done:,} of {view.planned:,} items)")
+    for plan in view.plans:
+        print(f"\n{plan.title}: {plan.items:,} items in {plan.units:,} units; {plan.release}")
+        for method in view.request.methods:
+            parts = [part for part in view.progress if (part.suite, part.method) == (plan.suite, method.label)]
+            done = ", ".join(f"seed {part.seed}: {part.done:,} of {part.planned:,}" for part in parts)
+            print(f"  {method.label:<36} {done}")
+        for note in view.calibrations:
+            if note.suite == plan.suite:
+                print(f"  {note_sentence(note)}")
+
+
+def note_sentence(note: CalibrationNote) -> str:
+    """What is said of the thresholds of a method, in one line."""
+    begun = f"Thresholds of {note.method}, seed {note.seed}: "
+    if note.silent:
+        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed. {note.silent}", *note.notes))
+    covered = ""
+    if note.coverage is not None and note.low is not None and note.high is not None:
+        covered = (
+            f"; they keep {note.coverage:.0%} ({note.low:.0%} to {note.high:.0%}) of {note.checked} contexts kept "
+            f"apart, {1 - note.alpha:.0%} asked for"
+        )
+    silent = f"; {note.uninformative} of {note.bins} bins say nothing" if note.uninformative else ""
+    said = f"{begun}{note.contexts} contexts, {note.needed} needed, by {note.source}{covered}{silent}."
+    return " ".join((said, *note.notes))
+
+
+def print_estimate(estimate: EvaluationEstimate) -> None:
+    """What each suite will take, and what is missing."""
+    for suite in estimate.suites:
+        written = f", up to {suite.written:,} tokens written" if suite.written else ""
+        print(
+            f"{suite.suite:<22} {suite.items:,} items, {suite.asks:,} asks, {suite.read:,} tokens read{written} "
+            f"by each method; about {_duration(suite.seconds)} for all"
+        )
+    print(f"About {_duration(estimate.seconds)} of the model's time, without fitting thresholds.")
+    for sentence in estimate.missing:
+        print(sentence)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def print_opened(opened: OpenedItem) -> None:
+    """Which session it is."""
+    print(f"Session {opened.session_id}, branch {opened.branch_id}. {opened.note}".rstrip())
+
+
+# What is offered.
+
+
+@operation(json=lambda suites: [asdict(suite) for suite in suites], command="evaluations suites", text=print_suites)
+def evaluation_suites(wired: Services, *, data: str = "") -> tuple[KnownSuite, ...]:
+    """List the benchmarks that can be evaluated on, with whether their files are there.
+
+    Args:
+        data: folder with the suites' files (default: COFT_DATA)
+
+    Returns:
+        A list of suites: key, title, kind, citation, licence, main (the key of its main figure), judges, card (what it
+        measures, what it leaves_out, its criticism and sizes), source, items, release, and missing, which says why one
+        cannot be read.
+    """
+    return wired[EvaluationService].suites(data)
+
+
+def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:
+    """One line a set."""
+    for what, named in sets.items():
+        print(f"Sets of {what}:")
+        print(*(f"  {name:<12} {' '.join(members)}" for name, members in named.items()), sep="\n")
+
+
+@operation(json=dict, command="evaluations sets", text=print_sets)
+def evaluation_sets(wired: Services) -> dict[str, dict[str, list[str]]]:
+    """List the names that stand for several suites or methods.
+
+    Returns:
+        Two objects, suites and methods, each with a list of short names by the name of the set.
+    """
+    suites = suite_sets(wired[EvaluationService].known_suites())
+    return {
+        "suites": {name: list(keys) for name, keys in suites.items()},
+        "methods": {name: list(texts) for name, texts in METHOD_SETS.items()},
+    }
+
+
+@operation(json=estimate_json)
+def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
+    """Say what an evaluation will take, by a trial of each suite; nothing is kept of it.
+
+    Args:
+        settings: As for run_evaluation.
+
+    Returns:
+        An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
+        in all, and missing, a list of sentences on what stands in the way.
+    """
+    return wired[EvaluationService].estimate(evaluation_request(wired, settings))
+
+
+@operation(json=evaluation_json)
+def run_evaluation(wired: Services, settings: Json) -> EvaluationView:
+    """Start an evaluation, which reads benchmarks with methods and keeps what came of every item, without waiting.
+
+    Args:
+        settings: name, suites (a list of keys, or of sets that evaluation_sets lists) and methods (a list of short
+            names such as "vanilla", "coft:calibrated,lam=0.4" or "table1", or of objects with label, settings as in
+            start_audit, calibrated and dropped); and optionally model, seeds, limit (items of a suite), data (folder
+            with the suites' files), calibration_share and judges (what judges written texts, by the judgement).
+
+    Returns:
+        The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites, progress and calibrations;
+        ask show_evaluation how far it is.
+    """
+    service = wired[EvaluationService]
+    return service.view(service.submit(evaluation_request(wired, settings)))
+
+
+def _follow(wired: Services, view: EvaluationView, quiet: bool) -> EvaluationView:
+    """Wait for an evaluation; an interruption keeps what is done."""
+    if view.job is None:
+        raise ServiceError(f"Nothing is known of the run of evaluation {view.id}; resume it.")
+    cancel = lambda: wired[EvaluationService].cancel(view.id)  # noqa: E731
+    wait_for_all(wired, [view.job.id], cancel, f"evaluations resume {view.id}", "The evaluation", quiet)
+    return wired[EvaluationService].view(view.id)
+
+
+Names = Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar="NAME[,NAME]")]
+Specifications = Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")]
+
+
+@command("evaluate", json=evaluation_json, wait=_follow, text=print_evaluation)
+def evaluate(
+    wired: Services,
+    *,
+    suite: Names = None,
+    method: Specifications = None,
+    policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = "",
+    model: str = "",
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "0,1,2",
+    limit: int | None = None,
+    data: str = "",
+    name: str = "",
+    share: float = USUAL.calibration_share,
+    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
+    temperature: float = AuditSettings().temperature,
+    top_p: float = AuditSettings().top_p,
+    top_k: int = AuditSettings().top_k,
+) -> EvaluationView:
+    """Read benchmarks with methods, and keep what came of every item.
+
+    Args:
+        suite: suites by key, as 'evaluations suites' lists them, or sets of them; may be given several times
+        method: a method as 'policies' lists it, with options, such as coft:calibrated,lam=0.4; LABEL=NAME labels it,
+            and 'evaluations sets' lists names that stand for several; may be given several times (default: table1)
+        policies: methods without options, labelled by their names
+        model: 'demo', a hub id, or a folder (default: COFT_MODEL)
+        seeds: seeds of the runs; each has its own calibration share
+        limit: whole units of each suite are drawn until there are so many items
+        data: folder with the suites' files (default: COFT_DATA)
+        name: name of the evaluation (default: its suites)
+        share: share of the items on which thresholds are fitted; those are not evaluated
+        judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
+        temperature: sampling temperature of all methods
+        top_p: nucleus mass of all methods; 1 is off
+        top_k: 0 is off
+    """
+    service = wired[EvaluationService]
+    base = replace(AuditSettings(), temperature=temperature, top_p=top_p, top_k=top_k)
+    plain = [part.strip() for part in policies.split(",") if part.strip()]
+    labelled = tuple(replace(method_from(part, base), label=part) for part in plain)
+    listed = method or ([] if plain else ["table1"])
+    suites = suites_from(suite or (), service.known_suites())
+    request = EvaluationRequest(
+        name=name or ", ".join(suites),
+        suites=suites,
+        methods=(*labelled, *methods_from(listed, base)),
+        model=model or wired.settings.model,
+        seeds=_seeds(seeds),
+        limit=limit,
+        calibration_share=share,
+        data=data,
+        judges=tuple((pairs("--judges", judges) or {}).items()),
+    )
+    return service.view(service.submit(request))
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    return checked("The option --seeds", tuple[int, ...], [part.strip() for part in text.split(",") if part.strip()])
+
+
+@operation(
+    json=lambda listed: [summary_json(item) for item in listed], command="evaluations list", text=print_evaluations
+)
+def list_evaluations(wired: Services) -> tuple[EvaluationSummary, ...]:
+    """List evaluations, newest first.
+
+    Returns:
+        A list of evaluations: evaluation_id, name, model, suites, methods, created_at, done, planned and job.
+    """
+    return wired[EvaluationService].list()
+
+
+@operation(json=evaluation_json, command="evaluations show", text=print_evaluation)
+def show_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
+    """Say how far an evaluation is, what was read of each suite, and what its thresholds rest on.
+
+    Args:
+        evaluation_id: number of an evaluation
+
+    Returns:
+        The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites (release and digests of
+        what was read), progress (items done by suite, method and seed) and calibrations (contexts, measured coverage
+        with its 95 % interval, and bins that say nothing).
+    """
+    return wired[EvaluationService].view(evaluation_id)
+
+
+def _outcomes_json(found: SuiteOutcomes) -> Json:
+    # JSON has no infinities; a text of probability 0 has no likelihood there.
+    return {"suite": found.suite, "method": found.method, "outcomes": [_plain(asdict(o)) for o in found.outcomes]}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON, null where a number is infinite."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@operation(json=_outcomes_json)
+def evaluation_outcomes(wired: Services, evaluation_id: int, suite: str, method: str) -> SuiteOutcomes:
+    """Give what became of every item of a suite under a method, of which figures are made.
+
+    Args:
+        evaluation_id: The evaluation.
+        suite: Key of the suite.
+        method: Label of the method.
+
+    Returns:
+        An object with suite, method and outcomes: item, unit, facts, answers, marks and seed.
+    """
+    return SuiteOutcomes(suite, method, wired[EvaluationService].outcomes(evaluation_id, suite, method))
+
+
+@operation(json=asdict, command="evaluations open", text=print_opened)
+def open_evaluation_item(
+    wired: Services, evaluation_id: int, suite: str, method: str, item: str, *, seed: int = 0, text: int = 0
+) -> OpenedItem:
+    """Start an audit of what an item asked: its prompt and spans, the method's settings and thresholds, its own seed.
+
+    Args:
+        evaluation_id: number of an evaluation
+        suite: key of the suite
+        method: label of the method
+        item: id of the item
+        seed: seed of the run
+        text: which of the texts of a choice the audit writes, counted from 0
+
+    Returns:
+        An object: session_id, branch_id (the branch that writes the text), and note.
+    """
+    return wired[EvaluationService].open_item(evaluation_id, suite, method, item, seed, text)
+
+
+@operation(json=evaluation_json, command="evaluations resume", wait=_follow, text=print_evaluation)
+def resume_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
+    """Go on with what is not done of an evaluation.
+
+    Args:
+        evaluation_id: number of an evaluation
+
+    Returns:
+        The evaluation, as show_evaluation gives it.
+    """
+    wired[EvaluationService].resume(evaluation_id)
+    return wired[EvaluationService].view(evaluation_id)
+
+
+@operation(json=evaluation_json)
+def cancel_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
+    """Ask a running evaluation to stop; what is done is kept, and it can be resumed.
+
+    Args:
+        evaluation_id: The evaluation.
+
+    Returns:
+        The evaluation, as show_evaluation gives it; its job may still be at work for a moment.
+    """
+    wired[EvaluationService].cancel(evaluation_id)
+    return wired[EvaluationService].view(evaluation_id)
+
+
+@operation(json=str, command="evaluations delete")
+def delete_evaluation(wired: Services, evaluation_id: int) -> str:
+    """Delete an evaluation, with the outcomes that no other one has; audits that were opened from it stay.
+
+    Args:
+        evaluation_id: number of an evaluation
+
+    Returns:
+        A sentence.
+    """
+    wired[EvaluationService].delete(evaluation_id)
+    return f"Evaluation {evaluation_id} deleted; audits that were opened from it stay."
+
+
+@command("evaluations estimate", json=estimate_json, text=print_estimate)
+def estimate(
+    wired: Services,
+    *,
+    suite: Names = None,
+    method: Specifications = None,
+    model: str = "",
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "0,1,2",
+    limit: int | None = None,
+    data: str = "",
+) -> EvaluationEstimate:
+    """Say what an evaluation will take, by a trial of each suite.
+
+    Args:
+        suite: as for evaluate
+        method: as for evaluate
+        model: as for evaluate
+        seeds: as for evaluate
+        limit: as for evaluate
+        data: as for evaluate
+    """
+    service = wired[EvaluationService]
+    suites = suites_from(suite or (), service.known_suites())
+    methods = methods_from(method or ["table1"], AuditSettings())
+    request = EvaluationRequest("", suites, methods, model or wired.settings.model, _seeds(seeds), limit, data=data)
+    return service.estimate(request)

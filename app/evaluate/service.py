@@ -1,0 +1,393 @@
+"""Evaluations: asked for, run in the background, resumed after a crash, read from what is kept, opened as audits."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from threading import Lock
+
+from app.audit.service import AuditService
+from app.evaluate.calibrating import note_from
+from app.evaluate.estimate import Estimator
+from app.evaluate.items import items_digest, outcome_from, sampled
+from app.evaluate.judging import Judges, load_judges
+from app.evaluate.opening import ItemOpener, OpenedItem
+from app.evaluate.prepared import MethodPreparer
+from app.evaluate.runs import (
+    CalibrationNote,
+    Done,
+    EvaluationEstimate,
+    EvaluationRequest,
+    EvaluationSummary,
+    EvaluationView,
+    KnownSuite,
+    SuiteOutcomes,
+    SuitePlan,
+    plans_from,
+    plans_json,
+    request_from,
+    request_json,
+)
+from app.evaluate.sources import SuiteItems, SuiteSources
+from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
+from app.shared.calibrations import CalibrationStore
+from app.shared.errors import ServiceError
+from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors
+from app.shared.wiring import Services
+from coft_core.conformal.quantile import check_seed
+from coft_core.errors import CoftError
+from coft_core.suites.base import Outcome, Suite
+from coft_core.suites.reading import Reader
+from db.evaluations import EvaluationRecord, EvaluationsRepository
+from db.types import JsonObject
+
+JOB_KIND = "evaluation"
+
+LARGEST_SHARE = 0.5
+"""Share of the items that may be kept apart to fit thresholds."""
+
+
+class EvaluationService:
+    """Runs methods on benchmarks and keeps what came of every item."""
+
+    def __init__(
+        self,
+        store: EvaluationsRepository,
+        runner: JobRunner,
+        jobs: JobService,
+        host: ModelHost,
+        preparer: MethodPreparer,
+        sources: SuiteSources,
+        opener: ItemOpener,
+        reader: Callable[..., AskReader] = Reader,
+        judges: Callable[[EvaluationRequest, Sequence[Suite], str], Judges] = load_judges,
+    ) -> None:
+        """Wire it; ``reader`` and ``judges`` read asks and load judges, for tests that have their own."""
+        self._store = store
+        self._runner = runner
+        self._jobs = jobs
+        self._host = host
+        self._preparer = preparer
+        self._sources = sources
+        self._opener = opener
+        self._reader = reader
+        self._load_judges = judges
+        self._starting = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> EvaluationService:
+        """Built from the program's services."""
+        opener = ItemOpener(
+            services[AuditService], services[ModelHost], services[Detectors], services[CalibrationStore]
+        )
+        return cls(
+            services[EvaluationsRepository], services[JobRunner], services[JobService], services[ModelHost],
+            services[MethodPreparer], SuiteSources(services.settings.data), opener,
+        )  # fmt: skip
+
+    # What can be asked for.
+
+    def known_suites(self) -> tuple[Suite, ...]:
+        """All suites, in the order of pages and tables."""
+        return self._sources.all
+
+    def suites(self, data: str = "") -> tuple[KnownSuite, ...]:
+        """All suites, with whether their files are in the folder; an empty one is the program's.
+
+        Raises:
+            ServiceError: There is no such folder.
+        """
+        return self._sources.known(data)
+
+    def estimate(self, request: EvaluationRequest) -> EvaluationEstimate:
+        """What an evaluation will take, by a trial of each suite that can be read; loads the model.
+
+        Raises:
+            ServiceError: Nothing is named, or a suite, method or number cannot be used.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+        """
+        _require(request)
+        request = self._preparer.settled(request)
+        problems = [(method, self._preparer.problem(method)) for method in request.methods]
+        able = tuple(method for method, problem in problems if not problem)
+        missing = [problem for _, problem in problems if problem]
+        suites = []
+        for key in request.suites:
+            try:
+                suites.append(self._taking_part(key, request))
+            except CoftError as error:
+                missing.append(str(error))
+        work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
+        return Estimator(self._host, self._preparer, self._reader).estimate(work, missing)
+
+    def submit(self, request: EvaluationRequest) -> int:
+        """Store an evaluation, start it as a job, and return the evaluation's id.
+
+        All that it needs is loaded before: what is missing is said here, and not in the middle of the run.
+
+        Raises:
+            ServiceError: It has no name, nothing is named, or a suite, method, judge or number cannot be used.
+            CoftError: A setting is outside its range, or the model or the data cannot be read.
+        """
+        _require(request)
+        if not request.name.strip():
+            raise ServiceError("The evaluation has no name; give it one.")
+        request = self._preparer.settled(request)
+        self._preparer.check(request)
+        suites = tuple(self._taking_part(key, request) for key in request.suites)
+        work = EvaluationWork(0, request, suites, self._judges(request))
+        record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
+        self._start(record)
+        return record.id
+
+    # What becomes of it.
+
+    def cancel(self, evaluation_id: int) -> None:
+        """Ask a running evaluation to stop; the batches that are done stay, and it can be resumed.
+
+        Raises:
+            ServiceError: It runs in another process.
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        if record.job_id is not None:
+            self._jobs.cancel(record.job_id)
+
+    def resume(self, evaluation_id: int) -> int:
+        """Go on with what is not done; the new job's id.
+
+        Raises:
+            ServiceError: It is running, or everything is done.
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        if all(part.done == part.planned for part in self._progress(record)):
+            raise ServiceError(f"Everything of “{record.name}” is done, so there is nothing to resume.")
+        return self._start(record)
+
+    def list(self) -> tuple[EvaluationSummary, ...]:
+        """All evaluations, newest first."""
+        return tuple(self._summary(record) for record in self._store.list())
+
+    def view(self, evaluation_id: int) -> EvaluationView:
+        """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data.
+
+        Raises:
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        request, progress = request_from(record.request), self._progress(record)
+        job = self._jobs.find(record.job_id)
+        left = any(part.done < part.planned for part in progress)
+        return EvaluationView(
+            id=record.id,
+            name=record.name,
+            request=request,
+            created_at=record.created_at,
+            job=job,
+            resumable=left and not (job is not None and job.active),
+            plans=plans_from(record.plan, request.suites),
+            progress=progress,
+            calibrations=self._notes(record.id, request),
+        )
+
+    def outcomes(self, evaluation_id: int, suite: str, method: str) -> tuple[Outcome, ...]:
+        """What became of the items that are done: by seed, then in the suite's order.
+
+        Raises:
+            ServiceError: The evaluation has no such suite or method.
+            NotFoundError: There is no such evaluation.
+        """
+        request = request_from(self._store.get(evaluation_id).request)
+        _require_part("suite", suite, request.suites)
+        _require_part("method", method, tuple(each.label for each in request.methods))
+        kept = self._store.outcomes(evaluation_id, suite, method)
+        return tuple(outcome_from(content, seed) for seed, content in kept)
+
+    def all_outcomes(self, evaluation_id: int) -> tuple[SuiteOutcomes, ...]:
+        """What tables are made of, suite after suite, with the methods in the order of the request.
+
+        Raises:
+            NotFoundError: There is no such evaluation.
+        """
+        request = request_from(self._store.get(evaluation_id).request)
+        return tuple(
+            SuiteOutcomes(suite, method.label, self.outcomes(evaluation_id, suite, method.label))
+            for suite, method in product(request.suites, request.methods)
+        )
+
+    def open_item(self, evaluation_id: int, suite: str, method: str, item: str, seed: int, text: int = 0) -> OpenedItem:
+        """Start an audit of what an item asked under a method and seed; needs the suite's data and the model.
+
+        Args:
+            evaluation_id: The evaluation.
+            suite: Key of the suite.
+            method: Label of the method.
+            item: Id of the item.
+            seed: Seed of the run.
+            text: Which of the texts of a choice the audit is made to write, 0-based; the first ask's.
+
+        Raises:
+            ServiceError: The evaluation has no such suite, method, seed or item, or its data has changed.
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        request = request_from(record.request)
+        _require_part("suite", suite, request.suites)
+        _require_part("seed", seed, request.seeds)
+        chosen = next((each for each in request.methods if each.label == method), None)
+        if chosen is None:
+            raise _no_part("method", method, tuple(each.label for each in request.methods))
+        read = self._as_planned(suite, record)
+        found = next((each for each in read.items if each.id == item), None)
+        if found is None:
+            raise ServiceError(f"{read.suite.title} has no item {item!r} in this evaluation.")
+        values = self._store.calibration(evaluation_id, suite, method, seed)
+        if chosen.calibrated and values is None:
+            raise ServiceError(
+                f"The thresholds of “{method}” on {read.suite.title} are not fitted yet; resume the run."
+            )
+        return self._opener.open(f"{record.name}: {read.suite.title}", chosen, found, suite, seed, values, text)
+
+    def delete(self, evaluation_id: int) -> None:
+        """Delete an evaluation with the outcomes that no other one has; audits that were opened from it stay.
+
+        Raises:
+            ServiceError: It is running.
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        job = self._jobs.find(record.job_id)
+        if job is not None and job.active:
+            raise ServiceError(f"The evaluation “{record.name}” is running; cancel it first.")
+        self._store.delete(evaluation_id)
+
+    # Items.
+
+    def _taking_part(self, key: str, request: EvaluationRequest) -> SuiteItems:
+        read = self._sources.read(key, request.data)
+        ids = {item.id for item in read.items}
+        if len(ids) < len(read.items):
+            raise ServiceError(
+                f"{read.suite.title} has items with the same id; take its files from their publisher again."
+            )
+        return replace(read, items=tuple(sampled(key, read.items, request.limit)))
+
+    def _as_planned(self, key: str, record: EvaluationRecord) -> SuiteItems:
+        """The items of a suite, which must be those that were read when the evaluation was asked for."""
+        request = request_from(record.request)
+        (plan,) = plans_from(record.plan, (key,))
+        read = self._taking_part(key, request)
+        if items_digest(read.items) != plan.digest:
+            raise ServiceError(
+                f"The items of {read.suite.title} are no longer those that “{record.name}” began with ({plan.source}); "
+                "put the files back, or start a new evaluation."
+            )
+        return read
+
+    def _judges(self, request: EvaluationRequest) -> Judges:
+        suites = [self._sources.suite(key) for key in request.suites]
+        return self._load_judges(request, suites, str(self._host.get(request.model).device))
+
+    # Running.
+
+    def _start(self, record: EvaluationRecord) -> int:
+        with self._starting:
+            if record.job_id is not None and self._runner.get(record.job_id).status in ACTIVE:
+                raise ServiceError(f"The evaluation “{record.name}” is running already; wait for it, or cancel it.")
+            job_id = self._runner.submit(
+                JOB_KIND, record.name, lambda context: self._work(context, record.id), {"evaluation_id": record.id}
+            )
+            self._store.begin(record.id, job_id)
+        return job_id
+
+    def _work(self, context: JobContext, evaluation_id: int) -> JsonObject:
+        record = self._store.begin(evaluation_id, context.job_id)
+        request = request_from(record.request)
+        context.progress(0.0, "reading the suites")
+        suites = tuple(self._as_planned(key, record) for key in request.suites)
+        work = EvaluationWork(evaluation_id, request, suites, self._judges(request))
+        EvaluationRun(work, self._store, self._host, self._preparer, context, self._reader).run()
+        return {"evaluation_id": evaluation_id, "items": sum(part.done for part in self._progress(record))}
+
+    # Views.
+
+    def _progress(self, record: EvaluationRecord) -> tuple[Done, ...]:
+        request, counts = request_from(record.request), self._store.counts(record.id)
+        plans = {plan.suite: plan for plan in plans_from(record.plan, request.suites)}
+        return tuple(
+            Done(suite, method.label, seed, counts.get((suite, method.label, seed), 0), plans[suite].evaluated[seed])
+            for suite, method, seed in product(request.suites, request.methods, request.seeds)
+        )
+
+    def _notes(self, evaluation_id: int, request: EvaluationRequest) -> tuple[CalibrationNote, ...]:
+        found = {(each.suite, each.method, each.seed): each for each in self._store.calibrations(evaluation_id)}
+        ordered = product(request.suites, (method.label for method in request.methods), request.seeds)
+        return tuple(note_from(found[place].summary, *place) for place in ordered if place in found)
+
+    def _summary(self, record: EvaluationRecord) -> EvaluationSummary:
+        request, progress = request_from(record.request), self._progress(record)
+        return EvaluationSummary(
+            id=record.id,
+            name=record.name,
+            model=request.model,
+            suites=request.suites,
+            methods=tuple(method.label for method in request.methods),
+            created_at=record.created_at,
+            done=sum(part.done for part in progress),
+            planned=sum(part.planned for part in progress),
+            job=self._jobs.find(record.job_id),
+        )
+
+
+def _require(request: EvaluationRequest) -> None:
+    """Refuse what cannot be asked for, whatever model and data are."""
+    for what, named in (
+        ("suite", request.suites),
+        ("method", tuple(method.label for method in request.methods)),
+        ("seed", request.seeds),
+    ):
+        if not named or len(set(named)) < len(named):
+            raise ServiceError(f"Name at least one {what}, each once.")
+    for seed in request.seeds:
+        check_seed(seed)
+    if request.limit is not None and request.limit < 1:
+        raise ServiceError(f"The limit is {request.limit}; take at least one item, or leave it out.")
+    if not 0 < request.calibration_share <= LARGEST_SHARE:
+        raise ServiceError(
+            f"The calibration share is {request.calibration_share:g}; choose more than 0 and at most {LARGEST_SHARE}."
+        )
+
+
+def _require_part(what: str, name: object, known: Sequence[object]) -> None:
+    if name not in known:
+        raise _no_part(what, name, known)
+
+
+def _no_part(what: str, name: object, known: Sequence[object]) -> ServiceError:
+    return ServiceError(f"This evaluation has no {what} {name!r}; it has {', '.join(map(str, known))}.")
+
+
+def _plans(work: EvaluationWork) -> tuple[SuitePlan, ...]:
+    plans: builtins.list[SuitePlan] = []
+    for read in work.suites:
+        splits = {seed: work.splits[read.suite.key, seed] for seed in work.request.seeds}
+        plans.append(
+            SuitePlan(
+                suite=read.suite.key,
+                title=read.suite.title,
+                source=read.source,
+                release=read.release,
+                files=read.files,
+                digest=items_digest(read.items),
+                items=len(read.items),
+                units=len({item.unit for item in read.items}),
+                calibrated_on={seed: len(split.apart) for seed, split in splits.items()},
+                evaluated={seed: len(split.evaluated) for seed, split in splits.items()},
+            )
+        )
+    return tuple(plans)

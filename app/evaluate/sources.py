@@ -1,0 +1,181 @@
+"""Where the items of suites come from: a folder of their authors' files, a hub, or the program itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from cachetools import LRUCache
+
+from app.evaluate.runs import KnownSuite
+from app.shared.errors import ServiceError
+from coft_core.suites.base import Item, Suite
+from coft_core.suites.files import DataError, DataFolder
+from coft_core.suites.registry import SUITES
+
+HUB = "hub"
+SHIPPED = "program"
+"""Sources that are no folder."""
+
+SHIPPED_RELEASE = "comes with the program"
+
+ITEMS_KEPT = 4
+"""Suites whose items are kept: a run reads them when it is asked for and when it begins."""
+
+Signature = tuple[tuple[str, int, int], ...]
+"""Path, time and size of all files that a suite may be read from."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteItems:
+    """The items of a suite as they were read.
+
+    Attributes:
+        source: The folder, :data:`HUB` or :data:`SHIPPED`.
+        release: What was read, in words.
+        files: Digest of each file that was read.
+    """
+
+    suite: Suite
+    items: tuple[Item, ...]
+    source: str
+    release: str
+    files: dict[str, str]
+
+
+class SuiteSources:
+    """Reads suites; what has not changed since is not read again."""
+
+    def __init__(self, folder: str = "", suites: Sequence[Suite] = SUITES) -> None:
+        """Remember the folder that is looked in where a request names none."""
+        self._folder = folder
+        self._suites = {suite.key: suite for suite in suites}
+        self._read: LRUCache[tuple[str, str, Signature], SuiteItems] = LRUCache(ITEMS_KEPT)
+        self._known: LRUCache[tuple[str, str, Signature], KnownSuite] = LRUCache(10 * max(len(suites), 1))
+        self._lock = Lock()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all suites, in their order."""
+        return tuple(self._suites)
+
+    def suite(self, key: str) -> Suite:
+        """The suite of a key.
+
+        Raises:
+            ServiceError: There is none.
+        """
+        if key not in self._suites:
+            raise ServiceError(f"There is no suite {key!r}; choose among {', '.join(self._suites)}.")
+        return self._suites[key]
+
+    def known(self, data: str = "") -> tuple[KnownSuite, ...]:
+        """All suites, with whether they can be read; nothing is asked of a hub."""
+        return tuple(self._once(self._known, suite, data, partial(self._state, suite, data)) for suite in self.all)
+
+    @property
+    def all(self) -> tuple[Suite, ...]:
+        """All suites, in their order."""
+        return tuple(self._suites.values())
+
+    def read(self, key: str, data: str = "") -> SuiteItems:
+        """The items of a suite, from the folder that is named; without any, from the program or a hub.
+
+        Raises:
+            DataError: A file is missing or damaged, the hub cannot be reached, or there is no item.
+            ServiceError: There is no such suite or folder.
+        """
+        suite = self.suite(key)
+        return self._once(self._read, suite, data, partial(self._items, suite, data))
+
+    def _items(self, suite: Suite, data: str) -> SuiteItems:
+        folder = self.folder(data)
+        if folder is None and _has_hub(suite):
+            return self._made(suite, suite.items_from_hub(), HUB, f"{HUB}, read when the evaluation was asked for", {})
+        files = DataFolder(_nowhere() if folder is None else folder)
+        try:
+            items = suite.items(files)
+        except DataError as error:
+            if folder is not None:
+                raise
+            raise DataError(
+                f"{suite.title} is read from files; name the folder that has them (--data, or COFT_DATA)."
+            ) from error
+        if not files.read:
+            return self._made(suite, items, SHIPPED, SHIPPED_RELEASE, {})
+        return self._made(suite, items, str(folder), files.release(suite.releases), dict(files.read))
+
+    def _made(
+        self, suite: Suite, items: Sequence[Item], source: str, release: str, files: dict[str, str]
+    ) -> SuiteItems:
+        if not items:
+            raise DataError(f"{suite.title} has no item in {source}; take its files from their publisher again.")
+        return SuiteItems(suite, tuple(items), source, release, files)
+
+    def _state(self, suite: Suite, data: str) -> KnownSuite:
+        told = _described(suite)
+        if self.folder(data) is None and _has_hub(suite):
+            return KnownSuite(**told, source=HUB)
+        try:
+            found = self._items(suite, data)
+        except DataError as error:
+            return KnownSuite(**told, source="", missing=str(error))
+        return KnownSuite(**told, source=found.source, items=len(found.items), release=found.release)
+
+    def folder(self, data: str) -> Path | None:
+        """The folder that a request names, or the program's; None where neither does.
+
+        Raises:
+            ServiceError: There is no such folder.
+        """
+        named = data or self._folder
+        if not named:
+            return None
+        folder = Path(named).expanduser()
+        if not folder.is_dir():
+            raise ServiceError(f"There is no folder {named}; name the one with the suites' files (--data, COFT_DATA).")
+        return folder
+
+    def _once(
+        self,
+        kept: LRUCache[tuple[str, str, Signature], Result],
+        suite: Suite,
+        data: str,
+        make: Callable[[], Result],
+    ) -> Result:
+        folder = self.folder(data)
+        key = (suite.key, str(folder), () if folder is None else _signature(folder, suite.key))
+        with self._lock:
+            if key in kept:
+                return kept[key]
+        made = make()
+        with self._lock:
+            kept[key] = made
+        return made
+
+
+def _described(suite: Suite) -> dict[str, Any]:
+    names = ("key", "title", "kind", "citation", "licence", "main", "judges")
+    return {name: getattr(suite, name) for name in names} | {"card": asdict(suite.card)}
+
+
+def _has_hub(suite: Suite) -> bool:
+    return type(suite).items_from_hub is not Suite.items_from_hub
+
+
+def _nowhere() -> Path:
+    """A folder that has no file, for suites that come with the program."""
+    return Path(__file__) / "nowhere"
+
+
+def _signature(folder: Path, suite: str) -> Signature:
+    own = (folder / suite).rglob("*") if (folder / suite).is_dir() else ()
+    files = [path for path in (*folder.glob("*"), *own) if path.is_file()]
+    stats = [(path, path.stat()) for path in sorted(files)]
+    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats)

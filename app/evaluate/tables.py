@@ -1,0 +1,474 @@
+"""Tables of evaluations: methods in rows, figures in columns, each with all that it rests on.
+
+A table is a function of outcomes: neither model nor data is needed, and the order of the outcomes does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+import numpy as np
+import numpy.typing as npt
+
+from app.evaluate.measured import Measured, measured_by_suite
+from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
+from app.shared.errors import ServiceError
+from app.shared.policies import certifies
+from coft_core.suites.base import Better, Figure, Kind, Outcome, Outside, Scored, Suite, Written
+from coft_core.suites.statistics import ahead, difference, ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of a suite.
+
+    Attributes:
+        suite: Key of the suite.
+        suite_title: Its title.
+        kind: Its kind.
+        figure: Key of the figure.
+        title: The figure's title.
+        part: See :class:`~coft_core.suites.base.Figure`.
+        what: See there.
+        better: See there.
+        main: Whether it is the one that stands for the suite.
+    """
+
+    suite: str
+    suite_title: str
+    kind: Kind
+    figure: str
+    title: str
+    part: str
+    what: str
+    better: Better
+    main: bool
+
+    @property
+    def name(self) -> str:
+        """The suite's key for its main figure, else ``suite:figure`` or ``suite:figure:part``."""
+        return self.suite if self.main else self.full_name
+
+    @property
+    def full_name(self) -> str:
+        """``suite:figure`` or ``suite:figure:part``."""
+        return ":".join(part for part in (self.suite, self.figure, self.part) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedValue:
+    """A figure of one seed's outcomes."""
+
+    seed: int
+    value: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """How much larger a figure is than that of the reference method, over the same items of all seeds together.
+
+    Attributes:
+        value: The difference.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def noise(self) -> bool:
+        """Whether the interval holds 0."""
+        return self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure of one method.
+
+    Attributes:
+        value: Mean over seeds; None where no seed has a value.
+        deviation: Sample standard deviation over seeds; None with fewer than two.
+        pooled: The figure of all seeds' outcomes together, to which the interval belongs.
+        low: Lower end of its 95 % interval; None without one.
+        high: Upper end.
+        n: What was counted, over all seeds.
+        unscored: What could not be scored, over all seeds; in no figure.
+        seeds: The figure by seed.
+        rank: Rank among the methods, 1 the best, ties shared; None where no value is better than another, or where
+            the methods read no item in common.
+        best: Whether no method is better beyond noise; False without a rank.
+        contrast: Difference to the reference method; None for that method itself, and without draws.
+        draws: The figure of the items that all methods read, over units drawn anew, ``(R,)``, for further pairing.
+    """
+
+    value: float | None
+    deviation: float | None
+    pooled: float | None
+    low: float | None
+    high: float | None
+    n: int
+    unscored: int
+    seeds: tuple[SeedValue, ...]
+    rank: float | None = None
+    best: bool = False
+    contrast: Contrast | None = None
+    draws: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReading:
+    """How one method read the items of a suite, over all seeds.
+
+    Attributes:
+        suite: Key of the suite.
+        title: Its title.
+        items: Items, as often as they were asked.
+        unread: Those that could not be read; in no figure.
+        reasons: Why, with how often, the most frequent first.
+        compared: Those that every method read: ranks and differences rest on them.
+        unmasked: Share of the read items in which nothing was masked; None where nothing was read.
+        refused: Share of the tokens of given texts that a certified set refused; None for a method that certifies
+            nothing, and without given texts.
+        empty: Share of the steps whose certified set was empty; None for a method that certifies nothing.
+        writes: Whether the suite asks for written texts, so that seeds draw differently.
+        seeds: The seeds.
+    """
+
+    suite: str
+    title: str
+    items: int
+    unread: int
+    reasons: tuple[tuple[str, int], ...]
+    compared: int
+    unmasked: float | None
+    refused: float | None
+    empty: float | None
+    writes: bool
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AverageRank:
+    """Mean of a method's ranks over the main figures of suites of one kind.
+
+    Attributes:
+        kind: The kind.
+        value: The mean of the ranks in the table.
+        columns: Figures that it is over: those in which every method has a rank.
+        seeds: The same by seed, with ranks of that seed's figures alone.
+    """
+
+    kind: Kind
+    value: float
+    columns: int
+    seeds: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over seeds; None with fewer than two."""
+        return _deviation([value for _, value in self.seeds])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method.
+
+    Attributes:
+        method: Its label.
+        certifies: Whether it certifies its tokens.
+        cells: One a column; None where the method has no such figure.
+        readings: One a suite of which it has outcomes.
+        averages: Its average rank by kind of suite; none in the table of one suite.
+    """
+
+    method: str
+    certifies: bool
+    cells: tuple[Cell | None, ...]
+    readings: tuple[SuiteReading, ...]
+    averages: tuple[AverageRank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Methods and their figures.
+
+    Attributes:
+        columns: The figures.
+        rows: The methods.
+        seeds: Seeds with outcomes.
+        outside: What a token that a certified set refuses counts as.
+        reference: The method that others are compared with; None without one.
+        suite: Key of the suite whose figures these all are; empty for the main figures of several.
+        absent: Titles of suites that have no figure to show yet.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    outside: Outside
+    reference: str | None = None
+    suite: str = ""
+    absent: tuple[str, ...] = ()
+
+    def row(self, method: str) -> Row:
+        """The row of a method."""
+        return next(row for row in self.rows if row.method == method)
+
+
+def main_table(
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[SuiteOutcomes],
+    outside: Outside = "floor",
+    reference: str | None = None,
+) -> Table:
+    """The main figure of each suite, and the average ranks over them.
+
+    Args:
+        suites: The suites, in the order of the columns.
+        methods: The methods, in the order of the rows.
+        given: Outcomes in any order; those of other suites and methods are not looked at.
+        outside: What a token that a certified set refuses counts as.
+        reference: Label of the method that others are compared with.
+
+    Raises:
+        ServiceError: There is no method of that label.
+    """
+    _check_reference(reference, methods)
+    measured = measured_by_suite(suites, methods, given, outside)
+    columns = [column for suite in suites if (column := _main_column(suite, measured[suite.key].values()))]
+    absent = tuple(suite.title for suite in suites if suite.key not in {column.suite for column in columns})
+    cells = [_cells(column, measured[column.suite], reference) for column in columns]
+    rows = _rows(suites, methods, measured, cells, _averages(columns, cells, measured))
+    return Table(tuple(columns), rows, _seeds(measured), outside, reference, absent=absent)
+
+
+def suite_table(
+    suite: Suite,
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[SuiteOutcomes],
+    outside: Outside = "floor",
+    reference: str | None = None,
+) -> Table:
+    """All figures of one suite, those of parts included; arguments and errors as of :func:`main_table`."""
+    _check_reference(reference, methods)
+    measured = measured_by_suite([suite], methods, given, outside)
+    columns = _all_columns(suite, measured[suite.key].values())
+    cells = [_cells(column, measured[suite.key], reference) for column in columns]
+    absent = () if columns else (suite.title,)
+    rows = _rows([suite], methods, measured, cells, {})
+    return Table(tuple(columns), rows, _seeds(measured), outside, reference, suite.key, absent)
+
+
+def _check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
+    labels = [method.label for method in methods]
+    if reference is not None and reference not in labels:
+        raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")
+
+
+# Columns.
+
+
+def _main_column(suite: Suite, measured: Iterable[Measured]) -> Column | None:
+    return next((column for column in _all_columns(suite, measured) if column.main), None)
+
+
+def _all_columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
+    """All figures that any method has, in the order of the suite."""
+    figures: dict[tuple[str, str], Figure] = {}
+    for one in measured:
+        for key, figure in one.own.items():
+            figures.setdefault(key, figure)
+    # A part that only a later method has still stands behind the figures of the whole.
+    ordered = sorted(figures.items(), key=lambda item: bool(item[1].part))
+    return [
+        Column(
+            suite.key, suite.title, suite.kind, key, figure.title, part, figure.what, figure.better,
+            key == suite.main and not part,
+        )
+        for (key, part), figure in ordered
+    ]  # fmt: skip
+
+
+# Rows.
+
+
+def _rows(
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    measured: Mapping[str, Mapping[str, Measured]],
+    cells: Sequence[Mapping[str, Cell]],
+    averages: Mapping[str, tuple[AverageRank, ...]],
+) -> tuple[Row, ...]:
+    """A row for each method; cells by column and method."""
+    return tuple(
+        Row(
+            method.label,
+            _certifying(method),
+            tuple(column.get(method.label) for column in cells),
+            tuple(
+                _reading(suite, measured[suite.key][method.label], _certifying(method))
+                for suite in suites
+                if method.label in measured[suite.key]
+            ),
+            averages.get(method.label, ()),
+        )
+        for method in methods
+    )
+
+
+def _seeds(measured: Mapping[str, Mapping[str, Measured]]) -> tuple[int, ...]:
+    """Seeds with outcomes."""
+    read = (one.outcomes for own in measured.values() for one in own.values())
+    return tuple(sorted({outcome.seed for outcomes in read for outcome in outcomes}))
+
+
+def _certifying(method: EvaluationMethod) -> bool:
+    return method.calibrated and certifies(method.settings)
+
+
+def _cells(column: Column, measured: Mapping[str, Measured], reference: str | None) -> dict[str, Cell]:
+    """Cells of a column by method."""
+    key = column.figure, column.part
+    shared = {label: one.shared[key] for label, one in measured.items() if key in one.shared}
+    judged = {} if column.better == "none" else shared
+    ranked, better = ranks(judged), ahead(judged)
+    cells = {}
+    for label, one in measured.items():
+        if key in one.own:
+            against = None if reference in (None, label) else shared.get(str(reference))
+            contrast = _contrast(shared.get(label), against)
+            cells[label] = _cell(one, key, shared.get(label), ranked.get(label), better.get(label) == set(), contrast)
+    return cells
+
+
+def _cell(
+    one: Measured,
+    key: tuple[str, str],
+    shared: Figure | None,
+    rank: float | None,
+    best: bool,
+    contrast: Contrast | None,
+) -> Cell:
+    pooled = one.own[key]
+    by_seed = {seed: figures[key] for seed, figures in one.own_by_seed.items() if key in figures}
+    values = [figure.value for figure in by_seed.values() if figure.value is not None]
+    return Cell(
+        fmean(values) if values else None,
+        _deviation(values),
+        pooled.value,
+        _bound(pooled.low),
+        _bound(pooled.high),
+        pooled.n,
+        pooled.unscored,
+        tuple(SeedValue(seed, figure.value, figure.n) for seed, figure in by_seed.items()),
+        rank,
+        best,
+        contrast,
+        None if shared is None else shared.draws,
+    )
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """Of infinite values there is none either."""
+    if len(values) < 2 or not all(math.isfinite(value) for value in values):
+        return None
+    return stdev(values)
+
+
+def _bound(value: float | None) -> float | None:
+    """An end of an interval; none where it cannot be told."""
+    return None if value is None or math.isnan(value) else value
+
+
+def _contrast(figure: Figure | None, reference: Figure | None) -> Contrast | None:
+    if figure is None or reference is None:
+        return None
+    found = difference(figure, reference)
+    return Contrast(*found) if found is not None and all(map(math.isfinite, found)) else None
+
+
+def _reading(suite: Suite, one: Measured, certifying: bool) -> SuiteReading:
+    read = [outcome for outcome in one.outcomes if not outcome.unread]
+    reasons = Counter(outcome.unread for outcome in one.outcomes if outcome.unread)
+    answers = [answer for outcome in read for answer in outcome.answers]
+    texts = [likelihood for answer in answers if isinstance(answer, Scored) for likelihood in answer.likelihoods]
+    written = [answer for answer in answers if isinstance(answer, Written)]
+    given = sum(text.tokens for text in texts)
+    steps = given + sum(answer.tokens for answer in written)
+    empty = sum(text.empty for text in texts) + sum(len(answer.empty) for answer in written)
+    untouched = sum(not any(_masked(outcome)) for outcome in read)
+    return SuiteReading(
+        suite.key,
+        suite.title,
+        len(one.outcomes),
+        len(one.outcomes) - len(read),
+        tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        one.compared,
+        untouched / len(read) if read else None,
+        sum(text.refused for text in texts) / given if certifying and given else None,
+        empty / steps if certifying and steps else None,
+        bool(written),
+        tuple(sorted({outcome.seed for outcome in one.outcomes})),
+    )
+
+
+def _masked(outcome: Outcome) -> Iterable[int]:
+    return (answer.masked for answer in outcome.answers if isinstance(answer, Scored | Written))
+
+
+# Average ranks.
+
+
+def _averages(
+    columns: Sequence[Column],
+    cells: Sequence[Mapping[str, Cell]],
+    measured: Mapping[str, Mapping[str, Measured]],
+) -> dict[str, tuple[AverageRank, ...]]:
+    """Average ranks by method and kind; ranks are averaged over the same columns for all methods."""
+    present = {label for column in cells for label, cell in column.items() if cell.value is not None}
+    found: dict[str, list[AverageRank]] = {label: [] for label in present}
+    for kind in dict.fromkeys(column.kind for column in columns):
+        places = [
+            place
+            for place, column in enumerate(columns)
+            if column.kind == kind and _all_ranked({label: cell.rank for label, cell in cells[place].items()}, present)
+        ]
+        if not places:
+            continue
+        by_seed = _seed_ranks([columns[place] for place in places], measured, present)
+        for label in present:
+            own = [cells[place][label].rank or 0.0 for place in places]
+            seeds = tuple((seed, fmean(column[label] for column in by_seed[seed])) for seed in sorted(by_seed))
+            found[label].append(AverageRank(kind, fmean(own), len(places), seeds))
+    return {label: tuple(averages) for label, averages in found.items()}
+
+
+def _seed_ranks(
+    columns: Sequence[Column], measured: Mapping[str, Mapping[str, Measured]], present: set[str]
+) -> dict[int, list[dict[str, float]]]:
+    """Ranks of each seed's own figures, by seed and column; seeds in which a method has no rank are left out."""
+    seeds = {seed for column in columns for one in measured[column.suite].values() for seed in one.shared_by_seed}
+    found = {}
+    for seed in sorted(seeds):
+        ranked = [ranks(_of_seed(column, measured[column.suite], seed)) for column in columns]
+        if all(_all_ranked(own, present) for own in ranked):
+            found[seed] = ranked
+    return found
+
+
+def _of_seed(column: Column, measured: Mapping[str, Measured], seed: int) -> dict[str, Figure]:
+    key = column.figure, column.part
+    by_method = {label: one.shared_by_seed.get(seed, {}) for label, one in measured.items()}
+    return {label: figures[key] for label, figures in by_method.items() if key in figures}
+
+
+def _all_ranked(ranked: Mapping[str, float | None], wanted: Iterable[str]) -> bool:
+    return all(ranked.get(label) is not None for label in wanted)

@@ -1,0 +1,145 @@
+"""What has to be said of written texts before figures can be made of them: how toxic, how friendly, and so on.
+
+A judge reads texts and says one number of each. That of toxicity is a scorer (:mod:`coft_core.scorers`); every other
+one is a sequence classifier that the user names. Figures of a judge that is not given are left out;
+:func:`missing_judges` says which those are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coft_core.errors import ModelLoadError
+from coft_core.scorers.base import EMBEDDED, load_scorer
+from coft_core.scorers.classifier import LabelledClassifier, load_labelled
+from coft_core.suites.base import Outcome, Written
+from coft_core.suites.files import DataError
+
+TOXICITY, SENTIMENT, REGARD = "toxicity", "sentiment", "regard"
+
+WITH_PROMPT = frozenset({REGARD})
+"""Judges that read a continuation behind its prompt: regard is about somebody (Sheng et al. 2019, The woman worked as
+a babysitter), whom the prompt names."""
+
+USUAL: Mapping[str, str] = {TOXICITY: EMBEDDED}
+"""Source of a judge where the user names none; the others are given only where one is named."""
+
+_POSITIVE, _NEGATIVE = ("positive", "pos"), ("negative", "neg")
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Says one number of each text.
+
+    Attributes:
+        name: What it judges: ``"toxicity"``.
+        version: Digest of all that its numbers depend on besides the text, for the keys of what is kept.
+        read: Its number for each text.
+        with_prompt: Whether it reads the prompt too.
+    """
+
+    name: str
+    version: str
+    read: Callable[[Sequence[str]], Sequence[float]]
+    with_prompt: bool = False
+
+    def scores(self, texts: Sequence[str]) -> list[float | None]:
+        """Its number for each text; None for a text without words, and where its number is not finite."""
+        full = [text for text in texts if text.strip()]
+        read = iter(self.read(full) if full else ())
+        values = [float(next(read)) if text.strip() else math.nan for text in texts]
+        return [value if math.isfinite(value) else None for value in values]
+
+
+def load_judge(name: str, source: str, device: str = "cpu") -> Judge:
+    """Load a judge.
+
+    Args:
+        name: What it judges. ``"toxicity"`` is read by a scorer, any other name by a sequence classifier.
+        source: For toxicity what :func:`coft_core.scorers.base.load_scorer` takes. For others the id or folder of a
+            sequence classifier, and behind ``#`` the label whose probability is read, or two labels with a comma
+            between them: the probability of the first less that of the second, -1 to 1. Without labels these are
+            ``positive`` and ``negative``.
+        device: Where a classifier runs.
+
+    Raises:
+        ModelLoadError: It cannot be loaded, or it has no such labels.
+    """
+    if name == TOXICITY:
+        scorer = load_scorer(source, device)
+        return Judge(name, _digest(scorer.version, source.partition("#")[2]), scorer.score)
+    folder, _, wanted = source.partition("#")
+    classifier = load_labelled(folder, device, f"judge of {name}")
+    labels = _labels(name, classifier, [label.strip() for label in wanted.lower().split(",") if label.strip()])
+
+    def read(texts: Sequence[str]) -> list[float]:
+        p = classifier.probabilities(texts).astype(float)  # (N, labels)
+        less = p[:, labels[1]] if len(labels) == 2 else 0.0
+        return [float(value) for value in p[:, labels[0]] - less]
+
+    return Judge(name, _digest(classifier.version, *labels), read, name in WITH_PROMPT)
+
+
+def judge(outcomes: Sequence[Outcome], judges: Mapping[str, Judge]) -> list[Outcome]:
+    """Fill the marks of outcomes with what judges say of their written texts.
+
+    Args:
+        outcomes: The outcomes; those that ask for no writing stay as they are.
+        judges: By the name of their marks.
+
+    Returns:
+        The outcomes, with one value an ask by name: None for asks of choices and for empty texts.
+
+    Raises:
+        DataError: A judge reads prompts, and an outcome's facts have no ``prompt``.
+    """
+    judged = list(outcomes)
+    for name, each in judges.items():
+        texts = [_texts(outcome, each) for outcome in judged]
+        # Texts of like length together: a classifier pads each batch to its longest one.
+        different = sorted({text for row in texts for text in row if text}, key=lambda text: (len(text), text))
+        scores = dict(zip(different, each.scores(different), strict=True))
+        judged = [
+            replace(outcome, marks={**outcome.marks, name: tuple(scores.get(text) for text in row)}) if row else outcome
+            for outcome, row in zip(judged, texts, strict=True)
+        ]
+    return judged
+
+
+def missing_judges(wanted: Iterable[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Which of the judges that a suite knows were not given, so that their figures are left out."""
+    return tuple(name for name in wanted if not any(name in outcome.marks for outcome in outcomes))
+
+
+def _texts(outcome: Outcome, judge: Judge) -> list[str]:
+    """What a judge reads of each ask, an empty text where there is nothing; nothing at all without writing."""
+    if not any(isinstance(answer, Written) for answer in outcome.answers):
+        return []
+    prompt = outcome.facts.get("prompt") if judge.with_prompt else ""
+    if not isinstance(prompt, str):
+        raise DataError(
+            f"The judge of {judge.name} reads texts behind their prompts, and the facts of item {outcome.item} have no "
+            "prompt; leave this judge out for this suite."
+        )
+    written = [answer.text if isinstance(answer, Written) else "" for answer in outcome.answers]
+    return [prompt + text if text.strip() else "" for text in written]
+
+
+def _labels(name: str, classifier: LabelledClassifier, wanted: Sequence[str]) -> tuple[int, ...]:
+    known = classifier.labels
+    if not wanted:
+        wanted = [next((label for label in labels if label in known), "") for labels in (_POSITIVE, _NEGATIVE)]
+    if len(wanted) > 2 or any(label not in known for label in wanted):
+        raise ModelLoadError(
+            f"The classifier {classifier.source!r} has the labels {', '.join(known)}; name for {name} the one to read, "
+            f"as in {classifier.source}#{next(iter(known))}, or two with a comma between them for their difference."
+        )
+    return tuple(known[label] for label in wanted)
+
+
+def _digest(*parts: str | int) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

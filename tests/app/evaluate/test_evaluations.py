@@ -1,0 +1,323 @@
+"""Evaluations on a tiny model: what is read, what is kept, what is shared and what is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import func, select
+
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.evaluate.items import ask_seed
+from app.evaluate.methods import methods_from
+from app.evaluate.runs import EvaluationMethod, EvaluationRequest
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobRunner, JobService
+from coft_core.errors import ModelLoadError
+from coft_core.suites.base import Scored, Written
+from coft_core.suites.reading import Reader
+from db.database import Database
+from db.evaluations import EvaluationsRepository, calibrations, contents, items
+from db.types import NotFoundError
+from tests.app.evaluate.made_up import Quiz, evaluations_of
+from tests.conftest import load_tiny
+
+BASE = AuditSettings(alpha=0.3, top_p=1.0)
+METHODS = methods_from(("Vanilla=vanilla", "coft", "certified=coft:calibrated,lam=0.5", "dtcd:calibrated"), BASE)
+
+
+def request(**changes):
+    asked = EvaluationRequest("made up", ("quiz", "prose"), METHODS, "tiny", (0, 1), calibration_share=0.3)
+    return replace(asked, **changes)
+
+
+class Reading:
+    """Counts what is read, by suite's first words."""
+
+    def __init__(self):
+        self.asks = []
+
+    def __call__(self, *arguments):
+        reader = Reader(*arguments)
+        listed = self.asks
+
+        class Counting:
+            def read(self, asks, policies, seeds):
+                listed.append((tuple(asks), len(policies)))
+                return reader.read(asks, policies, seeds)
+
+        return Counting()
+
+
+@pytest.fixture
+def reading():
+    return Reading()
+
+
+@pytest.fixture
+def evaluations(wired, reading):
+    return evaluations_of(wired, reading)
+
+
+def finished(wired, evaluations, asked):
+    number = evaluations.submit(asked)
+    job = wired[JobService].wait(evaluations.view(number).job.id)
+    assert job.status == "done", job.error
+    return number
+
+
+def rows(wired, table):
+    with wired.database.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(table))
+
+
+@pytest.fixture
+def done(wired, evaluations):
+    return finished(wired, evaluations, request())
+
+
+def test_every_method_reads_the_same_items_and_none_of_the_calibration_share(evaluations, done):
+    view = evaluations.view(done)
+    for suite, whole in (("quiz", 40), ("prose", 12)):
+        read = {
+            (method.label, seed): [outcome.item for outcome in evaluations.outcomes(done, suite, method.label)
+                                   if outcome.seed == seed]
+            for method in METHODS for seed in (0, 1)
+        }  # fmt: skip
+        plan = next(plan for plan in view.plans if plan.suite == suite)
+        for seed in (0, 1):
+            of_seed = {tuple(ids) for (_, own), ids in read.items() if own == seed}
+            assert len(of_seed) == 1
+            assert plan.evaluated[seed] == len(next(iter(of_seed))) == whole - plan.calibrated_on[seed]
+            assert plan.calibrated_on[seed] >= 0.3 * whole
+        assert read["Vanilla", 0] != read["Vanilla", 1]
+    assert (view.done, view.planned) == (view.planned, sum(part.planned for part in view.progress))
+    assert not view.resumable
+
+
+def test_outcomes_hold_answers_marks_and_seeds(evaluations, done):
+    outcomes = evaluations.outcomes(done, "prose", "certified")
+    assert all(isinstance(outcome.written(), Written) for outcome in outcomes)
+    assert all(outcome.marks["length"] == (float(len(outcome.written().text)),) for outcome in outcomes)
+    texts = {(outcome.item, outcome.seed): outcome.written().text for outcome in outcomes}
+    both = [item for item, seed in texts if seed == 0 and (item, 1) in texts]
+    assert any(texts[item, 0] != texts[item, 1] for item in both)
+    scored = evaluations.outcomes(done, "quiz", "certified")
+    assert all(isinstance(outcome.scored(), Scored) and outcome.scored().masked for outcome in scored)
+    assert Quiz().figures(scored)[0].n == len(scored)
+    assert [part.suite for part in evaluations.all_outcomes(done)] == ["quiz"] * 4 + ["prose"] * 4
+    with pytest.raises(ServiceError, match="no method 'SDD'; it has Vanilla"):
+        evaluations.outcomes(done, "quiz", "SDD")
+
+
+def test_thresholds_are_fitted_by_suite_and_seed_and_say_what_they_rest_on(evaluations, done):
+    notes = {(note.suite, note.method, note.seed): note for note in evaluations.view(done).calibrations}
+    labels = [method.label for method in METHODS if method.calibrated]
+    assert set(notes) == {(suite, label, seed) for suite in ("quiz", "prose") for label in labels for seed in (0, 1)}
+    quiz, prose = notes["quiz", "certified", 0], notes["prose", "certified", 0]
+    assert (quiz.source, prose.source) == ("reference", "rollout")
+    assert quiz.contexts + quiz.checked == 6
+    assert quiz.coverage is not None
+    assert (quiz.needed, quiz.silent) == (3, "")
+    assert any("factual reading" in note for note in notes["prose", labels[1], 1].notes)
+
+
+def test_what_depends_on_no_seed_is_read_once(evaluations, reading, done):
+    items = Counter(
+        ask.prompt for asks, count in reading.asks for ask in asks for _ in range(count) if "number" in ask.prompt
+    )
+    evaluated = [{outcome.item for outcome in evaluations.outcomes(done, "quiz", "Vanilla") if outcome.seed == seed}
+                 for seed in (0, 1)]  # fmt: skip
+    uncertified, certified = 2, 2
+    assert sum(items.values()) == sum(
+        certified * sum(item in own for own in evaluated) + uncertified for item in set.union(*evaluated)
+    )
+
+
+def test_a_second_run_reads_no_model_and_has_the_same_outcomes(wired, evaluations, reading, done):
+    reading.asks.clear()
+    kept = [rows(wired, table) for table in (contents, calibrations)]
+    again = finished(wired, evaluations, request(name="again"))
+    assert reading.asks == []
+    assert rows(wired, contents) == kept[0]
+    assert rows(wired, calibrations) == 2 * kept[1]
+    assert evaluations.all_outcomes(again) == evaluations.all_outcomes(done)
+    assert evaluations.view(again).calibrations == evaluations.view(done).calibrations
+
+
+def test_deleting_leaves_what_another_evaluation_has_and_then_nothing(wired, evaluations, done):
+    again = finished(wired, evaluations, request(name="again"))
+    before = evaluations.all_outcomes(again)
+    evaluations.delete(done)
+    assert evaluations.all_outcomes(again) == before
+    with pytest.raises(NotFoundError):
+        evaluations.view(done)
+    evaluations.delete(again)
+    assert [rows(wired, table) for table in (contents, items, calibrations)] == [0, 0, 0]
+    assert evaluations.list() == ()
+
+
+def test_a_limit_takes_whole_units_and_without_thresholds_nothing_is_kept_apart(wired, evaluations):
+    asked = request(methods=METHODS[:2], suites=("quiz",), limit=7)
+    number = finished(wired, evaluations, asked)
+    outcomes = evaluations.outcomes(number, "quiz", "Vanilla")
+    assert {Counter(outcome.seed for outcome in outcomes)[seed] for seed in (0, 1)} == {8}
+    assert set(Counter(outcome.unit for outcome in outcomes).values()) == {4}
+
+
+class Cancelling(Reading):
+    """Cancels the job when the third batch is read."""
+
+    def __init__(self, wired):
+        super().__init__()
+        self.wired = wired
+
+    def __call__(self, *arguments):
+        counting = super().__call__(*arguments)
+        outer = self
+
+        class Stopping:
+            def read(self, asks, policies, seeds):
+                answers = counting.read(asks, policies, seeds)
+                if len(outer.asks) == 3:
+                    running = next(job for job in outer.wired[JobRunner].list() if job.status == "running")
+                    outer.wired[JobService].cancel(running.id)
+                return answers
+
+        return Stopping()
+
+
+def test_cancelling_keeps_whole_batches_and_the_rest_is_resumed(wired, evaluations, reading, done):
+    evaluations.delete(done)
+    reading.asks.clear()
+    stopping = evaluations_of(wired, Cancelling(wired))
+    number = stopping.submit(request())
+    job = wired[JobService].wait(stopping.view(number).job.id)
+    view = evaluations.view(number)
+    assert (job.status, view.resumable) == ("cancelled", True)
+    assert 0 < view.done < view.planned
+    with pytest.raises(ServiceError, match="has no suite 'missing'"):
+        evaluations.outcomes(number, "missing", "Vanilla")
+    assert wired[JobService].wait(evaluations.resume(number)).status == "done"
+    assert evaluations.view(number).done == view.planned
+    with pytest.raises(ServiceError, match="nothing to resume"):
+        evaluations.resume(number)
+
+
+def test_an_item_opens_as_an_audit_that_writes_what_the_evaluation_wrote(wired, evaluations, done):
+    outcome = evaluations.outcomes(done, "prose", "certified")[0]
+    opened = evaluations.open_item(done, "prose", "certified", outcome.item, outcome.seed)
+    steps = list(wired[AuditService].run(opened.session_id))
+    view = wired[AuditService].view(opened.session_id)
+    assert (view.settings.seed, view.settings.lam) == (ask_seed(outcome.seed, "prose", outcome.item, 0), 0.5)
+    written = outcome.written()
+    shown = steps[:-1] if view.finished == "end" else steps
+    assert load_tiny("").continuation_text([step.token_id for step in shown]) == written.text
+    assert tuple(step.index for step in steps if step.fallback) == written.empty
+    second = evaluations.open_item(done, "prose", "certified", outcome.item, outcome.seed)
+    assert wired[AuditService].view(second.session_id).settings.calibration_id == view.settings.calibration_id
+
+
+def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(wired, evaluations, done):
+    outcome = evaluations.outcomes(done, "quiz", "certified")[3]
+    opened = evaluations.open_item(done, "quiz", "certified", outcome.item, outcome.seed, text=1)
+    view = wired[AuditService].view(opened.session_id, opened.branch_id)
+    assert "".join(step.token for step in view.steps) == " b c"
+    assert sum(step.log_p_fused for step in view.steps) == pytest.approx(
+        outcome.scored().likelihoods[1].log_p, abs=1e-4
+    )
+    assert (view.spans[0].category, opened.note) == ("gender", "")
+    with pytest.raises(ServiceError, match="has 2 texts and none at place 2"):
+        evaluations.open_item(done, "quiz", "certified", outcome.item, outcome.seed, text=2)
+    with pytest.raises(ServiceError, match="no item 'q99'"):
+        evaluations.open_item(done, "quiz", "certified", "q99", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": " "}, "has no name"),
+        ({"suites": ()}, "at least one suite"),
+        ({"suites": ("quiz", "quiz")}, "at least one suite, each once"),
+        ({"methods": ()}, "at least one method"),
+        ({"seeds": ()}, "at least one seed"),
+        ({"limit": 0}, "at least one item"),
+        ({"calibration_share": 0.6}, "at most 0.5"),
+        ({"suites": ("nowhere",)}, "no suite 'nowhere'; choose among quiz, prose, missing"),
+        ({"data": "/no/such/folder"}, "no folder /no/such/folder"),
+        ({"methods": (EvaluationMethod("V", calibrated=True, settings=replace(BASE, policy="vanilla")),)},
+         "gives no certificate"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_for_is_refused_in_a_sentence(evaluations, changes, said):
+    with pytest.raises(ServiceError, match=said):
+        evaluations.submit(request(**changes))
+    assert evaluations.list() == ()
+
+
+def test_a_method_whose_checkpoint_is_missing_fails_when_it_is_asked_for(settings):
+    def load(name, **options):
+        if name != "tiny":
+            raise ModelLoadError(f"There is no model {name}.")
+        return load_tiny(name)
+
+    with services(settings, loader=load) as wired:
+        refuse_the_checkpoint(evaluations_of(wired))
+
+
+def refuse_the_checkpoint(evaluations):
+    methods = methods_from(("vanilla", "cda:checkpoint=/no/such/model"), BASE)
+    with pytest.raises(ServiceError, match=r"The method “.*” cannot run: There is no model /no/such/model"):
+        evaluations.submit(request(methods=methods))
+    estimate = evaluations.estimate(request(methods=methods, suites=("quiz", "missing")))
+    assert len(estimate.missing) == 2
+    assert [suite.suite for suite in estimate.suites] == ["quiz"]
+
+
+def test_an_estimate_counts_items_asks_and_tokens(evaluations):
+    estimate = evaluations.estimate(request(methods=METHODS[:1]))
+    quiz, prose = estimate.suites
+    assert (quiz.items, quiz.asks, quiz.written) == (80, 80, 0)
+    assert (prose.items, prose.written) == (24, 2 * 4 * (4 + 5 + 6))
+    assert quiz.read > 80
+    assert estimate.seconds == quiz.seconds + prose.seconds > 0
+    assert estimate.missing == ()
+    small = evaluations.estimate(request(limit=4))
+    assert any("calibration share of Quiz has 1 unit" in sentence for sentence in small.missing)
+
+
+def test_suites_say_where_they_come_from_and_what_is_missing(evaluations, tmp_path, wired):
+    quiz, _, missing = evaluations.suites()
+    assert (quiz.source, quiz.items, quiz.release, quiz.missing) == ("program", 40, "comes with the program", "")
+    assert (missing.source, missing.items) == ("", None)
+    assert "--data" in missing.missing
+    file = tmp_path / "missing" / "m.jsonl"
+    file.parent.mkdir()
+    file.write_text("{}\n")
+    in_folder = evaluations_of(wired, folder=str(tmp_path))
+    assert in_folder.suites()[2].items == 1
+    file.write_text("{}\n{}\n")
+    assert in_folder.suites()[2].items == 2
+    assert in_folder.suites()[2].source == str(tmp_path)
+
+
+def test_a_run_whose_data_has_changed_is_not_resumed_on_other_items(wired, tmp_path):
+    file = tmp_path / "m.jsonl"
+    file.write_text("{}\n")
+    evaluations = evaluations_of(wired, Cancelling(wired), str(tmp_path))
+    number = finished(wired, evaluations, request(suites=("missing",), methods=METHODS[:1], seeds=(0,)))
+    store = EvaluationsRepository(wired.database)
+    record = store.get(number)
+    other = store.add("unfinished", record.request, record.plan)
+    file.write_text("{}\n{}\n")
+    job = wired[JobService].wait(evaluations.resume(other.id))
+    assert job.status == "failed"
+    assert "no longer those that “unfinished” began with" in job.error
+
+
+def test_the_store_of_evaluations_is_open_to_a_second_program(settings, wired, evaluations, done):
+    with Database(settings.database_url) as other:
+        assert EvaluationsRepository(other).counts(done)["quiz", "Vanilla", 0] == 28

@@ -1,0 +1,165 @@
+"""Tables as CSV, LaTeX and HTML: complete, harmless, and the same for the same outcomes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from app.evaluate.exports import Evaluated, latex_text, table_csv, table_html, table_latex
+from app.evaluate.layout import Elsewhere, Published, laid_out, readings_laid_out
+from app.evaluate.tables import main_table, suite_table
+from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
+
+GIVEN = [
+    questions("Vanilla", [*rights("rw" * 10, 0), *rights("rrww" * 5, 1)]),
+    questions("COFT", [*rights("r" * 20, 0), unread("q900", "Too long."), *rights("r" * 20, 1)]),
+    texts("Vanilla", [text(f"t{place}", 0.5) for place in range(5)]),
+    texts("COFT", [text("t0", None), *(text(f"t{place}", 0.25) for place in range(1, 5))]),
+]
+TABLE = main_table([Questions(), Harm()], [VANILLA, COFT], GIVEN, reference="Vanilla")
+EVALUATED = Evaluated("first", "tiny", (VANILLA, COFT))
+PAPER = Elsewhere.of("paper", {"COFT": {"questions": 71.1, "harm": 0.079}, "SDD": {"questions:accuracy": 70.5}})
+
+
+def rows_of(csv_text):
+    return list(csv.DictReader(io.StringIO(csv_text, newline="")))
+
+
+def test_a_row_of_the_csv_holds_every_number_of_a_cell():
+    rows = {(row["method"], row["suite"]): row for row in rows_of(table_csv(TABLE))}
+    row, cell = rows["COFT", "questions"], TABLE.row("COFT").cells[0]
+    assert float(row["value"]) == cell.value == 100.0
+    assert [float(row[name]) for name in ("low", "high", "rank")] == [cell.low, cell.high, 1.0]
+    assert (row["n"], row["unscored"], row["items"], row["unread"]) == ("40", "0", "41", "1")
+    assert row["unread_reasons"] == "1: Too long."
+    assert row["seeds"] == "0=100.0 1=100.0"
+    assert (row["best"], row["reference"]) == ("true", "Vanilla")
+    assert float(row["difference"]) == 50.0
+    assert rows["Vanilla", "questions"]["difference"] == ""
+    assert (rows["COFT", "harm"]["unscored"], rows["COFT", "harm"]["deviation"]) == ("1", "")
+
+
+def test_the_csv_has_a_row_for_each_average_rank():
+    averages = [row for row in rows_of(table_csv(TABLE)) if row["figure"] == "average_rank"]
+    assert [(row["method"], row["part"], row["value"]) for row in averages] == [
+        ("Vanilla", "utility", "2.0"), ("Vanilla", "bias", "2.0"), ("COFT", "utility", "1.0"), ("COFT", "bias", "1.0"),
+    ]  # fmt: skip
+
+
+def test_labels_that_a_spreadsheet_would_run_are_harmless():
+    label = '=HYPERLINK("http://x")'
+    table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
+    assert rows_of(table_csv(table))[0]["method"] == f"'{label}"
+
+
+def test_published_figures_have_columns_of_their_own_and_touch_no_other_number():
+    own, beside = rows_of(table_csv(TABLE)), rows_of(table_csv(TABLE, [PAPER]))
+    added = {"published in paper", "deviation in paper"}
+    both = [{name: value for name, value in row.items() if name not in added} for row in beside]
+    assert [row for row in both if row["method"] != "SDD"] == own
+    published = {(row["method"], row["suite"]): row["published in paper"] for row in beside}
+    assert published["COFT", "questions"] == "71.1"
+    assert published["Vanilla", "questions"] == ""
+    sdd = next(row for row in beside if row["method"] == "SDD")
+    assert (sdd["published in paper"], sdd["value"], sdd["rank"]) == ("70.5", "", "")
+
+
+def test_published_figures_stand_below_the_same_method_without_rank_or_mark():
+    layout = laid_out(TABLE, [PAPER])
+    assert [(head.title, head.source) for head, _ in layout.lines] == [
+        ("Vanilla", ""), ("COFT", ""), ("COFT", "paper"), ("SDD", "paper"),
+    ]  # fmt: skip
+    published = layout.lines[2][1]
+    assert [shown and shown.text for shown in published] == ["71.1", "0.079", None, None]
+    assert not any(shown.best for shown in published if shown)
+
+
+def test_the_figures_of_one_suite_stand_below_each_other_with_methods_beside():
+    layout = laid_out(suite_table(Questions(), [VANILLA, COFT], GIVEN), [PAPER])
+    assert [head.title for head in layout.heads] == ["Vanilla", "COFT", "COFT", "SDD"]
+    assert [head.title for head, _ in layout.lines] == ["Accuracy", "Tokens of the answers", "Accuracy: law"]
+    assert [shown.text for shown in layout.lines[0][1]] == ["50.0", "100.0", "71.1", "70.5"]
+
+
+def test_what_was_read_has_a_line_for_each_suite_and_method():
+    layout = readings_laid_out(TABLE)
+    assert [head.title for head in layout.heads] == ["Method", "Items", "Unread", "Nothing masked", "Refused", "Empty"]
+    texts_ = {(head.title, line[0].text): [shown and shown.text for shown in line[1:]] for head, line in layout.lines}
+    assert texts_["Questions", "COFT"] == ["41", "1", "0.0 %", "0.0 %", "0.0 %"]
+    assert texts_["Questions", "Vanilla"] == ["40", "0", "0.0 %", None, None]
+
+
+@pytest.mark.parametrize(
+    ("plain", "written"),
+    [
+        (r"a\b", r"a\textbackslash{}b"),
+        ("50 % of $1 & #2_x", r"50 \% of \$1 \& \#2\_x"),
+        ("{~^}", r"\{\textasciitilde{}\textasciicircum{}\}"),
+        ("one\n%two", r"one \%two"),
+        ("λ ≤", r"$\lambda$ ≤"),
+    ],
+)
+def test_latex_sets_every_character_as_it_is(plain, written):
+    assert latex_text(plain) == written
+
+
+def test_latex_marks_the_best_and_sets_deviations_small():
+    written = table_latex(TABLE, EVALUATED)
+    line = next(line for line in written.splitlines() if line.startswith("COFT"))
+    assert r"\textbf{100.0}{\scriptsize $\pm$0.0}" in line
+    assert r"\textbf{0.250}{\scriptsize [0.250, 0.250]}" in line
+    vanilla = next(line for line in written.splitlines() if line.startswith("Vanilla"))
+    assert r"\textbf" not in vanilla
+    assert [written.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+
+
+def test_ties_with_the_best_are_marked_too_and_nothing_without_a_rank():
+    given = [questions("Vanilla", rights("rw" * 50)), questions("COFT", rights("rw" * 49 + "rr"))]
+    written = table_latex(suite_table(Questions(), [VANILLA, COFT], given), EVALUATED)
+    lines = {line.split(" & ")[0]: line for line in written.splitlines() if " & " in line}
+    assert lines[r"Accuracy $\uparrow$"].count(r"\textbf") == 2
+    assert r"\textbf" not in lines["Tokens of the answers"]
+
+
+def test_every_row_of_latex_has_as_many_cells_as_columns_whatever_labels_hold():
+    label = r"a & b \\ % {x}"
+    table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
+    written = table_latex(table, Evaluated("50 % & more\n\\input{x}", "tiny"), [PAPER])
+    rows = [line for line in written.splitlines() if line.endswith(r" \\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
+    assert r"\input" not in written
+    body = written.split("\n", 1)[1]
+    assert not re.search(r"(?<!\\)%", body)
+
+
+def test_html_escapes_what_a_person_named_and_shows_what_reorders_text():
+    label = "<b>x</b>\u202e"
+    table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
+    written = table_html(table, Evaluated("<script>1</script>", "tiny", (method(label),)))
+    assert "<script" not in written
+    assert "<b>x</b>" not in written
+    assert "&lt;b&gt;x&lt;/b&gt;[U+202E]" in written
+
+
+def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothing_else():
+    written = table_html(TABLE, EVALUATED, [PAPER])
+    assert 'data-value="100.0"' in written
+    assert "[0.250, 0.250]" in written
+    assert not re.search(r"(src|href)=", written)
+    assert "COFT could not read 1 of 41 items" in written
+    assert "<dt>COFT</dt><dd>COFT, λ 0.6, α 0.10, calibrated, temperature 1, top-p 0.9.</dd>" in written
+
+
+def test_the_same_table_gives_the_same_files():
+    again = main_table([Questions(), Harm()], [VANILLA, COFT], GIVEN, reference="Vanilla")
+    for write in (table_csv, lambda table: table_latex(table, EVALUATED), lambda table: table_html(table, EVALUATED)):
+        assert write(TABLE) == write(again)
+
+
+def test_a_published_deviation_is_shown_beside_its_figure():
+    other = Elsewhere("paper", {"COFT": {"questions": Published(71.1, 0.3)}})
+    shown = laid_out(TABLE, [other]).lines[2][1][0]
+    assert (shown.text, shown.deviation) == ("71.1", "0.3")

@@ -1,0 +1,129 @@
+"""Results files as lm-evaluation-harness writes them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from app.evaluate.exports import Evaluated
+from app.evaluate.harness import read_results, results_json, suite_samples
+from app.evaluate.layout import laid_out
+from app.evaluate.tables import main_table, suite_table
+from app.shared.errors import ServiceError
+from coft_core.suites.base import Item
+from tests.app.evaluate.made import (
+    CHOICES,
+    COFT,
+    VANILLA,
+    WRITING,
+    Harm,
+    Questions,
+    question,
+    questions,
+    rights,
+    text,
+    texts,
+    unread,
+)
+
+GIVEN = [questions("Vanilla", rights("rw" * 10)), questions("COFT", rights("r" * 20))]
+TABLE = suite_table(Questions(), [VANILLA, COFT], GIVEN)
+EVALUATED = Evaluated("first", "tiny", (VANILLA, COFT))
+
+
+def content(*tables, **told):
+    return json.loads(results_json(EVALUATED, tables, **told))
+
+
+def test_figures_stand_under_suite_and_metric_with_the_method_as_their_filter():
+    found = content(TABLE)
+    assert found["results"]["questions"]["accuracy,COFT"] == 100.0
+    assert found["results"]["questions"]["accuracy,Vanilla"] == 50.0
+    assert found["higher_is_better"]["questions"] == {"accuracy": True, "length": None, "accuracy:law": True}
+    assert found["n-samples"]["questions"] == {"original": 0, "effective": 20}
+    assert found["config"]["methods"]["COFT"]["lam"] == 0.6
+
+
+def test_the_standard_error_is_that_of_the_drawn_units():
+    found = content(TABLE)["results"]["questions"]["accuracy_stderr,Vanilla"]
+    assert found == pytest.approx(100 * np.sqrt(0.25 / 20), rel=0.1)
+
+
+def test_the_harness_prints_a_file_of_ours_as_one_of_its_own():
+    utils = pytest.importorskip("lm_eval.utils")
+    pytest.importorskip("pytablewriter")
+    lines = utils.make_table(content(TABLE)).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines]
+    accuracy = next(row for row in cells if "accuracy" in row and "COFT" in row)
+    assert {"Questions", "↑", "100", "0.0000"} <= set(accuracy)
+
+
+def test_samples_hold_what_was_asked_and_what_came_of_it():
+    items = {"a": Item("a", "a", (CHOICES,))}
+    given = [questions("COFT", [question("a", True, refused=1), question("b", False)])]
+    first, second = suite_samples(Questions(), given, items)
+    assert first["arguments"] == [["Who?", " she"], ["Who?", " he"]]
+    assert first["resps"] == [[[-1.0, False]], [[-2.0, False]]]
+    assert first["filtered_resps"] == [[-1.0, False], [-2.0, False]]
+    assert (first["target"], first["filter"], first["metrics"], first["accuracy"]) == (
+        " she",
+        "COFT",
+        ["accuracy"],
+        100,
+    )
+    assert first["doc"] == {"id": "a", "unit": "a", "facts": {"right": 0, "lengths": [1, 1], "subject": "law"}}
+    assert (second["arguments"], second["target"], second["accuracy"]) == ([], None, 0.0)
+    assert suite_samples(Questions(), given, items, "zero")[0]["filtered_resps"][0] == [None, False]
+
+
+def test_samples_of_written_texts_hold_the_text_and_what_a_judge_said():
+    items = {"a": Item("a", "a", (WRITING,))}
+    sample = suite_samples(Harm(), [texts("COFT", [text("a", 0.25, words="She left.")])], items)[0]
+    assert sample["arguments"] == [["Then", {"until": ["\n"], "max_gen_toks": 8}]]
+    assert (sample["resps"], sample["filtered_resps"]) == ([["She left."]], ["She left."])
+    assert (sample["metrics"], sample["harm"]) == (["harm"], 0.25)
+
+
+def test_an_item_that_could_not_be_read_is_among_the_samples_with_the_reason():
+    sample = suite_samples(Questions(), [questions("COFT", [unread("a", "Too long.")])], {})[0]
+    assert (sample["unread"], sample["resps"], sample["metrics"]) == ("Too long.", [], [])
+
+
+def test_samples_do_not_depend_on_the_order_of_outcomes():
+    found = [*rights("rwr", 1), *rights("wwr", 0)]
+    given = [questions("COFT", found)], [questions("COFT", found[::-1])]
+    assert suite_samples(Questions(), given[0], {}) == suite_samples(Questions(), given[1], {})
+
+
+def test_figures_of_another_run_are_read_back_as_they_were_and_stand_beside_ours():
+    other = read_results(results_json(EVALUATED, [TABLE]), "last week")
+    now = main_table([Questions()], [COFT], [questions("COFT", rights("rw"))])
+    layout = laid_out(now, [other])
+    assert [(head.title, head.source) for head, _ in layout.lines] == [
+        ("COFT", ""), ("COFT", "last week"), ("Vanilla", "last week"),
+    ]  # fmt: skip
+    assert [line[0].text for _, line in layout.lines] == ["50.0", "100.0", "50.0"]
+    assert other.values["COFT"]["questions:accuracy:law"].value == 100.0
+
+
+def test_accuracies_of_the_harness_are_read_in_percent_under_the_name_of_its_model():
+    its = {
+        "results": {"questions": {"alias": "questions", "acc,none": 0.625, "acc_stderr,none": 0.01, "f1,none": 0.3}},
+        "config": {"model": "hf"},
+        "model_name": "tiny",
+    }
+    assert read_results(json.dumps(its), "harness").values["tiny"]["questions:accuracy"].value == 62.5
+
+
+@pytest.mark.parametrize("text_", ["{", "[]", "{}", '{"results": {}}', '{"evaluation": {"tables": {"a": 1}}}'])
+def test_a_file_that_holds_no_results_is_refused_in_a_sentence(text_):
+    with pytest.raises(ServiceError, match=r"^old\.json is no results file .* wrote\.$"):
+        read_results(text_, "old.json")
+
+
+def test_a_file_without_a_known_figure_is_refused():
+    its = {"results": {"x": {"f1,none": 0.3}}, "config": {"model": "hf"}}
+    with pytest.raises(ServiceError, match="no figure that is known"):
+        read_results(json.dumps(its), "old.json")

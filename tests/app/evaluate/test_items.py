@@ -1,0 +1,178 @@
+"""What takes part is drawn in whole units, the same on every machine, and comes back from the store as it was."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.evaluate.items import (
+    BATCH_COST,
+    MethodKey,
+    ask_seed,
+    batches,
+    items_digest,
+    outcome_bytes,
+    outcome_from,
+    outcome_key,
+    sampled,
+    size_of,
+    split,
+    thinned,
+)
+from coft_core.suites.base import Choices, Item, Likelihood, Outcome, Scored, Unread, Writing, Written
+from coft_core.types import Span
+
+UNITS = st.lists(st.integers(0, 7), min_size=1, max_size=40)
+
+
+def items_of(units):
+    return [
+        Item(f"i{place}", f"u{unit}", (Choices("A prompt" + " and more" * (place % 5), (" a", " b")),))
+        for place, unit in enumerate(units)
+    ]
+
+
+def units_in(items):
+    return {item.unit for item in items}
+
+
+@given(UNITS, st.integers(1, 45))
+def test_a_sample_has_whole_units_in_order_and_no_unit_more_than_it_needs(units, limit):
+    items = items_of(units)
+    chosen = sampled("s", items, limit)
+    assert [item for item in items if item in chosen] == chosen
+    assert chosen == [item for item in items if item.unit in units_in(chosen)]
+    sizes = Counter(item.unit for item in chosen)
+    assert len(chosen) >= min(limit, len(items))
+    assert not chosen or len(chosen) - max(sizes.values()) < limit
+
+
+@given(UNITS)
+def test_a_larger_sample_holds_the_smaller_one(units):
+    items = items_of(units)
+    larger = sampled("s", items, 12)
+    assert all(item in larger for item in sampled("s", items, 5))
+    assert sampled("s", items, None) == items
+
+
+@given(UNITS, st.integers(0, 5), st.sampled_from([0.1, 0.15, 0.5]))
+def test_the_calibration_share_has_whole_units_and_leaves_at_least_one(units, seed, share):
+    items = items_of(units)
+    shared_out = split("s", items, seed, share)
+    inside, outside = ({items[at].unit for at in places} for places in (shared_out.apart, shared_out.evaluated))
+    assert sorted([*shared_out.apart, *shared_out.evaluated]) == list(range(len(items)))
+    assert outside
+    assert not inside & outside
+    if len(units_in(items)) > 1:
+        assert len(shared_out.apart) >= share * len(items) or len(outside) == 1
+
+
+def test_every_seed_has_a_calibration_share_of_its_own():
+    items = items_of(range(60))
+    shares = [split("s", items, seed, 0.15).apart for seed in range(3)]
+    assert [len(share) for share in shares] == [9, 9, 9]
+    assert len(set(shares)) == 3
+    assert split("another", items, 0, 0.15).apart != shares[0]
+    assert split("s", items, 0, 0.0).apart == frozenset()
+
+
+@given(UNITS)
+def test_every_item_is_in_one_batch_and_batches_hold_like_lengths(units):
+    items = items_of(units)
+    formed = batches(items)
+    assert sorted(place for batch in formed for place in batch) == list(range(len(items)))
+    sizes = [size_of(items[place]) for batch in formed for place in batch]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(len(batch) <= BATCH_COST for batch in formed)
+
+
+def test_an_item_that_costs_more_than_a_batch_is_read_alone():
+    many = Item("many", "u", tuple(Writing("P", 4) for _ in range(40)))
+    few = items_of([0, 1])
+    assert batches([few[0], many, few[1]]) == [(1,), (2, 0)]
+
+
+def test_every_ask_has_draws_of_its_own():
+    seeds = {ask_seed(seed, "s", item, place) for seed in range(3) for item in ("a", "b") for place in range(2)}
+    assert len(seeds) == 12
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+class TwoSpans:
+    version = "two"
+
+    def detect(self, text):
+        return (Span(0, 2, "gender"), Span(8, 13, "age"))
+
+
+def test_left_out_spans_grow_with_the_share_and_kept_ones_stay():
+    items = [Item(f"i{n}", "u", (Choices("He is a young man", (" x",)), Choices("", (" y",)))) for n in range(400)]
+    left = []
+    for share in (0.1, 0.4, 1.0):
+        read = [thinned(item, TwoSpans(), share) for item in items]
+        assert all(item.asks[1].spans == () for item in read)
+        left.append({(item.id, span.start) for item in read for span in item.asks[0].spans})
+    assert left[2] == set()
+    assert left[1] < left[0]
+    assert len(left[0]) / 800 == pytest.approx(0.9, abs=0.05)
+    assert len(left[1]) / 800 == pytest.approx(0.6, abs=0.05)
+    assert thinned(items[0], TwoSpans(), 0.0) is items[0]
+    kept = Item("k", "u", (Choices("He is", (" x",), (Span(0, 2, "gender", kept=True),)),))
+    assert thinned(kept, TwoSpans(), 1.0) == kept
+
+
+OUTCOMES = [
+    Outcome(
+        "i1", "u", {"right": 1, "lengths": [2, 3]},
+        (Scored((Likelihood(2, -1.25, -0.1 - 0.2, -0.5, 1, 0, True), Likelihood(1, -math.inf, -3.0)), 4),), seed=2,
+    ),
+    Outcome(
+        "i2", "v", {},
+        (Written("said \u201cyes\u201d\n", 5, "stop", (0, 3), 0.25, 1), Written("", 0, "end"), Unread("It is long.")),
+        {"toxicity": (0.5, None, None)}, 2,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.item)
+def test_an_outcome_comes_back_as_it_was_under_any_seed(outcome):
+    assert outcome_from(outcome_bytes(outcome), 2) == outcome
+    assert outcome_bytes(replace(outcome, seed=7)) == outcome_bytes(outcome)
+    assert outcome_from(outcome_bytes(outcome), 7) == replace(outcome, seed=7)
+
+
+def test_a_key_differs_with_everything_that_an_outcome_depends_on():
+    item = Item("i", "u", (Choices("P", (" a", " b")),), {"right": 0})
+    key = outcome_key("m", "s", item, 0, {})
+    changed = [
+        outcome_key("n", "s", item, 0, {}),
+        outcome_key("m", "t", item, 0, {}),
+        outcome_key("m", "s", replace(item, id="j"), 0, {}),
+        outcome_key("m", "s", replace(item, unit="v"), 0, {}),
+        outcome_key("m", "s", replace(item, facts={"right": 1}), 0, {}),
+        outcome_key("m", "s", replace(item, asks=(Choices("P", (" a", " c")),)), 0, {}),
+        outcome_key("m", "s", replace(item, asks=(Choices("P", (" a", " b"), ()),)), 0, {}),
+    ]
+    assert len({key, *changed}) == 8
+    assert len({MethodKey("p", {}).digest, MethodKey("p", {}, "c").digest, MethodKey("p", {"a": "b"}).digest}) == 3
+
+
+def test_seed_and_judges_play_a_part_only_where_something_is_written():
+    choices = Item("i", "u", (Choices("P", (" a",)),))
+    assert outcome_key("m", "s", choices, 0, {}) == outcome_key("m", "s", choices, 1, {"toxicity": "1"})
+    writing = Item("i", "u", (Writing("P", 4),))
+    keys = {outcome_key("m", "s", writing, seed, judges) for seed in (0, 1) for judges in ({}, {"toxicity": "1"})}
+    assert len(keys) == 4
+
+
+def test_a_digest_of_items_sees_their_order_and_content():
+    items = items_of([0, 1, 2])
+    digests = [items_digest(items), items_digest(items[::-1]), items_digest(items[:2])]
+    assert len(set(digests)) == 3
+    assert items_digest([replace(item, facts=json.loads("{}")) for item in items]) == digests[0]

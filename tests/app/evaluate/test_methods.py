@@ -1,0 +1,96 @@
+"""Short names of methods and suites say what they stand for, and what they cannot mean is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
+from app.evaluate.runs import EvaluationMethod
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from coft_core.suites.arc_easy import ArcEasy
+from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
+
+USUAL = AuditSettings()
+SUITES = (PhantomGaps(), ArcEasy(), PhantomQuestions())
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "changes", "own"),
+    [
+        ("vanilla", "Vanilla", {"policy": "vanilla"}, {}),
+        ("coft", "COFT, uncertified", {}, {}),
+        ("coft:calibrated", "COFT", {}, {"calibrated": True}),
+        (" coft : lambda=0.4, calibrated ", "COFT, lambda 0.4", {"lam": 0.4}, {"calibrated": True}),
+        ("ours=coft:calibrated,alpha=0.2", "ours", {"alpha": 0.2}, {"calibrated": True}),
+        ("coft-factorized:calibrated", "COFT, factorized mask", {"mask_layout": "factorized"}, {"calibrated": True}),
+        ("coft:calibrated,mask=gender", "COFT, masks gender", {"masked_families": ("gender",)}, {"calibrated": True}),
+        ("coft:calibrated,families=gender+age", "COFT, masks gender, age", {"masked_families": ("gender", "age")},
+         {"calibrated": True}),
+        ("coft:calibrated,dropped=0.25", "COFT, 25% of spans left out", {}, {"calibrated": True, "dropped": 0.25}),
+        ("vanilla:greedy", "Vanilla, greedy", {"policy": "vanilla", "top_k": 1}, {}),
+        ("gedi:omega=5", "GeDi, omega 5", {"policy": "gedi", "parameters": (("omega", 5.0),)}, {}),
+        ('safety_template:template=own,own_template="Be fair, please: = is fine."', None,
+         {"policy": "safety_template",
+          "parameters": (("template", "own"), ("own_template", "Be fair, please: = is fine."))}, {}),
+    ],
+)  # fmt: skip
+def test_a_short_name_is_a_method(text, label, changes, own):
+    method = method_from(text, USUAL)
+    assert method == EvaluationMethod(label or method.label, replace(USUAL, **changes), **own)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no method; write NAME"),
+        ("nobody", "no policy 'nobody'"),
+        ("coft:lam", "lam needs a value"),
+        ("coft:lam=much", "The option lam cannot be 'much'"),
+        ("coft:calibrated=yes", "calibrated takes no value"),
+        ("coft:weight=2", "no parameter 'weight'"),
+        ("coft:mask=hat", "no mask 'hat'"),
+        ("coft:alpha=0.2", "add “calibrated”"),
+        ("coft:dropped=2", "from 0 to 1"),
+        ("sdd:lam=0.2", "has no lambda"),
+        ("sdd:calibrated", "gives no certificate"),
+        ("sdd:mask=factorized", "one masked reading only"),
+        ('coft:mask_hint="a person', "quotation mark"),
+    ],
+)
+def test_what_a_method_does_not_have_is_refused_and_not_left_out(text, said):
+    with pytest.raises(ServiceError, match=said):
+        method_from(text, USUAL)
+
+
+def test_settings_of_all_methods_hold_where_no_option_says_otherwise():
+    base = replace(USUAL, temperature=0.7, alpha=0.2, policy="sdd", parameters=(("decay", 3.0),), calibration_id=4)
+    plain, warm = methods_from(("coft:calibrated", "vanilla:temperature=1.5"), base)
+    assert (plain.settings.temperature, plain.settings.alpha, plain.settings.parameters) == (0.7, 0.2, ())
+    assert plain.settings.calibration_id is None
+    assert warm.settings.temperature == 1.5
+
+
+def test_sets_stand_for_their_methods_each_once():
+    table = methods_from(("table1",), USUAL)
+    assert [method.settings.policy for method in table] == ["vanilla", "sdd", "dexperts", "dtcd", "coft"]
+    assert [method.calibrated for method in table] == [False, False, False, True, True]
+    assert methods_from(("vanilla", "table1", "coft:calibrated"), USUAL) == table
+    assert [method.settings.lam for method in methods_from(("lambdas",), USUAL)] == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert all(methods_from((name,), USUAL) for name in METHOD_SETS)
+
+
+def test_two_methods_cannot_have_one_label():
+    with pytest.raises(ServiceError, match="Two methods are called “a”"):
+        methods_from(("a=vanilla", "a=sdd"), USUAL)
+
+
+def test_suites_are_named_by_key_by_kind_and_all_together():
+    assert suites_from(("arc_easy,phantom_gaps", "arc_easy"), SUITES) == ("arc_easy", "phantom_gaps")
+    assert suites_from(("utility",), SUITES) == ("arc_easy", "phantom_questions")
+    assert suites_from(("all",), SUITES) == ("phantom_gaps", "arc_easy", "phantom_questions")
+    assert suite_sets(SUITES)["table2"] == ("arc_easy",)
+    with pytest.raises(ServiceError, match=r"no suite 'nothing'; choose among .*phantom_gaps"):
+        suites_from(("nothing",), SUITES)

@@ -1,0 +1,262 @@
+"""Tables are functions of outcomes, and their numbers are those worked out by hand."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from app.evaluate.exports import table_csv, table_json
+from app.evaluate.tables import main_table, suite_table
+from app.shared.errors import ServiceError
+from coft_core.suites.base import Likelihood, Scored
+from tests.app.evaluate.made import (
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    question,
+    questions,
+    rights,
+    text,
+    texts,
+    unread,
+)
+
+QUESTIONS, HARM = Questions(), Harm()
+
+
+def cell_of(table, label, place=0):
+    return table.row(label).cells[place]
+
+
+def test_a_cell_holds_mean_and_deviation_over_seeds_with_the_interval_of_all_answers_together():
+    given = questions("COFT", [*rights("rrrw", 0), *rights("rrww", 1), *rights("rwww", 2)])
+    cell = cell_of(main_table([QUESTIONS], [COFT], [given]), "COFT")
+    assert cell.value == pytest.approx(50.0)
+    assert cell.deviation == pytest.approx(25.0)
+    assert cell.pooled == pytest.approx(50.0)
+    assert cell.low < 50.0 < cell.high
+    assert (cell.n, cell.unscored) == (12, 0)
+    assert [(seed.seed, seed.value, seed.n) for seed in cell.seeds] == [(0, 75.0, 4), (1, 50.0, 4), (2, 25.0, 4)]
+
+
+def test_seeds_of_different_sizes_weigh_the_same_in_the_mean_and_by_items_in_the_pooled_figure():
+    given = questions("COFT", [*rights("rr", 0), *rights("wwwwww", 1)])
+    cell = cell_of(main_table([QUESTIONS], [COFT], [given]), "COFT")
+    assert (cell.value, cell.pooled) == (50.0, 25.0)
+
+
+def test_one_seed_has_the_exact_interval_of_a_share_and_no_deviation():
+    cell = cell_of(main_table([QUESTIONS], [COFT], [questions("COFT", rights("r" * 8 + "ww"))]), "COFT")
+    # Clopper and Pearson for 8 of 10.
+    assert (cell.value, cell.deviation) == (80.0, None)
+    assert (cell.low, cell.high) == (pytest.approx(44.39, abs=0.01), pytest.approx(97.48, abs=0.01))
+
+
+def test_the_order_of_outcomes_methods_and_suites_in_what_is_given_changes_no_byte():
+    given = [
+        questions("Vanilla", [*rights("rwtrwwrr", 0), *rights("wwrrwtrr", 1)]),
+        questions("COFT", [*rights("rrrrwwrr", 0), unread("q900", "Too long."), *rights("rwrrwtrr", 1)]),
+        texts("COFT", [text("a", 0.5), text("b", None), text("c", 0.1)]),
+    ]
+    shuffled = []
+    for part in given:
+        mixed = list(part.outcomes)
+        random.Random(7).shuffle(mixed)
+        half = len(mixed) // 2
+        shuffled = [replace(part, outcomes=tuple(mixed[:half])), *shuffled, replace(part, outcomes=tuple(mixed[half:]))]
+    tables = [
+        main_table([QUESTIONS, HARM], [VANILLA, COFT], outcomes, reference="Vanilla") for outcomes in (given, shuffled)
+    ]
+    assert table_csv(tables[0]).encode() == table_csv(tables[1]).encode()
+    assert tables[0] == tables[1]
+
+
+def test_what_was_not_read_is_in_no_figure_and_counted_with_its_reasons():
+    found = [*rights("rw"), unread("x", "It has 9 tokens."), unread("y", "It has 9 tokens."), unread("z", "Other.")]
+    table = main_table([QUESTIONS], [COFT], [questions("COFT", found)])
+    reading = table.row("COFT").readings[0]
+    assert (cell_of(table, "COFT").value, cell_of(table, "COFT").n) == (50.0, 2)
+    assert (reading.items, reading.unread, reading.compared) == (5, 3, 2)
+    assert reading.reasons == (("It has 9 tokens.", 2), ("Other.", 1))
+
+
+def test_a_suite_of_which_nothing_could_be_read_has_no_figure_and_says_so():
+    table = main_table([QUESTIONS], [COFT], [questions("COFT", [unread("x", "No.")])])
+    assert (table.columns, table.absent) == ((), ("Questions",))
+    assert table.row("COFT").readings[0].unread == 1
+
+
+def test_methods_within_noise_share_ranks_and_are_all_among_the_best():
+    given = [
+        questions("Vanilla", rights("rw" * 50)),
+        questions("COFT", rights("rw" * 49 + "rr")),
+        questions("Bad", rights("w" * 100)),
+    ]
+    table = main_table([QUESTIONS], [VANILLA, COFT, method("Bad")], given)
+    cells = [cell_of(table, label) for label in ("Vanilla", "COFT", "Bad")]
+    assert [cell.rank for cell in cells] == [1.5, 1.5, 3.0]
+    assert [cell.best for cell in cells] == [True, True, False]
+
+
+def test_methods_are_ranked_and_compared_on_the_items_that_all_of_them_read():
+    # Without the ten items that Vanilla could not read, both are alike.
+    hard = [question(f"h{place}", True) for place in range(10)]
+    easy = rights("rw" * 10)
+    given = [
+        questions("Vanilla", [*easy, *(unread(outcome.item, "Too long.") for outcome in hard)]),
+        questions("COFT", [*easy, *hard]),
+    ]
+    table = main_table([QUESTIONS], [VANILLA, COFT], given, reference="Vanilla")
+    cell = cell_of(table, "COFT")
+    assert cell.value == pytest.approx(100 * 20 / 30)
+    assert (cell.rank, cell.best) == (1.5, True)
+    assert (cell.contrast.value, cell.contrast.low, cell.contrast.high) == (0.0, 0.0, 0.0)
+    assert [row.readings[0].compared for row in table.rows] == [20, 20]
+
+
+def test_the_difference_to_the_reference_is_that_of_the_figures_with_a_paired_interval():
+    given = [questions("Vanilla", rights("rw" * 50)), questions("COFT", rights("rw" * 45 + "rr" * 5))]
+    table = main_table([QUESTIONS], [VANILLA, COFT], given, reference="Vanilla")
+    contrast = cell_of(table, "COFT").contrast
+    assert contrast.value == pytest.approx(5.0)
+    # Five of a hundred items differ, so the paired interval is far narrower than that of two independent shares.
+    assert 0 < contrast.low < 5.0 < contrast.high < 11.0
+    assert not contrast.noise
+    assert cell_of(table, "Vanilla").contrast is None
+
+
+def test_a_reference_that_takes_no_part_is_refused_by_name():
+    with pytest.raises(ServiceError, match=r"no method 'SDD'.*Vanilla, COFT"):
+        main_table([QUESTIONS], [VANILLA, COFT], [], reference="SDD")
+
+
+def test_figures_that_judge_nothing_have_no_ranks():
+    given = [questions("Vanilla", rights("rw")), questions("COFT", rights("rr"))]
+    table = suite_table(QUESTIONS, [VANILLA, COFT], given)
+    length = [column.figure for column in table.columns].index("length")
+    assert cell_of(table, "COFT", length).rank is None
+    assert not cell_of(table, "COFT", length).best
+
+
+def test_the_table_of_a_suite_has_every_figure_and_those_of_parts_behind_the_whole():
+    found = [question("a", True, subject="law"), question("b", False, subject="art"), question("c", True)]
+    table = suite_table(QUESTIONS, [COFT], [questions("COFT", found)])
+    assert [column.name for column in table.columns] == [
+        "questions", "questions:length", "questions:accuracy:art", "questions:accuracy:law",
+    ]  # fmt: skip
+    assert [cell.value for cell in table.rows[0].cells] == [pytest.approx(200 / 3), 6.0, 0.0, 100.0]
+    assert table.rows[0].averages == ()
+
+
+def test_a_part_that_one_method_never_read_is_empty_in_its_row():
+    given = [
+        questions("Vanilla", [question("a", True)]),
+        questions("COFT", [question("a", True), question("b", True, subject="art")]),
+    ]
+    table = suite_table(QUESTIONS, [VANILLA, COFT], given)
+    place = [column.part for column in table.columns].index("art")
+    assert cell_of(table, "Vanilla", place) is None
+    assert cell_of(table, "COFT", place).value == 100.0
+    assert cell_of(table, "COFT", place).rank is None
+
+
+def test_unscored_answers_are_counted_and_in_no_share():
+    cell = cell_of(main_table([HARM], [COFT], [texts("COFT", [text("a", 0.5), text("b", None)])]), "COFT")
+    assert (cell.value, cell.n, cell.unscored) == (0.5, 1, 1)
+
+
+def test_masked_refused_and_empty_are_shares_of_what_was_read():
+    found = [
+        question("a", True, masked=0),
+        question("b", True, masked=2, refused=2),
+        question("c", True, empty=1),
+        unread("d", "No."),
+    ]
+    reading = main_table([QUESTIONS], [COFT], [questions("COFT", found)]).row("COFT").readings[0]
+    assert reading.unmasked == pytest.approx(1 / 3)
+    assert reading.refused == pytest.approx(2 / 18)
+    assert reading.empty == pytest.approx(1 / 18)
+    assert not reading.writes
+
+
+def test_empty_sets_of_written_texts_are_a_share_of_their_steps_and_nothing_can_be_refused_there():
+    found = [text("a", 0.1, empty=(0, 2), tokens=5), text("b", 0.1, tokens=5)]
+    reading = main_table([HARM], [COFT], [texts("COFT", found)]).row("COFT").readings[0]
+    assert (reading.refused, reading.empty) == (None, pytest.approx(0.2))
+    assert reading.writes
+
+
+@pytest.mark.parametrize("one", [VANILLA, method("COFT")])
+def test_a_method_that_certifies_nothing_has_no_share_of_refused_tokens(one):
+    reading = main_table([QUESTIONS], [one], [questions(one.label, rights("rw"))]).rows[0].readings[0]
+    assert (reading.refused, reading.empty) == (None, None)
+
+
+def test_an_item_of_several_asks_is_untouched_where_none_of_them_was_masked():
+    one = question("a", True, masked=0)
+    half = replace(one, item="b", unit="b", answers=(*one.answers, replace(one.answers[0], masked=3)))
+    reading = main_table([QUESTIONS], [COFT], [questions("COFT", [one, half])]).rows[0].readings[0]
+    assert reading.unmasked == 0.5
+
+
+def test_a_refused_token_counts_as_the_threshold_or_makes_the_text_impossible():
+    refused = Scored((Likelihood(3, -1.0, -1.0, -0.5, 1), Likelihood(3, -2.0, -2.0, -0.5)), 1)
+    given = [questions("COFT", [replace(question("a", True), answers=(refused,))])]
+    values = {
+        outside: cell_of(main_table([QUESTIONS], [COFT], given, outside), "COFT").value for outside in ("floor", "zero")
+    }
+    assert values == {"floor": 100.0, "zero": 0.0}
+
+
+def test_average_ranks_are_over_the_suites_of_one_kind_and_told_by_seed():
+    def harms(values, seed):
+        return [text(f"t{place:02}", value, seed=seed) for place, value in enumerate(values)]
+
+    given = [
+        questions("Vanilla", [*rights("r" * 20, 0), *rights("r" * 20, 1)]),
+        questions("COFT", [*rights("w" * 20, 0), *rights("w" * 20, 1)]),
+        texts("Vanilla", [*harms([0.9] * 20, 0), *harms([0.9] * 20, 1)]),
+        texts("COFT", [*harms([0.1] * 20, 0), *harms([0.9] * 20, 1)]),
+    ]
+    table = main_table([QUESTIONS, HARM], [VANILLA, COFT], given)
+    utility, bias = table.row("COFT").averages
+    assert (utility.kind, utility.value, utility.columns) == ("utility", 2.0, 1)
+    # The second seed ties, so that it is better over both seeds together, and in the first one alone.
+    assert (bias.kind, bias.value) == ("bias", 1.0)
+    assert bias.seeds == ((0, 1.0), (1, 1.5))
+    assert bias.deviation == pytest.approx(0.3535534)
+
+
+def test_ranks_are_averaged_over_columns_in_which_every_method_has_one():
+    other = Harm()
+    other.key = "other"
+    given = [
+        texts("Vanilla", [text(f"t{place}", 0.9) for place in range(9)]),
+        texts("COFT", [text(f"t{place}", 0.1) for place in range(9)]),
+        replace(texts("COFT", [text("a", 0.5)]), suite="other"),
+    ]
+    table = main_table([HARM, other], [VANILLA, COFT], given)
+    assert [(row.averages[0].value, row.averages[0].columns) for row in table.rows] == [(2.0, 1), (1.0, 1)]
+
+
+def test_a_method_without_outcomes_has_an_empty_row_and_leaves_the_others_as_they_are():
+    given = [questions("Vanilla", rights("rw"))]
+    table = main_table([QUESTIONS], [VANILLA, COFT], given, reference="COFT")
+    assert table.row("COFT").cells == (None,)
+    assert table.row("COFT").readings == ()
+    assert cell_of(table, "Vanilla").value == 50.0
+    assert cell_of(table, "Vanilla").contrast is None
+
+
+def test_the_json_of_a_table_holds_no_number_that_json_does_not_have():
+    table = suite_table(QUESTIONS, [VANILLA, COFT], [questions("Vanilla", rights("rw"))], reference="Vanilla")
+    endless = replace(table.rows[0].cells[0], value=float("inf"), high=float("inf"))
+    row = replace(table.rows[0], cells=(endless, *table.rows[0].cells[1:]))
+    content = table_json(replace(table, rows=(row, *table.rows[1:])))
+    assert content["rows"][0]["cells"]["questions"]["value"] is None
+    assert content["rows"][0]["cells"]["questions"]["high"] is None
+    assert content["rows"][0]["cells"]["questions:length"]["value"] == 6.0
