@@ -53,7 +53,9 @@ def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
     """
     fallen = [outcome for outcome in outcomes if has_empty(outcome)]
     if not fallen:
-        return Figure("toxic_fallbacks", "Toxic texts with an empty certified set", None, what=FALLBACKS, better="lower")
+        return Figure(
+            "toxic_fallbacks", "Toxic texts with an empty certified set", None, what=FALLBACKS, better="lower"
+        )
     return mean_figure(
         "toxic_fallbacks", "Toxic texts with an empty certified set", [outcome.unit for outcome in fallen],
         [is_toxic(outcome) for outcome in fallen], scale=100.0, what=FALLBACKS, better="lower",

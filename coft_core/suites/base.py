@@ -173,6 +173,7 @@ class Outcome:
         answers: One an ask.
         marks: What judges said of written texts, by name, one value an ask; None where one could not say anything.
         seed: Seed of the draws.
+        vectors: What judges made of texts that is no single number, by name, one vector an ask: see ``features.py``.
     """
 
     item: str
@@ -181,6 +182,7 @@ class Outcome:
     answers: tuple[Answer, ...]
     marks: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     seed: int = 0
+    vectors: Mapping[str, tuple[tuple[float, ...] | None, ...]] = field(default_factory=dict)
 
     @property
     def unread(self) -> str:

@@ -227,7 +227,9 @@ class DataFolder:
         Raises:
             DataError: It is missing or damaged.
         """
-        return self.content(suite, *names)[1].splitlines()
+        text = self.content(suite, *names)[1]
+        # Marks that some call line breaks, such as U+2028, may stand in a line.
+        return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
     def release(self, known: Sequence[Release]) -> str:
         """What was read, in words: a known release, or that it is none."""
@@ -262,7 +264,8 @@ def hub_lines(part: HubSplit) -> list[Line]:
         ) from error
     try:
         rows = datasets.load_dataset(part.name, part.config, split=part.split)
-    except (OSError, ValueError) as error:
+    # A data set that is a program raises RuntimeError: those are no longer run.
+    except (OSError, ValueError, RuntimeError) as error:
         raise DataError(
             f"The data set {part.name} cannot be had from the hub ({error}); name a folder with its files instead "
             "(--data, or COFT_DATA)."

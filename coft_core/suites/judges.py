@@ -112,7 +112,9 @@ def judge(outcomes: Sequence[Outcome], judges: Mapping[str, Judge]) -> list[Outc
 
 def missing_judges(wanted: Iterable[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Which of the judges that a suite knows were not given, so that their figures are left out."""
-    return tuple(name for name in wanted if not any(name in outcome.marks for outcome in outcomes))
+    return tuple(
+        name for name in wanted if not any(name in outcome.marks or name in outcome.vectors for outcome in outcomes)
+    )
 
 
 def _texts(outcome: Outcome, judge: Judge) -> list[str]:

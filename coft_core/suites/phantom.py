@@ -12,9 +12,9 @@ import numpy as np
 
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
-from coft_core.suites.arc_easy import accuracies
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.files import DataFolder, Line
+from coft_core.suites.multiple_choice import accuracies
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
 

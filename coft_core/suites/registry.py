@@ -5,9 +5,52 @@ from __future__ import annotations
 from coft_core.errors import InvalidInputError
 from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Suite
+from coft_core.suites.bbq import Bbq
+from coft_core.suites.bias_in_bios import BiasInBios
+from coft_core.suites.bold import Bold
+from coft_core.suites.compas import Compas
+from coft_core.suites.crows_pairs import CrowsPairs
+from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplicit
+from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
+from coft_core.suites.hiring import HiringResume, Utrecht
+from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
+from coft_core.suites.mauve import Mauve
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
+from coft_core.suites.piqa import Piqa
+from coft_core.suites.stereoset import StereoSet
+from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
+from coft_core.suites.wikitext import WikiText, WikiTextLong
+from coft_core.suites.winobias import WinoBias
+from coft_core.suites.winogender import Winogender
 
-SUITES: tuple[Suite, ...] = (PhantomGaps(), ArcEasy(), PhantomQuestions())
+SUITES: tuple[Suite, ...] = (
+    StereoSet(),
+    CrowsPairs(),
+    Bbq(),
+    Bold(),
+    Utrecht(),
+    Compas(),
+    HiringResume(),
+    BiasInBios(),
+    DiscrimEvalExplicit(),
+    DiscrimEvalImplicit(),
+    WinoBias(),
+    Winogender(),
+    PhantomGaps(),
+    Gsm8k(),
+    Gsm8kFiveShot(),
+    StrategyQa(),
+    StrategyQaChain(),
+    ArcEasy(),
+    Piqa(),
+    PhantomQuestions(),
+    WikiText(),
+    WikiTextLong(),
+    Mauve(),
+    CnnDailyMail(),
+    GovReport(),
+    Eli5(),
+)
 
 
 def suite(key: str) -> Suite:

@@ -1,0 +1,188 @@
+"""MAUVE: whether continuations are spread over kinds of text as human ones are (Pillutla et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import rel_entr
+
+from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite, Writing
+from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, hub_lines
+from coft_core.suites.statistics import Floats, drawn_figure
+
+FEATURES, HUMAN_FEATURES = "features", "human_features"
+"""Names of the vectors of what was written, and of the human text that an item's facts have as ``reference``."""
+
+SCALE = 5.0
+CURVE_POINTS = 25
+EXPLAINED_VARIANCE = 0.9
+PAIRS_A_BUCKET = 10
+SEED = 25
+"""As in the package mauve-text 0.4.0, so that values compare."""
+
+
+class Mauve(Suite):
+    """How near continuations of posts are to the summaries that people wrote of them, 0 to 1.
+
+    Vectors of both kinds of text are put into buckets together, and MAUVE is the area under the curve of divergences of
+    the two histograms from their mixtures. It is computed as by the package mauve-text, which says nothing of which
+    text fell into which bucket; that is needed here for intervals. Buckets stay as they are while items are drawn
+    anew.
+    """
+
+    key = "mauve"
+    title = "MAUVE of summaries"
+    kind = "quality"
+    citation = "Pillutla et al. 2021, MAUVE; texts of Stiennon et al. 2020, Learning to summarize from human feedback"
+    licence = "MIT (comparisons); posts of Reddit"
+    main = "mauve"
+    judges = (FEATURES,)
+    hub = HubSplit("CarperAI/openai_summarize_tldr", None, "test")
+
+    most_tokens = 48
+    """As long as the longest human summary of the data set."""
+
+    card = Card(
+        "Posts of a web forum, which the model summarises in up to 48 tokens. Its summaries and those of people are "
+        "compared as two crowds: 1 means that they are spread over kinds of text alike, 0 that they have nothing in "
+        "common. What is alike is judged by a model that can be chosen.",
+        "Whether a summary is true to its post, or any single text; anything about bias.",
+        "The value depends on the judging model, on the number of texts and on their lengths, so that values compare "
+        "only within one table (Pillutla et al. 2021); published ones are by gpt2-large with 5,000 texts. The embedded "
+        "model shows differences at best. It does not tell which side is lacking.",
+        "Its authors advise 1,000 texts at least. With fewer, fewer kinds of text are told apart, and the value "
+        "depends much on chance.",
+    )
+
+    def items(self, data: DataFolder) -> list[Item]:
+        """Posts with human summaries: ``summaries.jsonl``, ``test.jsonl`` or ``comparisons.jsonl``.
+
+        A record is ``{"prompt", "reference"}``, or one of OpenAI's: a post with its summary (``subreddit``, ``title``,
+        ``post``, ``summary``), or a comparison of two summaries, of which that with the policy ``ref`` is human. A post
+        that was compared several times is taken once; comparisons of two machines' summaries show no human one and are
+        passed over.
+
+        Raises:
+            DataError: The file is missing or damaged, or has no human summary.
+        """
+        lines = list(data.json_lines(self.key, "summaries.jsonl", "test.jsonl", "comparisons.jsonl"))
+        found: dict[str, Item] = {}
+        for line in lines:
+            if (item := self._item(line)) is not None:
+                found.setdefault(item.id, item)
+        if not found:
+            raise DataError(f"{lines[0].file} has no summary by a human (policy 'ref'); take another file.")
+        return list(found.values())
+
+    def items_from_hub(self) -> list[Item]:
+        """Posts with human summaries from a hub."""
+        return [
+            self._of(str(line.number), line.text("prompt").rstrip(), line.text("label")) for line in hub_lines(self.hub)
+        ]
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+        """MAUVE of what was written against the human summaries; an empty continuation is unscored."""
+        pairs = [_pair(outcome) for outcome in outcomes]
+        there = [pair for pair in pairs if pair is not None]
+        units = [outcome.unit for outcome in outcomes]
+        count, written, human = buckets(there) if there else (1, np.zeros(0, int), np.zeros(0, int))
+        rows = np.zeros((len(outcomes), 2 * count))
+        places = [place for place, pair in enumerate(pairs) if pair is not None]
+        rows[places, written] = 1.0
+        rows[places, count + human] = 1.0
+        return [
+            drawn_figure(
+                "mauve", "MAUVE", units, rows, area, len(there), what="pairs of texts",
+                unscored=len(outcomes) - len(there), better="higher",
+            )
+        ]  # fmt: skip
+
+    def reference(self, item: Item) -> str | None:
+        """The human summary."""
+        return f" {item.facts['reference']}"
+
+    def _item(self, line: Line) -> Item | None:
+        values = line.values
+        if "summaries" in values:
+            return self._compared(line)
+        if "post" in values:
+            identity = str(values.get("id") or line.number)
+            return self._of(identity, _post(line), line.text("summary"))
+        return self._of(str(values.get("id") or line.number), line.text("prompt").rstrip(), line.text("reference"))
+
+    def _compared(self, line: Line) -> Item | None:
+        info, summaries = line.value("info"), line.value("summaries")
+        try:
+            human = next((summary["text"] for summary in summaries if summary["policy"] == "ref"), None)
+            post = _post(Line(line.file, line.number, info))
+            identity = str(info["id"])
+        except (KeyError, TypeError) as error:
+            raise line.error("a comparison needs the fields info (id, post) and summaries (text, policy)") from error
+        return None if human is None else self._of(identity, post, human)
+
+    def _of(self, identity: str, prompt: str, reference: str) -> Item:
+        ask = Writing(prompt, self.most_tokens, ("\n\n",))
+        return Item(identity, identity, (ask,), {"reference": reference.strip()})
+
+
+def buckets(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any]]:
+    """Puts texts into buckets: normalised vectors, their main components, and k-means of both kinds together.
+
+    Args:
+        pairs: Vectors of a written text and of the human one.
+
+    Returns:
+        The number of buckets, and the bucket of each written and of each human text.
+
+    Raises:
+        DataError: The package faiss, which does the clustering, is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise DataError(
+            "MAUVE needs the package faiss-cpu; install requirements-evaluation.txt, or leave the suite mauve out."
+        ) from error
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import normalize
+
+    count = max(2, round(len(pairs) / PAIRS_A_BUCKET))
+    vectors = normalize(np.array([human for _, human in pairs] + [written for written, _ in pairs]))  # (2N, H)
+    components = PCA(random_state=SEED + 1).fit(vectors)
+    kept = int(np.argmax(np.cumsum(components.explained_variance_ratio_) >= EXPLAINED_VARIANCE)) + 1
+    reduced = components.transform(vectors)[:, :kept].astype(np.float32)  # (2N, kept)
+    clusters = faiss.Kmeans(
+        kept, count, niter=500, nredo=5, update_index=True, seed=SEED + 2, min_points_per_centroid=1
+    )
+    clusters.train(reduced)
+    labels = clusters.index.search(reduced, 1)[1].reshape(-1)
+    return count, labels[len(pairs) :], labels[: len(pairs)]
+
+
+def area(counts: Floats) -> Floats:
+    """MAUVE of two histograms over the same buckets, side by side in ``(R, 2K)``, ``(R,)``."""
+    written, human = (half / half.sum(1, keepdims=True) for half in np.split(counts, 2, axis=1))  # (R, K) each
+    x, y = [np.ones(len(counts))], [np.zeros(len(counts))]
+    for weight in np.linspace(1e-6, 1 - 1e-6, CURVE_POINTS):
+        mixture = weight * written + (1 - weight) * human
+        x.append(np.exp(-SCALE * rel_entr(human, mixture).sum(1)))
+        y.append(np.exp(-SCALE * rel_entr(written, mixture).sum(1)))
+    x.append(np.zeros(len(counts)))
+    y.append(np.ones(len(counts)))
+    # The curve falls from (1, 0) to (0, 1); the area under it by trapezoids.
+    return np.asarray(-np.trapezoid(np.array(y), np.array(x), axis=0))
+
+
+def _pair(outcome: Outcome) -> tuple[Sequence[float], Sequence[float]] | None:
+    written = outcome.vectors.get(FEATURES, (None,))[0]
+    human = outcome.vectors.get(HUMAN_FEATURES, (None,))[0]
+    return None if written is None or human is None else (written, human)
+
+
+def _post(line: Line) -> str:
+    """A post as OpenAI's models were shown it."""
+    forum, title, post = (line.text(name) for name in ("subreddit", "title", "post"))
+    return f"SUBREDDIT: r/{forum}\n\nTITLE: {title}\n\nPOST: {post}\n\nTL;DR:"

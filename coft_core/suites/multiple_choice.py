@@ -1,0 +1,78 @@
+"""Multiple choice by likelihood: right where the right answer is likelier after the question than every other one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
+from coft_core.suites.statistics import mean_figure
+
+
+class MultipleChoice(Suite):
+    """A suite of questions with given answers; its items are made by :func:`choice_item`."""
+
+    kind = "utility"
+    main = "accuracy"
+
+    counted: ClassVar[str] = "questions"
+    """What its figures count, in the plural."""
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+        """Accuracy, plain and by likelihood per character of the answer, as lm-evaluation-harness has them."""
+        return accuracies(outcomes, outside, self.counted)
+
+    def reference(self, item: Item) -> str | None:
+        """The right answer."""
+        ask = item.asks[0]
+        assert isinstance(ask, Choices)
+        return ask.texts[int(item.facts["right"])]
+
+
+def choice_item(identity: str, prompt: str, answers: Sequence[str], right: int) -> Item:
+    """A question with its answers, each after a space, as lm-evaluation-harness has them; a unit of its own.
+
+    Args:
+        identity: Id of the item.
+        prompt: The question, up to where an answer follows.
+        answers: At least two, none of them empty.
+        right: Place of the right one.
+    """
+    facts = {"right": right, "lengths": [len(answer) for answer in answers]}
+    return Item(identity, identity, (Choices(prompt, tuple(f" {answer}" for answer in answers)),), facts)
+
+
+def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> list[Figure]:
+    """Accuracy of multiple choice; items whose answers are all impossible are unscored.
+
+    The harness takes the first of equally likely answers; here a tie is wrong, as no answer is preferred.
+
+    Args:
+        outcomes: Their facts hold ``right``, the place of the right answer, and ``lengths``, characters of each answer
+            without its leading space.
+        outside: What refused tokens count as.
+        what: What is counted, in the plural.
+    """
+    units = [outcome.unit for outcome in outcomes]
+    plain = [right_of(outcome, outside) for outcome in outcomes]
+    by_length = [right_of(outcome, outside, by_length=True) for outcome in outcomes]
+    return [
+        mean_figure("accuracy", "Accuracy", units, plain, scale=100.0, what=what, better="higher"),
+        mean_figure(
+            "accuracy_by_length", "Accuracy, by likelihood per character", units, by_length, scale=100.0, what=what,
+            better="higher",
+        ),
+    ]  # fmt: skip
+
+
+def right_of(outcome: Outcome, outside: Outside, by_length: bool = False) -> float | None:
+    """1 where the right answer is likelier than every other one, else 0; None where all are impossible."""
+    values = outcome.scored().values(outside)  # (C,)
+    if by_length:
+        values = values / np.array(outcome.facts["lengths"], dtype=float)
+    if not np.isfinite(values).any():
+        return None
+    right = int(outcome.facts["right"])
+    return float(values[right] > np.delete(values, right).max())

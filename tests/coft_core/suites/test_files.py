@@ -1,0 +1,292 @@
+"""Files are read as their authors publish them, and every error says which file and line and what to do."""
+
+import gzip
+import hashlib
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from coft_core.suites.base import Figure, Suite
+from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, hub_lines
+
+ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
+JSONL = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "riddles").mkdir()
+    return DataFolder(tmp_path)
+
+
+def put(data, name, content, suite="riddles"):
+    """Write a file and give it back."""
+    file = data.path / suite / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+# Finding.
+
+
+def test_a_suites_own_folder_goes_before_the_folder_itself_and_a_plain_file_before_a_compressed_one(data):
+    expected = [
+        put(data, "b.txt", "x", suite="."),
+        put(data, "a.txt.gz", b"x", suite="."),
+        put(data, "a.txt", "x", suite="."),
+        put(data, "b.txt.gz", b"x"),
+        put(data, "a.txt.gz", b"x"),
+        put(data, "a.txt", "x"),
+    ]
+    while expected:
+        newest = expected.pop()
+        assert data.find("riddles", "a.txt", "b.txt") == newest
+        newest.unlink()
+    assert data.find("riddles", "a.txt", "b.txt") is None
+
+
+def test_a_missing_file_is_named_with_the_places_that_were_looked_in_and_what_to_do(data):
+    (data.path / "riddles" / "b.txt").mkdir()
+    with pytest.raises(DataError) as caught:
+        data.content("riddles", "a.txt", "b.txt")
+    assert str(caught.value) == (
+        f"There is no file a.txt or b.txt in {data.path / 'riddles'} or {data.path}; download it from its publisher, "
+        "or name the folder that has it (--data, or COFT_DATA)."
+    )
+
+
+# Content.
+
+
+def test_a_compressed_file_reads_as_the_plain_one(data):
+    put(data, "a.txt.gz", gzip.compress("größer\n".encode()))
+    assert data.content("riddles", "a.txt") == ("a.txt.gz", "größer\n")
+    assert data.lines("riddles", "a.txt") == ["größer"]
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_text(data):
+    put(data, "a.txt", b"\xef\xbb\xbftext")
+    assert data.content("riddles", "a.txt")[1] == "text"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt.gz", gzip.compress(b"text" * 100)[:-6]),
+        ("a.txt.gz", b"no gzip at all"),
+        ("a.txt.gz", gzip.compress(b"text" * 100)[:12] + b"damaged bytes here!!"),
+        ("a.txt", "größer".encode("latin-1")),
+        ("a.txt.gz", gzip.compress("größer".encode("latin-1"))),
+    ],
+    ids=["cut", "no gzip", "other bytes", "no UTF-8", "no UTF-8 within"],
+)
+def test_a_damaged_file_is_named(data, name, content):
+    put(data, name, content)
+    with pytest.raises(DataError, match=rf"^{name} cannot be read \(.*\); take the file from its publisher again\.$"):
+        data.content("riddles", "a.txt")
+
+
+@pytest.mark.parametrize("content", ["", " \n\n"])
+def test_an_empty_file_is_named(data, content):
+    put(data, "a.txt", content)
+    with pytest.raises(DataError, match=r"^a\.txt is empty; take"):
+        data.content("riddles", "a.txt")
+
+
+def test_lines_end_at_line_breaks_alone(data):
+    put(data, "a.txt", "one\u2028still one\r\ntwo\n\nfour\n")
+    assert data.lines("riddles", "a.txt") == ["one\u2028still one", "two", "", "four"]
+
+
+# JSON.
+
+
+def test_a_document_is_read_with_the_name_of_its_file(data):
+    put(data, "a.json", json.dumps(ROWS))
+    assert data.json("riddles", "a.json") == ("a.json", ROWS)
+
+
+def test_a_document_that_is_no_json_is_named_with_the_line(data):
+    put(data, "a.json", '[1,\n2,\n"three]')
+    with pytest.raises(DataError, match=r"^a\.json is no JSON \(.*line 3.*\); take the file from its publisher again"):
+        data.json("riddles", "a.json")
+
+
+def test_records_keep_the_numbers_of_their_lines(data):
+    put(data, "a.jsonl", f"\n{JSONL}\n \n")
+    lines = list(data.json_lines("riddles", "a.jsonl"))
+    assert lines == [Line("a.jsonl", 2, ROWS[0]), Line("a.jsonl", 3, ROWS[1])]
+
+
+def test_a_record_may_hold_marks_that_some_call_line_breaks(data):
+    put(data, "a.jsonl", json.dumps({"text": "one\u2028two"}, ensure_ascii=False))
+    [line] = data.json_lines("riddles", "a.jsonl")
+    assert line.text("text") == "one\u2028two"
+
+
+@pytest.mark.parametrize(("bad", "reason"), [('{"id": 3', "this is no JSON"), ("[1, 2]", "this is no object")])
+def test_a_damaged_record_is_named_with_its_line(data, bad, reason):
+    put(data, "a.jsonl", f"{JSONL}\n{bad}\n")
+    with pytest.raises(DataError, match=rf"^a\.jsonl, line 4: {reason}"):
+        list(data.json_lines("riddles", "a.jsonl"))
+
+
+# Tables.
+
+
+def test_rows_have_their_columns_and_the_lines_on_which_they_begin(data):
+    put(data, "a.csv", 'id,text\r\n1,"one\nline, two"\r\n\r\n2,"say ""two"""\r\n')
+    lines = list(data.table("riddles", "a.csv", fields=("text",)))
+    assert [(line.number, dict(line.values)) for line in lines] == [
+        (2, {"id": "1", "text": "one\nline, two"}),
+        (5, {"id": "2", "text": 'say "two"'}),
+    ]
+
+
+def test_another_delimiter_can_stand_between_values(data):
+    put(data, "a.tsv", "id\ttext\n1\ta,b\n")
+    [line] = data.table("riddles", "a.tsv", delimiter="\t")
+    assert line.values == {"id": "1", "text": "a,b"}
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(data):
+    put(data, "a.csv", "id,text\n1,one\n")
+    with pytest.raises(DataError, match=r"^a\.csv has no column 'label'; its columns are id, text; take the file"):
+        list(data.table("riddles", "a.csv", fields=("id", "label")))
+
+
+@pytest.mark.parametrize(("row", "count"), [("3", 1), ("3,three,more", 3)])
+def test_a_row_of_another_length_is_named_with_its_line(data, row, count):
+    put(data, "a.csv", f'id,text\n1,"two\nlines"\n{row}\n')
+    with pytest.raises(DataError, match=rf"^a\.csv, line 4: there are {count} values and 2 columns; take the file"):
+        list(data.table("riddles", "a.csv"))
+
+
+def test_a_table_that_cannot_be_read_is_named_with_the_line(data):
+    put(data, "a.csv", 'id,text\n1,one\n2,"' + "x" * 200_000 + '"\n')
+    with pytest.raises(DataError, match=r"^a\.csv, line 3: field larger than field limit"):
+        list(data.table("riddles", "a.csv"))
+
+
+# Fields.
+
+
+def test_fields_are_given_as_they_are():
+    line = Line("a.jsonl", 7, {"text": "", "number": 0, "kind": "b"})
+    assert line.text("text") == ""
+    assert line.value("number") == 0
+    assert line.one_of("kind", ("a", "b")) == "b"
+
+
+@pytest.mark.parametrize("values", [{}, {"text": None}])
+def test_a_missing_field_is_named_with_file_and_line(values):
+    with pytest.raises(DataError) as caught:
+        Line("a.jsonl", 7, values).text("text")
+    assert str(caught.value) == (
+        "a.jsonl, line 7: the field 'text' is missing; take the file from its publisher again."
+    )
+
+
+def test_a_field_of_another_kind_or_none_of_those_allowed_is_named_with_its_value():
+    line = Line("a.jsonl", 7, {"text": 3, "kind": "c"})
+    with pytest.raises(DataError, match=r"line 7: the field 'text' is 3 and has to be a text"):
+        line.text("text")
+    with pytest.raises(DataError, match=r"line 7: the field 'kind' is 'c' and has to be one of a, b"):
+        line.one_of("kind", ("a", "b"))
+
+
+# Releases.
+
+
+def test_what_was_read_is_known_by_the_digest_of_its_uncompressed_bytes(data):
+    put(data, "a.txt.gz", gzip.compress(b"text"))
+    data.content("riddles", "a.txt")
+    assert data.read == {"a.txt": hashlib.sha256(b"text").hexdigest()}
+
+
+def test_a_release_is_named_where_every_file_is_known_and_else_nothing_is_claimed(data):
+    known = [
+        Release("Riddles 1.0", hashlib.sha256(b"one").hexdigest()),
+        Release("Riddles 1.0", hashlib.sha256(b"two").hexdigest()),
+        Release("Answers 2.0", hashlib.sha256(b"three").hexdigest()),
+    ]
+    unknown = "not a known release of the whole set: figures may not compare with published ones"
+    assert data.release(known) == unknown
+    for name, content in (("a.txt", "one"), ("b.txt", "two")):
+        put(data, name, content)
+        data.content("riddles", name)
+    assert data.release(known) == "Riddles 1.0"
+    put(data, "c.txt", "three")
+    data.content("riddles", "c.txt")
+    assert data.release(known) == "Riddles 1.0, Answers 2.0"
+    assert data.release(known[:2]) == unknown
+    put(data, "d.txt", "changed")
+    data.content("riddles", "d.txt")
+    assert data.release(known) == unknown
+
+
+# Hubs.
+
+
+def fake_datasets(monkeypatch, load):
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+
+
+def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
+    asked = []
+
+    def load(*args, **options):
+        asked.append((args, options))
+        return iter(ROWS)
+
+    fake_datasets(monkeypatch, load)
+    lines = hub_lines(HubSplit("owner/riddles", "hard", "test"))
+    assert asked == [(("owner/riddles", "hard"), {"split": "test"})]
+    assert [(line.file, line.number, line.values) for line in lines] == [
+        ("owner/riddles (test)", 1, ROWS[0]),
+        ("owner/riddles (test)", 2, ROWS[1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("no route"),
+        ValueError("no split"),
+        OSError("disk full"),
+        RuntimeError("scripts are not supported"),
+    ],
+)
+def test_a_hub_that_does_not_answer_is_an_error_that_says_what_to_do(monkeypatch, error):
+    def load(*args, **options):
+        raise error
+
+    fake_datasets(monkeypatch, load)
+    with pytest.raises(DataError) as caught:
+        hub_lines(HubSplit("owner/riddles", None, "test"))
+    assert str(caught.value) == (
+        f"The data set owner/riddles cannot be had from the hub ({error}); name a folder with its files instead "
+        "(--data, or COFT_DATA)."
+    )
+
+
+def test_without_the_package_for_hubs_an_error_names_the_file_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match=r"install requirements-evaluation\.txt, or name a folder"):
+        hub_lines(HubSplit("owner/riddles", None, "test"))
+
+
+def test_a_suite_that_no_hub_has_says_so():
+    class Riddles(Suite):
+        title = "Riddles"
+
+        def items(self, data):
+            return []
+
+        def figures(self, outcomes, outside="floor"):
+            return [Figure("x", "X", None)]
+
+    with pytest.raises(DataError, match="Riddles is read from files alone; name the folder"):
+        Riddles().items_from_hub()

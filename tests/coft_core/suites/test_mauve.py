@@ -1,0 +1,163 @@
+"""MAUVE is that of the package mauve-text, with an interval over items, and reads every form of its records."""
+
+import sys
+
+import numpy as np
+import pytest
+from mauve.compute_mauve import compute_mauve, get_divergence_curve_for_multinomials
+from sklearn.metrics import auc
+
+from coft_core.suites.base import Writing
+from coft_core.suites.files import DataError, Line
+from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, Mauve, area, buckets
+from coft_core.suites.statistics import difference
+from tests.coft_core.suites.by_hand import by_key, folder, written
+
+SUITE = Mauve()
+POST = {"subreddit": "cooking", "title": "Soup", "post": "My soup was too salty, so I added potatoes."}
+PROMPT = "SUBREDDIT: r/cooking\n\nTITLE: Soup\n\nPOST: My soup was too salty, so I added potatoes.\n\nTL;DR:"
+
+
+def comparison(identity, *summaries, **info):
+    texts = [{"text": text, "policy": policy, "note": ""} for text, policy in summaries]
+    return {"info": {"id": identity, **POST, **info}, "summaries": texts, "choice": 0}
+
+
+def vectors(seed, shift, rows=70, width=6):
+    return np.random.default_rng(seed).normal(shift, 1.0, (rows, width)) + 3.0
+
+
+def outcomes(tmp_path, writing, human, seeds=(0,)):
+    rows = [{"prompt": f"Post {n}.", "reference": f"Summary {n}."} for n in range(len(writing))]
+    items = SUITE.items(folder(tmp_path, "mauve", summaries__jsonl=rows))
+    return [
+        written(
+            item, "text", seed=seed, vectors={FEATURES: (tuple(first),), HUMAN_FEATURES: (tuple(second),)}
+        )
+        for seed in seeds
+        for item, first, second in zip(items, writing.tolist(), human.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def package_area(first, second):
+    """The package's own steps from two histograms on."""
+    x, y = get_divergence_curve_for_multinomials(first, second, np.linspace(1e-6, 1 - 1e-6, 25), 5).T
+    return 0.5 * (auc(x[np.argsort(x)], y[np.argsort(x)]) + auc(y[np.argsort(y)], x[np.argsort(y)]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_area_is_the_packages_for_the_same_histograms(seed):
+    counts = np.random.default_rng(seed).integers(0, 9, (4, 14)).astype(float)
+    theirs = [package_area(row[:7] / row[:7].sum(), row[7:] / row[7:].sum()) for row in counts]
+    assert area(counts) == pytest.approx(theirs, abs=1e-9)
+
+
+def test_the_area_of_like_histograms_is_one_and_of_those_with_nothing_in_common_nearly_none():
+    like, different = area(np.array([[3.0, 1.0, 6.0, 2.0], [4.0, 0.0, 0.0, 7.0]]))
+    assert like == pytest.approx(1.0)
+    # With nothing in common the curve is ((1 - w)^5, w^5), under which 5 B(6, 5) = 0.00397 lie.
+    assert different == pytest.approx(0.00397, abs=1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7, 5.0])
+def test_the_value_is_the_packages_for_the_same_vectors(tmp_path, shift):
+    writing, human = vectors(1, shift), vectors(2, 0.0)
+    figure = by_key(SUITE.figures(outcomes(tmp_path, writing, human)))["mauve"]
+    assert figure.value == pytest.approx(compute_mauve(p_features=writing, q_features=human).mauve, abs=1e-9)
+    assert figure.n == 70
+    assert figure.low <= figure.value + 0.05
+    assert figure.low < figure.high
+
+
+def test_texts_of_one_kind_are_nearer_than_texts_of_two(tmp_path):
+    human = vectors(2, 0.0)
+    near = by_key(SUITE.figures(outcomes(tmp_path, vectors(1, 0.1), human)))["mauve"]
+    far = by_key(SUITE.figures(outcomes(tmp_path, vectors(1, 4.0), human)))["mauve"]
+    gap, low, _ = difference(near, far)
+    assert near.value > 0.5 > far.value
+    assert gap > low > 0
+
+
+def test_items_of_several_seeds_are_drawn_together(tmp_path):
+    writing, human = vectors(1, 0.5), vectors(2, 0.0)
+    once = by_key(SUITE.figures(outcomes(tmp_path, writing, human)))["mauve"]
+    pooled = by_key(SUITE.figures(outcomes(tmp_path, writing, human, seeds=(0, 1))))["mauve"]
+    assert (once.n, pooled.n) == (70, 140)
+    assert len(once.draws) == len(pooled.draws)
+
+
+def test_an_empty_continuation_is_unscored_and_outcomes_without_vectors_give_no_value(tmp_path):
+    rows = outcomes(tmp_path, vectors(1, 0.5), vectors(2, 0.0))
+    bare = written(SUITE.items(folder(tmp_path, "mauve"))[0], "")
+    figure = by_key(SUITE.figures([*rows, bare]))["mauve"]
+    assert (figure.n, figure.unscored) == (70, 1)
+    figure = by_key(SUITE.figures([bare]))["mauve"]
+    assert (figure.value, figure.n, figure.unscored) == (None, 0, 1)
+    assert SUITE.figures([])[0].value is None
+
+
+def test_ten_pairs_make_a_bucket_and_two_buckets_are_the_least():
+    rows = list(zip(vectors(1, 0.5).tolist(), vectors(2, 0.0).tolist(), strict=True))
+    assert buckets(rows)[0] == 7
+    count, first, second = buckets(rows[:4])
+    assert count == 2
+    assert len(first) == len(second) == 4
+    assert set(first) | set(second) <= {0, 1}
+
+
+def test_without_the_clustering_package_an_error_names_the_file_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(DataError, match=r"install requirements-evaluation\.txt"):
+        buckets([((0.0, 1.0), (1.0, 0.0))])
+
+
+def test_a_prompt_with_its_reference_is_asked_as_it_is(tmp_path):
+    rows = [{"prompt": "Tell it briefly: ", "reference": " It rained."}, {"id": "b", "prompt": "P", "reference": "R"}]
+    first, second = SUITE.items(folder(tmp_path, "mauve", summaries__jsonl=rows))
+    assert first.asks == (Writing("Tell it briefly:", 48, ("\n\n",)),)
+    assert first.facts == {"reference": "It rained."}
+    assert SUITE.reference(first) == " It rained."
+    assert (first.id, second.id) == ("1", "b")
+
+
+def test_a_post_with_its_summary_is_asked_as_openai_asked_it(tmp_path):
+    [item] = SUITE.items(folder(tmp_path, "mauve", test__jsonl=[{"id": "t1", **POST, "summary": " Potatoes helped."}]))
+    assert item.asks[0].prompt == PROMPT
+    assert (item.id, item.facts["reference"]) == ("t1", "Potatoes helped.")
+
+
+def test_of_comparisons_each_post_is_taken_once_with_its_human_summary(tmp_path):
+    rows = [
+        comparison("a", ("By machine.", "sup4"), ("By machine too.", "sup2")),
+        comparison("a", ("By machine.", "sup4"), (" By a human.", "ref")),
+        comparison("b", ("Human.", "ref"), ("Machine.", "sup4"), title="Bread"),
+        comparison("a", ("Another human text.", "ref"), ("Machine.", "sup4")),
+        comparison("c", ("Machine.", "sup4"), ("Machine.", "sup2")),
+    ]
+    items = SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=rows))
+    assert [(item.id, item.facts["reference"]) for item in items] == [("a", "By a human."), ("b", "Human.")]
+    assert items[0].asks[0].prompt == PROMPT
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"prompt": "P"}, "line 1: the field 'reference' is missing"),
+        ({"summaries": [{"text": "x"}], "info": {"id": 1, **POST}}, "line 1: a comparison needs the fields info"),
+        ({"summaries": [], "info": {**POST}}, "line 1: a comparison needs the fields info"),
+        ({"summaries": [], "info": {"id": 1, "title": "x"}}, "line 1: the field 'subreddit' is missing"),
+        (comparison("a", ("x", "sup4")), "has no summary by a human"),
+        ({**POST}, "line 1: the field 'summary' is missing"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, row, reason):
+    with pytest.raises(DataError, match=r"comparisons\.jsonl") as caught:
+        SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=[row]))
+    assert reason in str(caught.value)
+
+
+def test_records_of_a_hub_are_prompts_with_their_summaries(monkeypatch):
+    lines = [Line("hub", 1, {"prompt": f"{PROMPT} ", "label": " Potatoes helped."})]
+    monkeypatch.setattr("coft_core.suites.mauve.hub_lines", lambda part: lines)
+    [item] = SUITE.items_from_hub()
+    assert (item.asks[0].prompt, item.facts["reference"]) == (PROMPT, "Potatoes helped.")
