@@ -31,7 +31,7 @@ def run(page: Page) -> None:
     page.get_by_text("Protocol").click()
     page.get_by_label("Items of a suite").fill("6")
     page.locator("#run").click()
-    expect(page.locator("#figures tbody tr")).to_have_count(2)
+    expect(page.locator("table.figures tbody tr")).to_have_count(2)
 
 
 def test_an_empty_page_says_what_to_do_first_and_what_each_suite_measures(evaluate) -> None:
@@ -42,7 +42,7 @@ def test_an_empty_page_says_what_to_do_first_and_what_each_suite_measures(evalua
     card = page.locator("#cards .card", has_text="Phantom decisions")
     card.locator("summary").click()
     expect(card).to_contain_text("differ in the group of one person")
-    expect(page.locator("#cards .card", has_text="StereoSet")).to_contain_text("no files")
+    expect(page.locator("#cards .card", has_text="COMPAS")).to_contain_text("no files")
 
 
 def test_a_run_is_estimated_watched_and_shown_with_its_figures(evaluate, picture: Callable[[Page, str], None]) -> None:
@@ -59,18 +59,18 @@ def test_a_run_is_estimated_watched_and_shown_with_its_figures(evaluate, picture
     picture(page, "evaluate-1440-light")
     page.get_by_label("Figures", exact=True).click()
     page.get_by_role("option", name="Phantom decisions").click()
-    expect(page.locator("#figures thead th")).to_contain_text(["Figure", "Vanilla", "COFT"])
+    expect(page.locator("table.figures thead th")).to_contain_text(["Figure", "Vanilla", "COFT"])
     expect(page.locator("#items tbody tr")).not_to_have_count(0)
 
 
 def test_a_column_sorts_the_methods_by_keyboard(evaluate) -> None:
     page, _ = evaluate
     run(page)
-    head = page.locator("#figures thead th").nth(1)
+    head = page.locator("table.figures thead th").nth(1)
     head.locator("button").focus()
     page.keyboard.press("Enter")
     expect(head).to_have_attribute("aria-sort", "ascending")
-    values = page.locator("#figures tbody tr td:nth-child(2)")
+    values = page.locator("table.figures tbody tr td:nth-child(2)")
     rising = [float(value) for value in values.evaluate_all("cells => cells.map((cell) => cell.dataset.value)")]
     assert rising == sorted(rising)
     page.keyboard.press("Enter")
