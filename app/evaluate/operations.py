@@ -125,7 +125,8 @@ def _method(given: Any) -> EvaluationMethod:
 def print_suites(suites: tuple[KnownSuite, ...]) -> None:
     """One line a suite, with what is missing."""
     for suite in suites:
-        there = suite.missing or (f"{suite.items:,} items, {suite.release}" if suite.items else "from a hub")
+        there = f"{suite.items:,} items, {suite.release}" if suite.items else f"from {suite.source}"
+        there = suite.missing or there.replace("from hub", "from a hub")
         print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
 
 
@@ -200,18 +201,19 @@ def print_opened(opened: OpenedItem) -> None:
 
 
 @operation(json=lambda suites: [asdict(suite) for suite in suites], command="evaluations suites", text=print_suites)
-def evaluation_suites(wired: Services, *, data: str = "") -> tuple[KnownSuite, ...]:
+def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
     """List the benchmarks that can be evaluated on, with whether their files are there.
 
     Args:
         data: folder with the suites' files (default: COFT_DATA)
+        read: read all files, so that items are counted and damage is found, which takes some seconds
 
     Returns:
         A list of suites: key, title, kind, citation, licence, main (the key of its main figure), judges, card (what it
         measures, what it leaves_out, its criticism and sizes), source, items, release, and missing, which says why one
         cannot be read.
     """
-    return wired[EvaluationService].suites(data)
+    return wired[EvaluationService].suites(data, read)
 
 
 def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:

@@ -267,9 +267,9 @@ class KnownSuite:
     """A suite that can be evaluated on.
 
     Attributes:
-        items: Items that its files have; None where they are not there.
-        source: Where they come from: the folder, ``"hub"``, or empty where they are not there.
-        release: What is there, in words; empty where nothing is.
+        source: Where its items come from: the folder, ``"program"``, ``"hub"``, or empty where they are not there.
+        items: How many it has; None where they were not read.
+        release: What is there, in words; empty where it was not read.
         missing: Why it cannot be read; empty where it can.
     """
 

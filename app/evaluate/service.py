@@ -95,13 +95,15 @@ class EvaluationService:
         """All suites, in the order of pages and tables."""
         return self._sources.all
 
-    def suites(self, data: str = "") -> tuple[KnownSuite, ...]:
-        """All suites, with whether their files are in the folder; an empty one is the program's.
+    def suites(self, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
+        """All suites, with whether their files are in the folder, an empty one being the program's.
+
+        With ``read`` all files are read, so that items are counted and damage is found; that takes some seconds.
 
         Raises:
             ServiceError: There is no such folder.
         """
-        return self._sources.known(data)
+        return self._sources.known(data, read)
 
     def estimate(self, request: EvaluationRequest) -> EvaluationEstimate:
         """What an evaluation will take, by a trial of each suite that can be read; loads the model.
