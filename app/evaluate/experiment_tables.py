@@ -517,7 +517,7 @@ def _silent(kept: Kept, sweep: SweepEntry) -> list[str]:
     silent = [note for note in notes if note.silent]
     if not silent:
         return []
-    reasons = words.listed(dict.fromkeys(note.silent.rstrip(".") for note in silent))
+    reasons = words.listed(list(dict.fromkeys(note.silent.rstrip(".") for note in silent)))
     return [f"{len(silent)} of {len(notes)} calibrations say nothing: {reasons}."]
 
 
