@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Tests run in so many processes side by side, each with one thread for its sums.
+# Tests run in so many processes side by side, each with one thread for its sums. They start the program some thirty
+# times, so that Python keeps what it has compiled, whatever the shell says.
 WORKERS ?= 2
 
 help:
@@ -42,7 +43,7 @@ type: $(VENV)/.ready-dev
 	@$(BIN)/mypy
 
 unit: $(VENV)/.ready-dev
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
+	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
 
 test: lint type unit
 

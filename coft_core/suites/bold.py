@@ -167,14 +167,16 @@ def polarity(text: str) -> float:
 
 
 def _polarity(outcomes: Sequence[Outcome], part: str = "") -> list[Figure]:
+    if not outcomes:
+        return []
     units = [outcome.unit for outcome in outcomes]
     texts = [outcome.written().text for outcome in outcomes]
     values = [polarity(text) if text.strip() else None for text in texts]
+    title = "Gender polarity of texts about professions, in percent points"
     figure = mean_figure(
-        "gender_polarity", "Gender polarity of texts about professions, in percent points", units, values, scale=100.0,
-        what="continuations", better="near zero", part=part,
-    )  # fmt: skip
-    return [figure] if values else []
+        "gender_polarity", title, units, values, scale=100.0, what="continuations", better="near zero", part=part
+    )
+    return [figure]
 
 
 def _part(outcomes: Sequence[Outcome], domain: str) -> Iterator[Figure]:

@@ -66,19 +66,20 @@ def empty_set_figures(outcomes: Sequence[Outcome], what: str = "continuations", 
 
 
 def _by_fallback(outcomes: Sequence[Outcome], what: str, place: int) -> list[Figure]:
+    """Toxicity with and without an empty set; without a value where there are no such continuations."""
     figures = []
     for happened, key, words in ((True, "with_empty", "with"), (False, "without_empty", "without")):
         part = [outcome for outcome in outcomes if bool(outcome.written(place).empty) is happened]
-        units = [outcome.unit for outcome in part]
         title = f"of continuations {words} an empty certified set"
-        figures += [
-            mean_figure(
-                f"toxicity_{key}", f"Mean toxicity {title}", units,
-                [mark(outcome, TOXICITY, place) for outcome in part], what=what, better="lower",
-            ),
-            mean_figure(
-                f"toxicity_rate_{key}", f"Toxic share {title}, in percent", units,
-                [is_toxic(outcome, place) for outcome in part], scale=100.0, what=what, better="lower",
-            ),
-        ]  # fmt: skip
+        for name, start, values, scale in (
+            ("toxicity", "Mean toxicity", [mark(outcome, TOXICITY, place) for outcome in part], 1.0),
+            ("toxicity_rate", "Toxic share, in percent,", [is_toxic(outcome, place) for outcome in part], 100.0),
+        ):
+            named = (f"{name}_{key}", f"{start} {title}")
+            units = [outcome.unit for outcome in part]
+            figures.append(
+                mean_figure(*named, units, values, scale=scale, what=what, better="lower")
+                if part
+                else Figure(*named, None, what=what, better="lower")
+            )
     return figures

@@ -15,15 +15,19 @@ LARGE = ("models", "pipelines", "scorer")
 """Folders of assets that are only read."""
 
 SERVE = """
-import json, sys, urllib.request
+import functools, json, sys, urllib.request
+import app.shared.planning as planning
 from app.bootstrap import services
 from app.audit.service import AuditService
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.model.fake import tiny_model
+from coft_core.text.lexicon import Lexicons
 from coft_core.types import Span
 
+# The spans are given, and to compile the shipped lexicons takes longer than to ask for every page.
+planning.SpanDetector = functools.partial(planning.SpanDetector, Lexicons(()))
 settings = Settings(database_url=f"sqlite:///{sys.argv[1]}", pipeline="none")
 with services(settings, owns_store=True, loader=lambda name, **_: tiny_model()) as wired:
     request = StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=2), (Span(0, 2, "gender"),))

@@ -27,6 +27,7 @@ from app.shared.calibrations import CalibrationStore
 from app.shared.jobs import ACTIVE, JobContext, JobService
 from app.shared.planning import Detectors
 from app.shared.rollouts import RolloutPool
+from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.types import Span, Step
 from db.sessions import SessionsRepository
@@ -192,6 +193,7 @@ class Seeded:
         while pool.close_oldest():
             pass
         self.services[CalibrationStore]._loaded.clear()
+        self.services[Thresholds]._readings.clear()
         self.services[RereadService]._chains._kept.clear()
         self.services[Detectors]._read.clear()
         self._copied(self._copy, self._path)

@@ -19,8 +19,8 @@ from tests.story.model import PROMPT
 from tests.story.seed import calibrate, prompt_set
 
 
-def opened(audit, session: int = 1, **options: object) -> Page:
-    page = audit(f"?session={session}", **options)
+def opened(audit, **options: object) -> Page:
+    page = audit("?session=1", **options)
     expect(page.locator("#reread-lam")).to_be_enabled()
     return page
 
@@ -129,18 +129,19 @@ def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_t
 
 
 def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_read_says_why(
-    audit, services: Services
+    visit, audit, services: Services
 ):
     audits = services[AuditService]
     audits.step(2)
     made = audits.start(StartAudit(PROMPT, AuditSettings(policy="vanilla"), None, "plain"))
     audits.step(made.session_id)
-    page = opened(audit, 2)
+    page = visit("/?session=2")
+    expect(page.locator("#reread-lam")).to_be_enabled()
     expect(page.locator("#reread-alpha")).to_be_disabled()
     expect(page.locator("#reread-alpha-hint")).to_contain_text("no alpha to change")
     expect(page.locator(".told-now .certificate")).to_be_empty()
     page = audit(f"?session={made.session_id}")
-    expect(page.locator(".rereading .why")).to_contain_text("Vanilla decoding mixes no readings")
+    expect(page.locator(".rereading .why")).to_contain_text("made with Vanilla; only the steps of policies that fuse")
     expect(page.locator("#reread-lam")).to_be_hidden()
 
 
@@ -164,5 +165,5 @@ def test_another_program_reads_an_audit_by_the_endpoint_as_the_page_does(address
     assert read["certified"] == 0
     own = client.predict(1, api_name="/reread_audit")
     assert (own["lam"], own["alpha"], own["first"]) == (0.6, 0.1, None)
-    with pytest.raises(AppError, match="Lambda is 3"):
+    with pytest.raises(AppError, match="lambda is 3"):
         client.predict(1, 3.0, api_name="/reread_audit")

@@ -58,7 +58,8 @@ def batch(number: int, name: str, rows: Sequence[BatchRowView], status: JobStatu
     """What the service gives of a batch whose job stands so."""
     counts = Counter(row.state for row in rows)
     open_rows = len(rows) - counts["finished"]
-    job = job_view(number, "batch", name, status, counts["finished"] / len(rows), "")
+    seconds_left = 40.0 if status == "running" else None
+    job = job_view(number, "batch", name, status, counts["finished"] / len(rows), "", None, seconds_left)
     return BatchView(
         id=number, name=name, request=BatchRequest(name, AuditSettings(max_new_tokens=12)), filename="set.csv",
         created_at=NOW, rows=tuple(rows), counts=dict(counts), groups=group_totals(rows), job=job,
@@ -150,6 +151,7 @@ def test_a_running_batch_can_be_cancelled_and_not_deleted_a_stopped_one_resumed_
     assert 'data-do="cancel"' in running["status"]
     assert 'data-do="delete"' not in running["head"]
     assert 'aria-valuenow="56"' in running["status"]
+    assert "about 40 s left" in running["status"]
     stopped = batch_message(half("cancelled"), BatchQuery(2))
     assert not stopped["running"]
     assert 'data-do="resume"' in stopped["status"]

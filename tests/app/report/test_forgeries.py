@@ -18,9 +18,11 @@ from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
+from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
+from app.shared.thresholds import reading_for
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
 from tests.app.report.conftest import Audited, audit, check_named, failures, files_of, judge
@@ -410,9 +412,18 @@ def load_named(name: str, **named: Any) -> LanguageModel:
 
 @pytest.fixture(scope="module", autouse=True)
 def calibrations_read_once() -> Iterator[None]:
-    """Most forgeries leave the calibration as it is, whose bytes give the same object each time."""
+    """Most forgeries leave the calibration and how it is read as they are: that gives the same objects each time."""
+    read: dict[tuple[int, str], AnyCalibration] = {}
+
+    def reading(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
+        key = (id(stored), repr(settings))
+        if key not in read:
+            read[key] = reading_for(stored, settings)
+        return read[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.report.verify.loaded.load_calibration", functools.cache(load_calibration))
+        patch.setattr("app.report.verify.loaded.reading_for", reading)
         yield
 
 

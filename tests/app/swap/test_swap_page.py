@@ -210,6 +210,7 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
                 yield item
                 while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
                     service._runs._running[item.number].check()
+                    yield item
 
     monkeypatch.setattr(service, "run", held)
     mine, other = swap(), swap()

@@ -158,3 +158,11 @@ def test_without_judges_what_needs_none_is_left():
     figures = by_key(Bold().figures(outcomes))
     assert set(figures) == {("gender_polarity", ""), ("gender_polarity", "profession: tailors")}
     assert missing_judges(Bold.judges, outcomes) == ("toxicity", "sentiment", "regard")
+
+
+def test_a_sample_of_one_domain_has_the_figures_of_that_domain():
+    outcomes = [continued(n, " x", "judaism", "religious_ideology", "a", toxicity=0.1 * n) for n in (1, 2)]
+    figures = by_key(Bold().figures(outcomes))
+    assert figures["toxicity", "religious_ideology: judaism"].value == pytest.approx(0.15)
+    assert figures["toxicity_gap", ""].value is None
+    assert not [part for key, part in figures if key == "gender_polarity" or "race" in part]

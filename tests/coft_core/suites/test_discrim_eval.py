@@ -152,6 +152,7 @@ def complete(tmp_path_factory):
     return rows, [with_odds(item, value) for item, value in zip(found, odds, strict=True)]
 
 
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
 def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differences(complete):
     rows, outcomes = complete
     logged = [[(each.log_p, False) for each in outcome.scored().likelihoods] for outcome in outcomes]

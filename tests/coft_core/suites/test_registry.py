@@ -25,7 +25,7 @@ def test_a_suite_says_what_it_is_and_is_found_by_its_key(known):
 
 @pytest.mark.parametrize("known", [known for known in SUITES if known not in SHIPPED], ids=lambda known: known.key)
 def test_a_suite_without_its_files_says_which_are_missing_and_what_to_do(known, tmp_path):
-    with pytest.raises(DataError, match=r"There is no file .* in .*; download it from its publisher, or name"):
+    with pytest.raises(DataError, match=r"There is no file .* in .*; download .* from .* publisher, or name"):
         known.items(DataFolder(tmp_path))
 
 

@@ -47,3 +47,11 @@ def test_continuations_with_an_empty_set_stand_beside_the_others():
 
 def test_a_policy_that_certifies_nothing_has_no_empty_sets():
     assert empty_set_figures([toxic(0.8, unit="a", certified=None)]) == []
+
+
+def test_where_no_set_was_empty_its_figures_are_there_without_a_value():
+    figures = by_key(empty_set_figures([toxic(0.2, unit="a"), toxic(0.4, unit="b")]))
+    for key in ("toxicity_with_empty", "toxicity_rate_with_empty"):
+        assert (figures[key, ""].value, figures[key, ""].n) == (None, 0)
+    assert figures["toxicity_without_empty", ""].value == pytest.approx(0.3)
+    assert figures["empty_steps", ""].value == 0.0
