@@ -6,6 +6,6 @@ FEATURE = Feature(
     __name__,
     {
         "evaluate": "read benchmarks with methods, and keep what came of every item",
-        "evaluations": "list and show evaluations, resume them, and say which suites and methods there are",
+        "evaluations": "list and show evaluations with their figures, resume them, and say which suites there are",
     },
 )

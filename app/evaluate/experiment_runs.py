@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from app.evaluate.experiment_service import ExperimentPlan, ExperimentRequest, ExperimentService
 from app.evaluate.experiment_tables import ExperimentTable
 from app.evaluate.experiments import Experiment
-from app.evaluate.layout import Head, Shown
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService
+from app.evaluate.terminal import print_layout
 from app.shared.commands import progress_bar
-from app.shared.files import to_csv, write_text
 from app.shared.operations import Json
 from app.shared.terminal import wait_for_all
 from app.shared.wiring import Services
@@ -74,7 +71,7 @@ def finish(wired: Services, run: ExperimentRun, quiet: bool) -> ExperimentRun:
     return replace(run, view=view, tables=(*kept, *measured))
 
 
-# As JSON, as a file, and in words.
+# As JSON, and in words.
 
 
 def experiment_json(run: ExperimentRun) -> Json:
@@ -111,28 +108,6 @@ def table_json(table: ExperimentTable) -> Json:
     }
 
 
-def write_experiment(_: Services, run: Any, file: Path) -> str:
-    """Write an experiment's tables as CSV, one below the other, a figure a row."""
-    columns = ("table", "row", "source", "column", "figure", "deviation", "interval")
-    rows = [
-        {
-            "table": table.title,
-            "row": head.title,
-            "source": head.source or "ours",
-            "column": column.title,
-            "figure": cell.text,
-            "deviation": cell.deviation,
-            "interval": cell.interval,
-        }
-        for table in run.tables
-        for head, cells in table.layout.lines
-        for column, cell in zip(table.layout.heads, cells, strict=True)
-        if cell is not None
-    ]
-    write_text(file, to_csv(columns, rows))
-    return ""
-
-
 def print_experiment(run: ExperimentRun) -> None:
     """Its tables with their notes, and how it differs from the paper's."""
     experiment = run.plan.experiment
@@ -140,44 +115,13 @@ def print_experiment(run: ExperimentRun) -> None:
     print(experiment.shows.strip())
     for table in run.tables:
         print(f"\n{table.title}")
-        for line in lines_of(table):
-            print(line)
+        print_layout(table.layout)
         for note in table.notes:
             print(f"- {note}")
     if experiment.differs:
         print("\nNot as in the paper:")
         for sentence in experiment.differs:
             print(f"- {sentence.strip()}")
-
-
-def lines_of(table: ExperimentTable) -> list[str]:
-    """A table in columns of equal width."""
-    layout = table.layout
-    rows = [[layout.corner, *(_head(head) for head in layout.heads)]]
-    rows += [[_row_head(head), *map(_cell, cells)] for head, cells in layout.lines]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return [
-        "  ".join(
-            text.ljust(width) if place == 0 else text.rjust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _head(head: Head) -> str:
-    return f"{head.title} {head.arrow}".strip()
-
-
-def _row_head(head: Head) -> str:
-    return f"  {head.title} ({head.source})" if head.source else head.title
-
-
-def _cell(cell: Shown | None) -> str:
-    if cell is None:
-        return "–"
-    spread = f" ± {cell.deviation}" if cell.deviation else ""
-    return f"{cell.text}{spread}{f' {cell.interval}' if cell.interval else ''}"
 
 
 def listed_json(experiments: tuple[tuple[str, Experiment], ...]) -> list[Json]:

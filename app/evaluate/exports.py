@@ -154,7 +154,7 @@ def latex_text(text: str) -> str:
 def table_latex(table: Table, evaluated: Evaluated, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table for a paper, with its notes below; needs the packages booktabs and textcomp."""
     layout = laid_out(table, elsewhere)
-    notes = words.notes(table, evaluated.plans, bool(elsewhere))
+    notes = words.notes(table, evaluated.plans, bool(elsewhere), short=True)
     heads = [layout.corner, *(_latex_head(head) for head in layout.heads)]
     lines = [
         "% \\usepackage{booktabs,textcomp}",

@@ -46,7 +46,10 @@ ALONE = ("bias", "utility")
 
 
 def results_json(
-    evaluated: Evaluated, tables: Sequence[Table], samples: Mapping[str, Sequence[Any]] | None = None
+    evaluated: Evaluated,
+    tables: Sequence[Table],
+    samples: Mapping[str, Sequence[Any]] | None = None,
+    unknown: Mapping[str, str] | None = None,
 ) -> str:
     """A results file.
 
@@ -54,6 +57,7 @@ def results_json(
         evaluated: The evaluation.
         tables: One a suite, with all its figures.
         samples: What :func:`suite_samples` gives, by suite; None leaves them out.
+        unknown: Why it is not known what was asked in a suite, by suite.
     """
     content: dict[str, Any] = {
         "results": {table.suite: _results(table) for table in tables},
@@ -71,7 +75,11 @@ def results_json(
                 for method in evaluated.methods
             },
         },
-        "evaluation": {"name": evaluated.name, "tables": {table.suite: table_json(table) for table in tables}},
+        "evaluation": {
+            "name": evaluated.name,
+            "unknown": dict(unknown or {}),
+            "tables": {table.suite: table_json(table) for table in tables},
+        },
         **({} if samples is None else {"samples": samples}),
     }  # fmt: skip
     return json_text(content)

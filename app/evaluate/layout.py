@@ -130,15 +130,16 @@ def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
 def readings_laid_out(table: Table) -> Layout:
     """What was read: a row a suite and method."""
     certifying = any(row.certifies for row in table.rows)
-    titles = ["Method", "Items", "Unread", "Nothing masked", *(("Refused", "Empty") if certifying else ())]
+    titles = ("Items, all seeds", "Unread", "Nothing masked", *(("Refused", "Empty") if certifying else ()))
+    read = [(reading, row.method) for row in table.rows for reading in row.readings]
+    suites = list(dict.fromkeys(reading.suite for reading, _ in read))
     lines = []
-    for row in table.rows:
-        for reading in row.readings:
-            counts = [Shown(count(number), value=number) for number in (reading.items, reading.unread)]
-            shares = [reading.unmasked, *((reading.refused, reading.empty) if certifying else ())]
-            shown = [None if share is None else Shown(words.percent(share), value=share) for share in shares]
-            lines.append((Head(reading.title), (Shown(row.method), *counts, *shown)))
-    return Layout("Suite", tuple(Head(title) for title in titles), tuple(lines))
+    for reading, method in sorted(read, key=lambda pair: suites.index(pair[0].suite)):
+        counts = [Shown(count(number), value=number) for number in (reading.items, reading.unread)]
+        shares = [reading.unmasked, *((reading.refused, reading.empty) if certifying else ())]
+        shown = [None if share is None else Shown(words.percent(share), value=share) for share in shares]
+        lines.append((Head(f"{reading.title}: {method}"), (*counts, *shown)))
+    return Layout("Suite and method", tuple(Head(title) for title in titles), tuple(lines))
 
 
 def _labels(table: Table, elsewhere: Sequence[Elsewhere]) -> list[str]:

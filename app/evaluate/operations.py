@@ -1,13 +1,15 @@
-"""Evaluations: methods read benchmarks; listed, shown, resumed, opened item by item."""
+"""Evaluations: methods read benchmarks; listed, shown, resumed, opened item by item, and their tables."""
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
+from app.evaluate import words
 from app.evaluate.experiment_runs import (
     ExperimentRun,
     begin,
@@ -19,6 +21,8 @@ from app.evaluate.experiment_runs import (
 )
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments import Experiment
+from app.evaluate.exports import finite, table_json
+from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
 from app.evaluate.opening import OpenedItem
 from app.evaluate.runs import (
@@ -32,13 +36,18 @@ from app.evaluate.runs import (
     SuiteOutcomes,
 )
 from app.evaluate.service import EvaluationService
+from app.evaluate.table_service import SUFFIXES, EvaluationTable, TableRequest, TableService
+from app.evaluate.terminal import print_table
 from app.shared.audits import AuditSettings
+from app.shared.commands import Choices
 from app.shared.errors import ServiceError
+from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
 from app.shared.operations import Json, checked, command, operation, record
 from app.shared.policies import parameter_values, policy_info
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
+from coft_core.suites.base import Outside
 
 USUAL = EvaluationRequest("", (), ())
 
@@ -165,6 +174,8 @@ def print_evaluation(view: EvaluationView) -> None:
         for note in view.calibrations:
             if note.suite == plan.suite:
                 print(f"  {note_sentence(note)}")
+    if view.done:
+        print(f"\nIts figures: python -m app evaluations table {view.id}")
 
 
 def note_sentence(note: CalibrationNote) -> str:
@@ -444,16 +455,7 @@ def show_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
 
 def _outcomes_json(found: SuiteOutcomes) -> Json:
     # JSON has no infinities; a text of probability 0 has no likelihood there.
-    return {"suite": found.suite, "method": found.method, "outcomes": [_plain(asdict(o)) for o in found.outcomes]}
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON, null where a number is infinite."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {"suite": found.suite, "method": found.method, "outcomes": [finite(asdict(o)) for o in found.outcomes]}
 
 
 @operation(json=_outcomes_json)
@@ -559,3 +561,123 @@ def estimate(
     methods = methods_from(method or ["table1"], AuditSettings())
     request = EvaluationRequest("", suites, methods, model or wired.settings.model, _seeds(seeds), limit, data=data)
     return service.estimate(request)
+
+
+# Tables.
+
+
+Compared = Annotated[str | None, typer.Option("--reference", metavar="METHOD")]
+
+
+def _asked(
+    wired: Services, evaluation_id: int, suite: str, reference: str | None, outside: Outside, beside: Path | None
+) -> tuple[TableRequest, tuple[Elsewhere, ...]]:
+    """Which table is asked for, and what stands beside it."""
+    elsewhere = () if beside is None else (wired[TableService].read_elsewhere(beside),)
+    return TableRequest(evaluation_id, suite, reference, outside), elsewhere
+
+
+def _table_json(shown: EvaluationTable) -> Json:
+    return {
+        "evaluation_id": shown.evaluation_id,
+        "name": shown.evaluated.name,
+        "model": shown.evaluated.model,
+        **table_json(shown.table),
+        "notes": words.notes(shown.table, shown.evaluated.plans, bool(shown.elsewhere)),
+        "elsewhere": [asdict(other) for other in shown.elsewhere],
+    }
+
+
+@operation(json=_table_json, command="evaluations table", text=print_table)
+def evaluation_table(
+    wired: Services,
+    evaluation_id: int,
+    *,
+    suite: str = "",
+    reference: Compared = None,
+    outside: Outside = "floor",
+    beside: Path | None = None,
+) -> EvaluationTable:
+    """Show the figures of an evaluation, made of what is kept: the main figure of every suite, or all of one suite.
+
+    Args:
+        evaluation_id: number of an evaluation
+        suite: key of the suite whose figures are shown, those of its parts included
+        reference: label of the method that others are compared with (default: the model alone); empty compares none
+        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
+        beside: results file of another run (JSON), whose figures stand beside
+
+    Returns:
+        An object: columns (name, suite, figure, part, title, what is counted, and which values are better), and rows,
+        one a method: cells by the column's name (value, the mean over seeds, with deviation; low and high, its 95 %
+        interval; n, unscored, seeds, rank, best, and contrast to the reference), readings by suite (items, unread with
+        reasons, compared, and the shares unmasked, refused and empty) and average_ranks by kind of suite; and notes,
+        the sentences that have to stand with it.
+    """
+    return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
+
+
+@operation(answer="export")
+def export_evaluation(
+    wired: Services,
+    evaluation_id: int,
+    format: Literal["csv", "latex", "html", "json"] = "csv",
+    suite: str = "",
+    reference: str | None = None,
+    outside: Outside = "floor",
+    beside: Path | None = None,
+    samples: bool = False,
+    *,
+    folder: Path,
+) -> Path:
+    """Write a table of an evaluation as a file.
+
+    Args:
+        evaluation_id: The evaluation.
+        format: csv (one row a method and figure), latex, html, or json (a results file like that of
+            lm-evaluation-harness, with all figures of every suite).
+        suite: As for evaluation_table.
+        reference: As for evaluation_table.
+        outside: As for evaluation_table.
+        beside: As for evaluation_table; not with json.
+        samples: Whether json holds every item with what was asked and what came of it.
+
+    Returns:
+        The file.
+    """
+    request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
+    return wired[TableService].write(request, format, folder, elsewhere, samples)
+
+
+@command("evaluations export")
+def export(
+    wired: Services,
+    evaluation_id: int,
+    *,
+    format: Annotated[str, Choices(tuple(SUFFIXES))] = "csv",
+    suite: str = "",
+    reference: Compared = None,
+    outside: Outside = "floor",
+    beside: Path | None = None,
+    samples: bool = False,
+    out: Path | None = None,
+) -> str | None:
+    """Export the figures of an evaluation.
+
+    Args:
+        evaluation_id: number of an evaluation
+        format: csv: one row a method and figure; latex, html: the table; json: a results file like that of
+            lm-evaluation-harness, with all figures of every suite
+        suite: as for 'evaluations table'
+        reference: as for 'evaluations table'
+        outside: as for 'evaluations table'
+        beside: as for 'evaluations table'; not with json
+        samples: also every item, with what was asked and what came of it (json)
+        out: file to write (default: standard output)
+    """
+    request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
+    content = wired[TableService].content(request, format, elsewhere, samples)
+    if out is None:
+        sys.stdout.write(content)
+        return None
+    return str(write_text(out, content))

@@ -40,7 +40,7 @@ from app.shared.planning import Detectors
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
-from coft_core.suites.base import Outcome, Suite
+from coft_core.suites.base import Item, Outcome, Suite
 from coft_core.suites.reading import Reader
 from db.evaluations import EvaluationRecord, EvaluationsRepository
 from db.types import JsonObject
@@ -219,6 +219,18 @@ class EvaluationService:
             SuiteOutcomes(suite, method.label, self.outcomes(evaluation_id, suite, method.label))
             for suite, method in product(request.suites, request.methods)
         )
+
+    def items(self, evaluation_id: int, suite: str) -> tuple[Item, ...]:
+        """The items of a suite that take part; needs the suite's data.
+
+        Raises:
+            DataError: A file is missing or damaged.
+            ServiceError: The evaluation has no such suite, or its data has changed.
+            NotFoundError: There is no such evaluation.
+        """
+        record = self._store.get(evaluation_id)
+        _require_part("suite", suite, request_from(record.request).suites)
+        return self._as_planned(suite, record).items
 
     def open_item(self, evaluation_id: int, suite: str, method: str, item: str, seed: int, text: int = 0) -> OpenedItem:
         """Start an audit of what an item asked under a method and seed; needs the suite's data and the model.

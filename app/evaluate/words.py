@@ -37,8 +37,8 @@ OUTSIDE: dict[Outside, str] = {
 MOST_REASONS = 3
 
 TIES = (
-    "Bold, or with a star: the best, and whatever cannot be told from it, because the 95 % interval of the difference "
-    "holds 0."
+    "The best is bold, on a terminal with a star, and so is whatever cannot be told from it: the 95 % interval of the "
+    "difference holds 0."
 )
 RANKS = "Rank 1 is the best; methods whose difference may be noise share the mean of their ranks."
 ELSEWHERE = (
@@ -140,18 +140,23 @@ def unscored_words(cell: Cell) -> str:
     return f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} could not be scored"
 
 
-def cells_sentence(table: Table) -> str:
+def cells_sentence(table: Table, intervals: bool = True) -> str:
     """What the numbers of a cell are."""
     seeds = table.seeds
     if not seeds:
         return "Nothing has been read yet."
-    drawn = "drawn over units: items of one template, pair or question stand and fall together"
+    drawn = (
+        "exact for shares of independent items, else drawn over units: items of one template, pair or question stand "
+        "and fall together"
+    )
     if len(seeds) == 1:
         return f"Each figure is of seed {seeds[0]} alone; in brackets its 95 % interval, {drawn}."
+    mean = f"Each figure is the mean over the seeds {listed(seeds)}, ± the standard deviation over them"
+    if not intervals:
+        return f"{mean}."
     return (
-        f"Each figure is the mean over the seeds {listed(seeds)}, ± the standard deviation over them; in brackets the "
-        f"95 % interval of the answers of all seeds together, {drawn}. A figure that is no mean over items need not "
-        "lie in the middle of it."
+        f"{mean}; in brackets the 95 % interval of the answers of all seeds together, {drawn}. A figure that is no "
+        "mean over items need not lie in the middle of it."
     )
 
 
@@ -250,21 +255,26 @@ def release_sentence(plan: SuitePlan) -> str:
     return f"{plan.title}: {plan.release}."
 
 
-def notes(table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False) -> tuple[str, ...]:
+def notes(
+    table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False, short: bool = False
+) -> tuple[str, ...]:
     """Every sentence that has to stand with a table.
 
     Args:
         table: The table.
         plans: What was read of each suite; those that are not in the table are not looked at.
         elsewhere: Whether figures from elsewhere stand beside it.
+        short: Whether cells show no more than mean and deviation where there are several seeds.
     """
     ranked = any(cell is not None and cell.rank is not None for row in table.rows for cell in row.cells)
     certifying = any(row.certifies for row in table.rows)
+    averages = average_sentences(table)
     told = [
-        cells_sentence(table),
-        *([TIES, RANKS] if ranked else []),
-        *average_sentences(table),
-        contrast_sentence(table),
+        cells_sentence(table, not short),
+        TIES if ranked else "",
+        RANKS if ranked and (averages or not short) else "",
+        *averages,
+        "" if short else contrast_sentence(table),
         *([OUTSIDE[table.outside]] if certifying else []),
         deterministic_sentence(table),
         ELSEWHERE if elsewhere else "",

@@ -8,7 +8,6 @@ from typing import Any
 
 from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
 from app.shared.audits import AuditSettings
-from coft_core.suites.arc_easy import accuracies
 from coft_core.suites.base import (
     Card,
     Choices,
@@ -24,6 +23,7 @@ from coft_core.suites.base import (
     Written,
 )
 from coft_core.suites.files import DataFolder
+from coft_core.suites.multiple_choice import accuracies
 from coft_core.suites.statistics import mean_figure
 
 CARD = Card("What.", "What not.", "Criticism.", "Sizes.")

@@ -86,10 +86,11 @@ def test_the_figures_of_one_suite_stand_below_each_other_with_methods_beside():
 
 def test_what_was_read_has_a_line_for_each_suite_and_method():
     layout = readings_laid_out(TABLE)
-    assert [head.title for head in layout.heads] == ["Method", "Items", "Unread", "Nothing masked", "Refused", "Empty"]
-    texts_ = {(head.title, line[0].text): [shown and shown.text for shown in line[1:]] for head, line in layout.lines}
-    assert texts_["Questions", "COFT"] == ["41", "1", "0.0 %", "0.0 %", "0.0 %"]
-    assert texts_["Questions", "Vanilla"] == ["40", "0", "0.0 %", None, None]
+    assert [head.title for head in layout.heads] == ["Items, all seeds", "Unread", "Nothing masked", "Refused", "Empty"]
+    lines = {head.title: [shown and shown.text for shown in line] for head, line in layout.lines}
+    assert list(lines) == ["Questions: Vanilla", "Questions: COFT", "Harm: Vanilla", "Harm: COFT"]
+    assert lines["Questions: COFT"] == ["41", "1", "0.0 %", "0.0 %", "0.0 %"]
+    assert lines["Questions: Vanilla"] == ["40", "0", "0.0 %", None, None]
 
 
 @pytest.mark.parametrize(

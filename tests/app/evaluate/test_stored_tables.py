@@ -1,0 +1,214 @@
+"""Tables of what evaluations keep: chosen, exported, and shown on a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from app.evaluate.operations import export_evaluation
+from app.evaluate.runs import Done, EvaluationRequest, EvaluationView
+from app.evaluate.table_service import TableRequest, TableService, usual_reference
+from app.evaluate.terminal import print_table
+from app.shared.errors import ServiceError
+from coft_core.suites.base import Item
+from coft_core.suites.files import DataError
+from tests.app.evaluate.made import (
+    CHOICES,
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    questions,
+    rights,
+    text,
+    texts,
+    unread,
+)
+
+
+class Kept:
+    """An evaluation of which some outcomes are kept; counts how often they are asked for."""
+
+    def __init__(self, methods=(VANILLA, COFT)):
+        self.request = EvaluationRequest("first", ("questions", "harm"), methods, "tiny")
+        self.given = [
+            questions("Vanilla", rights("rwrw")),
+            questions("COFT", [*rights("rrrr"), unread("q9", "Too long.")]),
+            texts("COFT", [text("a", 0.5)]),
+        ]
+        self.asked = 0
+        self.lost = False
+
+    def known_suites(self):
+        return Questions(), Harm()
+
+    def view(self, number):
+        done = tuple(Done(part.suite, part.method, 0, len(part.outcomes), 9) for part in self.given)
+        moment = datetime(2026, 1, 1, tzinfo=UTC)
+        return EvaluationView(number, "first", self.request, moment, None, True, (), done, ())
+
+    def outcomes(self, number, suite, label):
+        self.asked += 1
+        found = [part.outcomes for part in self.given if (part.suite, part.method) == (suite, label)]
+        return found[0] if found else ()
+
+    def all_outcomes(self, number):
+        self.asked += 1
+        return tuple(self.given)
+
+    def items(self, number, suite):
+        if self.lost:
+            raise DataError("The folder is gone; put it back.")
+        return (Item("q000", "q000", (CHOICES,)),)
+
+
+@pytest.fixture
+def kept():
+    return Kept()
+
+
+@pytest.fixture
+def tables(kept):
+    return TableService(kept, 1_000_000)
+
+
+def test_a_table_has_the_main_figures_of_all_suites_or_every_figure_of_one(tables):
+    assert [column.name for column in tables.table(TableRequest(1)).table.columns] == ["questions", "harm"]
+    one = tables.table(TableRequest(1, "questions")).table
+    assert [column.name for column in one.columns] == ["questions", "questions:length", "questions:accuracy:law"]
+
+
+def test_others_are_compared_with_the_model_alone_unless_told_otherwise(tables, kept):
+    assert usual_reference(kept.request.methods) == "Vanilla"
+    assert usual_reference((COFT,)) is None
+    references = [tables.table(TableRequest(1, reference=own)).table.reference for own in (None, "COFT", "")]
+    assert references == ["Vanilla", "COFT", None]
+
+
+def test_what_takes_no_part_is_refused_by_name(tables):
+    with pytest.raises(ServiceError, match=r"no suite 'bbq'; it has questions, harm"):
+        tables.table(TableRequest(1, "bbq"))
+    with pytest.raises(ServiceError, match="no method 'SDD'"):
+        tables.table(TableRequest(1, reference="SDD"))
+
+
+def test_a_table_is_made_again_only_where_something_was_added(tables, kept):
+    first = tables.table(TableRequest(1)).table
+    asked = kept.asked
+    assert tables.table(TableRequest(1)).table is first
+    assert kept.asked == asked
+    kept.given[1] = questions("COFT", rights("rrrrr"))
+    kept.given[2] = texts("COFT", [text("a", 0.5), text("b", 0.5)])
+    assert tables.table(TableRequest(1)).table.row("COFT").cells[0].n == 5
+
+
+def test_every_format_is_written_with_its_own_ending(tables, tmp_path):
+    for form, name in (("csv", "evaluation-1.csv"), ("latex", "evaluation-1.tex"), ("html", "evaluation-1.html")):
+        path = tables.write(TableRequest(1), form, tmp_path)
+        assert path.name == name
+        assert path.read_bytes().decode("utf-8") == tables.content(TableRequest(1), form)
+    assert tables.write(TableRequest(1, "harm"), "json", tmp_path).name == "evaluation-1-harm.json"
+
+
+def test_what_a_format_cannot_hold_is_refused(tables, tmp_path):
+    path = tables.write(TableRequest(1), "json", tmp_path)
+    for form, told in (("pdf", {}), ("csv", {"samples": True}), ("json", {"elsewhere": [tables.read_elsewhere(path)]})):
+        with pytest.raises(ServiceError):
+            tables.content(TableRequest(1), form, **told)
+
+
+def test_a_results_file_holds_every_suite_and_on_request_its_items(tables):
+    found = json.loads(tables.content(TableRequest(1), "json"))
+    assert list(found["results"]) == ["questions", "harm"]
+    assert "samples" not in found
+    found = json.loads(tables.content(TableRequest(1), "json", samples=True))
+    first = next(sample for sample in found["samples"]["questions"] if sample["doc"]["id"] == "q000")
+    assert first["arguments"] == [["Who?", " she"], ["Who?", " he"]]
+    assert found["evaluation"]["unknown"] == {}
+
+
+def test_items_without_their_data_are_exported_and_the_file_says_what_it_lacks(tables, kept):
+    kept.lost = True
+    found = json.loads(tables.content(TableRequest(1, "questions"), "json", samples=True))
+    assert len(found["samples"]["questions"]) == 9
+    assert found["evaluation"]["unknown"]["questions"].endswith("The folder is gone; put it back.")
+
+
+def test_the_figures_of_another_run_stand_beside(tables, tmp_path):
+    path = tables.write(TableRequest(1), "json", tmp_path)
+    shown = tables.table(TableRequest(1), [tables.read_elsewhere(path)])
+    assert shown.elsewhere[0].source == "evaluation-1.json"
+    assert shown.elsewhere[0].values["COFT"]["questions"].value == 100.0
+
+
+def test_a_terminal_shows_figures_marks_and_notes(tables, capsys):
+    print_table(tables.table(TableRequest(1)))
+    said = capsys.readouterr().out
+    assert "first (evaluation 1), tiny" in said
+    assert "100.0*" in said
+    assert "Δ +50.0 [" in said
+    assert "COFT could not read 1 of 5 items" in said
+    assert "Nothing masked" in said
+
+
+def test_nothing_that_a_person_named_is_markup_on_a_terminal(capsys):
+    label = "[red]x[/red]\u202e"
+    kept = Kept((method(label),))
+    kept.given = [questions(label, rights("rw"))]
+    print_table(TableService(kept, 1).table(TableRequest(1)))
+    assert "[red]x[/red][U+202E]" in capsys.readouterr().out
+
+
+def test_an_evaluation_of_which_nothing_is_read_says_so(capsys):
+    kept = Kept()
+    kept.given = []
+    print_table(TableService(kept, 1).table(TableRequest(1)))
+    assert "Nothing has been read yet." in capsys.readouterr().out
+
+
+def test_lines_of_a_pipe_are_as_long_as_they_come(capsys):
+    methods = tuple(method(f"a method with a long label, the {place}th") for place in range(9))
+    kept = Kept(methods)
+    kept.given = [questions(own.label, rights("rw")) for own in methods]
+    print_table(TableService(kept, 1).table(TableRequest(1, "questions")))
+    head = next(line for line in capsys.readouterr().out.splitlines() if "Figure" in line)
+    assert all(own.label in head for own in methods)
+
+
+def test_commands_show_and_export_what_an_evaluation_kept(command, tmp_path):
+    asked = ("evaluate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "6", "--seeds", "0,1")
+    code, said, errors = command(*asked, "--method", "vanilla", "--method", "ours=coft:lam=0.4")
+    assert code == 0, errors
+    assert "evaluations table 1" in said
+    code, said, errors = command("evaluations", "table", 1, "--json")
+    assert code == 0, errors
+    table = json.loads(said)
+    assert (table["reference"], table["seeds"]) == ("Vanilla", [0, 1])
+    assert [row["cells"]["phantom_questions"]["n"] for row in table["rows"]] == [12, 12]
+    assert any("comes with the program" in note for note in table["notes"])
+    code, said, _ = command("evaluations", "table", 1, "--suite", "phantom_questions", "--reference", "")
+    assert code == 0
+    assert "Accuracy, by likelihood per character" in said
+    assert "Δ" not in said
+    path = tmp_path / "other.json"
+    code, said, errors = command("evaluations", "export", 1, "--format", "json", "--samples", "--out", path)
+    assert code == 0, errors
+    found = json.loads(path.read_text("utf-8"))
+    assert len(found["samples"]["phantom_questions"]) == 24
+    assert all(sample["arguments"] for sample in found["samples"]["phantom_questions"])
+    code, said, _ = command("evaluations", "export", 1, "--beside", path)
+    rows = list(csv.DictReader(io.StringIO(said, newline="")))
+    assert code == 0
+    assert [row["published in other.json"] for row in rows if row["figure"] == "accuracy"] == [
+        row["value"] for row in rows if row["figure"] == "accuracy"
+    ]
+
+
+def test_a_program_that_asks_for_another_format_is_told_so():
+    with pytest.raises(ServiceError, match=r"format.*pdf"):
+        export_evaluation.checked([1, "pdf", "", None, "floor", None, False])
