@@ -75,6 +75,7 @@ def evaluation_json(view: EvaluationView) -> Json:
         "suites": [asdict(plan) for plan in view.plans],
         "progress": [asdict(part) for part in view.progress],
         "calibrations": [asdict(note) for note in view.calibrations],
+        "notes": list(view.notes),
     }
 
 
@@ -175,6 +176,7 @@ def print_evaluation(view: EvaluationView) -> None:
         for note in view.calibrations:
             if note.suite == plan.suite:
                 print(f"  {note_sentence(note)}")
+    print(*("", *view.notes) if view.notes else (), sep="\n", end="\n" if view.notes else "")
     if view.done:
         print(f"\nIts figures: python -m app evaluations table {view.id}")
 
@@ -183,7 +185,7 @@ def note_sentence(note: CalibrationNote) -> str:
     """What is said of the thresholds of a method, in one line."""
     begun = f"Thresholds of {note.method}, seed {note.seed}: "
     if note.silent:
-        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed. {note.silent}", *note.notes))
+        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed: {note.silent}.", *note.notes))
     covered = ""
     if note.coverage is not None and note.low is not None and note.high is not None:
         covered = (

@@ -150,7 +150,7 @@ class CalibrationNote:
         checked: Contexts kept apart.
         bins: Position bins with data.
         uninformative: Those whose threshold says nothing.
-        silent: Why none of its thresholds says anything; empty if one does.
+        silent: Why none of its thresholds says anything, as half a sentence; empty if one does.
         notes: Further sentences that must be shown with it.
     """
 
@@ -181,6 +181,7 @@ class EvaluationView:
         plans: What was read of each suite, in the order of the request.
         progress: How many items are done, by suite, method and seed, in the order of the request.
         calibrations: What is said of each calibration that was made, in the same order.
+        notes: Sentences that must be shown with it.
     """
 
     id: int
@@ -192,6 +193,7 @@ class EvaluationView:
     plans: tuple[SuitePlan, ...]
     progress: tuple[Done, ...]
     calibrations: tuple[CalibrationNote, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:

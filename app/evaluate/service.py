@@ -12,7 +12,7 @@ from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.items import items_digest, outcome_from, sampled
-from app.evaluate.judging import Judges, load_judges
+from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.opening import ItemOpener, OpenedItem
 from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import (
@@ -123,6 +123,7 @@ class EvaluationService:
                 suites.append(self._taking_part(key, request))
             except CoftError as error:
                 missing.append(str(error))
+        missing += unjudged(request, [read.suite for read in suites])
         work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
         return Estimator(self._host, self._preparer, self._reader).estimate(work, missing)
 
@@ -195,6 +196,7 @@ class EvaluationService:
             plans=plans_from(record.plan, request.suites),
             progress=progress,
             calibrations=self._notes(record.id, request),
+            notes=unjudged(request, [suite for suite in self._sources.all if suite.key in request.suites]),
         )
 
     def outcomes(self, evaluation_id: int, suite: str, method: str) -> tuple[Outcome, ...]:

@@ -105,5 +105,5 @@ def test_what_is_said_of_thresholds_names_coverage_and_silence():
         "Thresholds of COFT, seed 1: 30 contexts, 9 needed, by reference; they keep 90% (70% to 98%) of 10 contexts "
         "kept apart, 90% asked for; 1 of 3 bins say nothing. It is so."
     )
-    silent = CalibrationNote("s", "COFT", 1, 0.1, "reference", 2, 9, None, None, None, 0, 1, 1, "They say nothing.")
-    assert note_sentence(silent) == "Thresholds of COFT, seed 1: 2 contexts, 9 needed. They say nothing."
+    silent = CalibrationNote("s", "COFT", 1, 0.1, "reference", 2, 9, None, None, None, 0, 1, 1, "too few")
+    assert note_sentence(silent) == "Thresholds of COFT, seed 1: 2 contexts, 9 needed: too few."
