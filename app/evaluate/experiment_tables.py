@@ -140,7 +140,7 @@ def laid_out(
     def add(entry: PaperEntry, name: str, row: Sequence[tuple[float, float | None] | None]) -> None:
         told.add((entry.model, name))
         cells = [None if own is None else _published(*own, places) for own, places in zip(row, digits, strict=False)]
-        source = f"paper, {entry.model}, {entry.source}"
+        source = f"paper, {entry.model}"
         shown.append((Head(name, source=source), (*cells, *([None] * (len(heads) - len(cells))))))
 
     for line in lines:
@@ -458,11 +458,12 @@ def _stability(table: StabilityTable, figures: Figures, model: str, outside: Out
         if chosen[title] is None:
             reason = found if isinstance(found, str) else found.knee.reason
             notes.append(f"{title}: nothing is chosen: {reason.rstrip('.')}.")
-        lines.append(Line(title, (Value(chosen[title]), None if share is None else Value(100 * share))))
+        value = None if chosen[title] is None else Value(chosen[title])
+        lines.append(Line(title, (value, None if share is None else Value(100 * share))))
     over = stability(chosen)
     lines += [
-        Line("Mean", (Value(over.mean, n=over.n, what="suites"), None), "Mean"),
-        Line("Standard deviation", (Value(over.deviation, n=over.n, what="suites"), None), "Standard deviation"),
+        Line(name, (None if value is None else Value(value, n=over.n, what="suites"), None), name)
+        for name, value in (("Mean", over.mean), ("Standard deviation", over.deviation))
     ]
     heads = [Head(f"Chosen {KNOBS[sweep.knob]}"), Head("In drawn units, %")]
     layout = laid_out(table, model, "Suite", heads, lines)
@@ -490,7 +491,7 @@ def _coverage(table: CoverageTable, figures: Figures, model: str, outside: Outsi
         "Miscoverage: share of contexts kept apart from the calibration whose drawn true token misses its threshold, "
         "over all suites; the mean over seeds ± the standard deviation over them.",
         "Certified share: mean share of the vocabulary in the certified set, over steps of written texts.",
-        *_silent(kept),
+        *_silent(kept, sweep),
         *_stand_in_notes(kept),
         *_paper_notes(table, model),
     ]
@@ -509,12 +510,15 @@ def _missed(by_seed: Mapping[int, Sequence[tuple[int, int]]]) -> Value | None:
     )
 
 
-def _silent(kept: Kept) -> list[str]:
-    """Which calibrations say nothing."""
-    silent = [note for note in kept.calibrations if note.silent]
+def _silent(kept: Kept, sweep: SweepEntry) -> list[str]:
+    """Which calibrations of a sweep say nothing."""
+    labels = {sweep.label(value) for value in sweep.values}
+    notes = [note for note in kept.calibrations if note.method in labels]
+    silent = [note for note in notes if note.silent]
     if not silent:
         return []
-    return [f"{len(silent)} of {len(kept.calibrations)} calibrations say nothing; the first: {silent[0].silent}"]
+    reasons = words.listed(list(dict.fromkeys(note.silent.rstrip(".") for note in silent)))
+    return [f"{len(silent)} of {len(notes)} calibrations say nothing: {reasons}."]
 
 
 def _calibrations(kept: Kept, suite: str, label: str) -> dict[int, Calibration]:
@@ -536,7 +540,7 @@ def _chains(table: ChainsTable, figures: Figures, model: str, outside: Outside) 
                 unions.setdefault(place, []).append(1 - row.union.level)
                 if row.coverage.coverage is None:
                     why = row.reason or "none was kept apart"
-                    reasons[f"{kept.suites[suite].title}, {row.horizon} steps: {why}"] = None
+                    reasons[f"{kept.suites[suite].title}, {_steps(row.horizon)}: {why}"] = None
                 else:
                     counts.setdefault(place, {}).setdefault(seed, []).append(_kept_of(row.coverage))
     lines = []
@@ -545,7 +549,7 @@ def _chains(table: ChainsTable, figures: Figures, model: str, outside: Outside) 
             place = alpha, horizon
             union = Value(fmean(unions[place])) if place in unions else None
             last = horizon == table.horizons[-1]
-            head = f"alpha {alpha:g}, {horizon} steps"
+            head = f"alpha {alpha:g}, {_steps(horizon)}"
             lines.append(Line(head, (_missed(counts.get(place, {})), union), f"alpha {alpha:g}" if last else ""))
     heads = [Head("Miscoverage", words.ARROWS["lower"]), Head("Union bound")]
     notes = [
@@ -557,6 +561,10 @@ def _chains(table: ChainsTable, figures: Figures, model: str, outside: Outside) 
         *_paper_notes(table, model),
     ]
     return ExperimentTable(table.title, laid_out(table, model, "Level and length", heads, lines), tuple(notes))
+
+
+def _steps(number: int) -> str:
+    return "1 step" if number == 1 else f"{number} steps"
 
 
 def _kept_of(row: CoverageRow) -> tuple[int, int]:

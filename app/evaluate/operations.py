@@ -10,6 +10,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from app.evaluate import words
+from app.evaluate.experiment_runs import (
+    ExperimentRun,
+    begin,
+    experiment_json,
+    finish,
+    listed_json,
+    print_experiment,
+    print_experiments,
+)
+from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
+from app.evaluate.experiments import Experiment
 from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
@@ -296,7 +307,22 @@ Names = Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar=
 Specifications = Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")]
 
 
-@command("evaluate", json=evaluation_json, wait=_follow, text=print_evaluation)
+def _json_of(found: EvaluationView | ExperimentRun) -> Json:
+    return experiment_json(found) if isinstance(found, ExperimentRun) else evaluation_json(found)
+
+
+def _follow_any(wired: Services, found: EvaluationView | ExperimentRun, quiet: bool) -> EvaluationView | ExperimentRun:
+    return finish(wired, found, quiet) if isinstance(found, ExperimentRun) else _follow(wired, found, quiet)
+
+
+def _print_any(found: EvaluationView | ExperimentRun) -> None:
+    if isinstance(found, ExperimentRun):
+        print_experiment(found)
+    else:
+        print_evaluation(found)
+
+
+@command("evaluate", json=_json_of, wait=_follow_any, text=_print_any)
 def evaluate(
     wired: Services,
     *,
@@ -304,7 +330,7 @@ def evaluate(
     method: Specifications = None,
     policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = "",
     model: str = "",
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "0,1,2",
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "",
     limit: int | None = None,
     data: str = "",
     name: str = "",
@@ -313,8 +339,10 @@ def evaluate(
     temperature: float = AuditSettings().temperature,
     top_p: float = AuditSettings().top_p,
     top_k: int = AuditSettings().top_k,
-) -> EvaluationView:
-    """Read benchmarks with methods, and keep what came of every item.
+    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
+    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
+) -> EvaluationView | ExperimentRun:
+    """Read benchmarks with methods, and keep what came of every item; or make a table of the paper.
 
     Args:
         suite: suites by key, as 'evaluations suites' lists them, or sets of them; may be given several times
@@ -322,7 +350,7 @@ def evaluate(
             and 'evaluations sets' lists names that stand for several; may be given several times (default: table1)
         policies: methods without options, labelled by their names
         model: 'demo', a hub id, or a folder (default: COFT_MODEL)
-        seeds: seeds of the runs; each has its own calibration share
+        seeds: seeds of the runs; each has its own calibration share (default: 0,1,2)
         limit: whole units of each suite are drawn until there are so many items
         data: folder with the suites' files (default: COFT_DATA)
         name: name of the evaluation (default: its suites)
@@ -331,7 +359,20 @@ def evaluate(
         temperature: sampling temperature of all methods
         top_p: nucleus mass of all methods; 1 is off
         top_k: 0 is off
+        experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
+            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
+        given: what methods of an experiment need, such as cda.checkpoint=FOLDER
     """
+    if experiment:
+        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k)
+        told = pairs("--judges", judges) or {}
+        asked = ExperimentRequest(
+            experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
+            tuple(told.items()), tuple((pairs("--set", given) or {}).items()),
+        )  # fmt: skip
+        return begin(wired, asked)
+    if given is not None:
+        raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
     service = wired[EvaluationService]
     base = replace(AuditSettings(), temperature=temperature, top_p=top_p, top_k=top_k)
     plain = [part.strip() for part in policies.split(",") if part.strip()]
@@ -343,13 +384,47 @@ def evaluate(
         suites=suites,
         methods=(*labelled, *methods_from(listed, base)),
         model=model or wired.settings.model,
-        seeds=_seeds(seeds),
+        seeds=_seeds(seeds) if seeds else USUAL.seeds,
         limit=limit,
         calibration_share=share,
         data=data,
         judges=tuple((pairs("--judges", judges) or {}).items()),
     )
     return service.view(service.submit(request))
+
+
+def _refuse_beside_an_experiment(
+    suite: list[str] | None,
+    method: list[str] | None,
+    policies: str,
+    name: str,
+    share: float,
+    temperature: float,
+    top_p: float,
+    top_k: int,
+) -> None:
+    """An experiment says itself what it reads, and how.
+
+    Raises:
+        ServiceError: Something of that was given.
+    """
+    usual = AuditSettings()
+    named = {
+        "--suite": suite, "--method": method, "--policies": policies, "--name": name,
+        "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
+        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
+    }  # fmt: skip
+    if told := [option for option, value in named.items() if value]:
+        raise ServiceError(
+            f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out, or write a YAML "
+            "file of your own."
+        )
+
+
+@command("evaluations experiments", json=listed_json, text=print_experiments)
+def experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
+    """List the named experiments, each with the table of the paper that it makes."""
+    return wired[ExperimentService].list()
 
 
 def _seeds(text: str) -> tuple[int, ...]:

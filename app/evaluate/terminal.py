@@ -21,15 +21,16 @@ def print_table(shown: EvaluationTable) -> None:
     table, evaluated = shown.table, shown.evaluated
     print(f"{evaluated.name} (evaluation {shown.evaluation_id}), {evaluated.model}")
     if table.columns:
-        _print(laid_out(table, shown.elsewhere))
+        print_layout(laid_out(table, shown.elsewhere))
     for note in words.notes(table, evaluated.plans, bool(shown.elsewhere)):
         print(note)
     if any(row.readings for row in table.rows):
-        _print(readings_laid_out(table))
+        print_layout(readings_laid_out(table))
         print(*words.reading_notes(table), sep="\n")
 
 
-def _print(layout: Layout) -> None:
+def print_layout(layout: Layout) -> None:
+    """A table; on a terminal as wide as that is."""
     drawn = Drawn(box=box.SIMPLE_HEAD)
     drawn.add_column(layout.corner)
     for head in layout.heads:

@@ -12,7 +12,7 @@ from coft_core.suites.compas import Compas
 from coft_core.suites.crows_pairs import CrowsPairs
 from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplicit
 from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
-from coft_core.suites.hiring import HiringResume, Utrecht
+from coft_core.suites.hiring import HiringResume, HiringResumeInformal, Utrecht
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
 from coft_core.suites.mauve import Mauve
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
@@ -31,6 +31,7 @@ SUITES: tuple[Suite, ...] = (
     Utrecht(),
     Compas(),
     HiringResume(),
+    HiringResumeInformal(),
     BiasInBios(),
     DiscrimEvalExplicit(),
     DiscrimEvalImplicit(),

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from coft_core.suites.files import DataError, DataFolder
-from coft_core.suites.hiring import RESUME_FIELDS, UTRECHT_FIELDS, HiringResume, Utrecht
+from coft_core.suites.hiring import RESUME_FIELDS, UTRECHT_FIELDS, HiringResume, HiringResumeInformal, Utrecht
 from tests.coft_core.suites.answered import by_key, chosen
 
 RESUME = {
@@ -69,6 +69,19 @@ def test_a_resume_is_put_in_words_and_the_name_is_the_span(tmp_path):
     assert "College: 4 years, without a degree. Experience: 6 years. Further: nothing.\n" in bare.asks[0].prompt
     assert (full.unit, bare.unit) == ("7", "7")
     assert full.id != bare.id
+
+
+def test_another_register_tells_the_same_facts_and_the_name_is_still_the_span(tmp_path):
+    (formal,) = resumes(tmp_path, {})
+    (informal,) = HiringResumeInformal().items(DataFolder(tmp_path))
+    assert (informal.id, informal.unit, informal.facts) == (formal.id, formal.unit, formal.facts)
+    ask = informal.asks[0]
+    assert ask.texts == formal.asks[0].texts
+    assert [(ask.prompt[span.start : span.end], span.category) for span in ask.spans] == [("Wilma", "name")]
+    for fact in ("retail salesperson", "Chicago", "communication skills, a college degree, some experience", "4 years",
+                 "with a degree and with honors", "6 years", "computer skills, volunteer work"):  # fmt: skip
+        assert fact in ask.prompt
+    assert "Question:" not in ask.prompt
 
 
 def test_gaps_of_resumes_are_those_worked_out_by_hand(tmp_path):

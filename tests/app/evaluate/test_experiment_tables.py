@@ -1,0 +1,354 @@
+"""Tables of experiments are made of outcomes alone, the paper's figures beside ours, and what is missing is said."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.evaluate.experiment_figures import Figures, Kept
+from app.evaluate.experiment_tables import chosen_paper, experiment_tables
+from app.evaluate.experiments import ColumnEntry, Experiment, PaperEntry
+from app.evaluate.runs import CalibrationNote, SuiteOutcomes
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.values import CalibrationValues
+from coft_core.suites.base import Card, Outcome, Suite, Written
+from coft_core.suites.statistics import mean_figure
+from tests.conftest import TOY_FINGERPRINT
+
+CARD = Card("", "", "", "")
+
+
+class Made(Suite):
+    """Figures that are means of the facts of outcomes."""
+
+    citation, licence, card = "", "", CARD
+
+    def __init__(self, key, kind, better, scale=1.0):
+        self.key, self.title, self.kind, self.main = key, key.upper(), kind, "mean"
+        self.better, self.scale = better, scale
+
+    def items(self, data):
+        return []
+
+    def figures(self, outcomes, outside="floor"):
+        units = [outcome.unit for outcome in outcomes]
+        values = [outcome.facts["value"] for outcome in outcomes]
+        whole = mean_figure("mean", "Mean", units, values, scale=self.scale, what="items", better=self.better)
+        first = mean_figure("mean", "Mean", units[:1], values[:1], better=self.better, part="first")
+        return [whole, first]
+
+
+HARM = Made("harm", "bias", "lower")
+PAIRS = Made("pairs", "bias", "near the middle", 100.0)
+TASK = Made("task", "utility", "higher", 100.0)
+
+
+def outcomes(values, seed=0, **told):
+    return [Outcome(f"item {place:03}", f"unit {place:03}", {"value": value}, (), seed=seed, **told)
+            for place, value in enumerate(values)]  # fmt: skip
+
+
+def experiment(tables, methods=("Vanilla=vanilla", "COFT=coft:calibrated"), **fields):
+    return Experiment.model_validate({
+        "title": "T", "source": "S", "shows": "W", "suites": ["harm", "pairs", "task"],
+        "methods": [{"method": method} for method in methods], "tables": tables,
+        "averages": {
+            "bias": [{"suite": "harm"}, {"suite": "pairs", "shown": "distance from half"}],
+            "utility": [{"suite": "task"}],
+        },
+        **fields,
+    })  # fmt: skip
+
+
+def kept(made, found, suites=(HARM, PAIRS, TASK), **told):
+    parts = tuple(SuiteOutcomes(suite, method, tuple(own)) for (suite, method), own in found.items())
+    return Kept(made, made.evaluated(), {suite.key: suite for suite in suites}, parts, **told)
+
+
+def texts(table):
+    """Cells of a table by the head of the row, and of the paper's rows by head and source."""
+    return {
+        (head.title, head.source): [None if cell is None else cell.text for cell in cells]
+        for head, cells in table.layout.lines
+    }
+
+
+METHODS = {
+    "kind": "methods",
+    "title": "All",
+    "columns": [
+        {"title": "Harm", "suite": "harm"},
+        {"title": "First", "suite": "harm", "part": "first"},
+        {"title": "BiasAvg", "average": "bias"},
+        {"title": "Change", "average": "utility", "against": "Vanilla"},
+        {"title": "Left", "suite": "harm", "against": "Vanilla", "change": "percent"},
+        {"title": "Rank", "rank": "bias"},
+    ],
+    "paper": [
+        {"model": "LLaMA-2-13B", "source": "Table 9", "rows": {"COFT": [0.5, None, "0.4±0.1", -1, 50, 1.0]}},
+        {"model": "Mistral-7B", "source": "Table 9", "rows": {"COFT": [0.6, None, 0.5, -2, 60, 1.0]}},
+    ],
+}
+FOUND = {
+    ("harm", "Vanilla"): [*outcomes([0.4] * 20), *outcomes([0.6] * 20, seed=1)],
+    ("harm", "COFT"): [*outcomes([0.2] * 20), *outcomes([0.3] * 20, seed=1)],
+    ("pairs", "Vanilla"): outcomes([0.7] * 20),
+    ("pairs", "COFT"): outcomes([0.4] * 20),
+    ("task", "Vanilla"): outcomes([1.0] * 15 + [0.0] * 5),
+    ("task", "COFT"): outcomes([1.0] * 14 + [0.0] * 6),
+}
+
+
+def test_columns_are_figures_parts_averages_changes_and_ranks_with_the_papers_rows_below_ours():
+    (table,) = experiment_tables(kept(experiment([METHODS]), FOUND), "org/llama-2-13b-hf")
+    rows = texts(table)
+    assert rows["Vanilla", ""][:3] == ["0.500", "0.500", "0.300"]
+    ours = rows["COFT", ""]
+    # Mean over the seeds; the average of 0.2 and |40 - 50| / 100 in the only seed that has both; 70 - 75; 50 %.
+    assert [float(text.replace("−", "-")) for text in ours[:1] + ours[2:]] == pytest.approx(
+        [0.25, 0.15, -5.0, 50.0, 1.0]
+    )
+    assert list(rows) == [("Vanilla", ""), ("COFT", ""), ("COFT", "paper, LLaMA-2-13B")]
+    assert [float(text.replace("−", "-")) for text in rows["COFT", "paper, LLaMA-2-13B"] if text] == [
+        0.5,
+        0.4,
+        -1,
+        50,
+        1,
+    ]
+    assert rows["COFT", "paper, LLaMA-2-13B"][1] is None
+    assert any("LLaMA-2-13B (Table 9)" in note and "also has Mistral-7B" in note for note in table.notes)
+    assert any("BiasAvg is the mean over HARM and PAIRS" in note for note in table.notes)
+
+
+def test_the_papers_rows_are_those_of_the_evaluated_model_or_its_first_one():
+    entries = [PaperEntry(model=name, source="s", rows={}) for name in ("LLaMA-2-13B", "Mistral-7B-v0.2")]
+    assert chosen_paper(entries, "mistralai/Mistral-7B-v0.2")[0].model == "Mistral-7B-v0.2"
+    assert chosen_paper(entries, "demo")[0].model == "LLaMA-2-13B"
+    assert chosen_paper([], "demo") == ()
+
+
+def test_means_and_deviations_are_over_seeds():
+    figures = Figures(kept(experiment([METHODS]), FOUND), "floor")
+    value = figures.column(ColumnEntry(title="Harm", suite="harm"), "Vanilla")
+    assert value.value == pytest.approx(0.5)
+    assert value.deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
+    assert value.n == 40
+
+
+def test_changes_pair_the_units_that_both_methods_read():
+    generator = np.random.default_rng(0)
+    base = generator.random(200)
+    found = {
+        ("harm", "Vanilla"): outcomes(base.tolist()),
+        ("harm", "COFT"): outcomes((base - 0.1).tolist()),
+    }
+    figures = Figures(kept(experiment([METHODS]), found), "floor")
+    change = figures.column(ColumnEntry(title="C", suite="harm", against="Vanilla"), "COFT")
+    assert (change.low, change.value, change.high) == pytest.approx((-0.1, -0.1, -0.1))
+    percent = ColumnEntry(title="C", suite="harm", against="Vanilla", change="percent")
+    share = figures.column(percent, "COFT")
+    assert share.low < share.value < share.high
+    assert share.value == pytest.approx(100 * (base.mean() - 0.1) / base.mean())
+    nothing = {("harm", "Vanilla"): outcomes([0.0] * 20), ("harm", "COFT"): outcomes([0.1] * 20)}
+    assert Figures(kept(experiment([METHODS]), nothing), "floor").column(percent, "COFT").value is None
+
+
+def test_an_average_without_all_its_suites_says_of_how_many_it_is_and_what_was_left_out():
+    made = kept(experiment([METHODS]), FOUND, suites=(HARM, TASK), left_out=("PAIRS is left out: no file.",))
+    (table,) = experiment_tables(made, "demo")
+    assert texts(table)["COFT", ""][2] == "0.250"
+    assert any("BiasAvg is of 1 of the 2 suites (HARM) and does not compare" in note for note in table.notes)
+    assert "PAIRS is left out: no file." in table.notes
+
+
+def test_a_method_without_a_part_has_no_average_and_no_other_number_in_its_place():
+    found = {place: own for place, own in FOUND.items() if place != ("pairs", "COFT")}
+    rows = texts(experiment_tables(kept(experiment([METHODS]), found), "demo")[0])
+    assert rows["COFT", ""][2] is None
+    assert rows["Vanilla", ""][2] is not None
+
+
+def test_a_suite_that_stands_in_for_another_is_named():
+    made = experiment([METHODS])
+    other = Made("other", "bias", "lower")
+    found = {("other" if suite == "harm" else suite, method): own for (suite, method), own in FOUND.items()}
+    one = replace(kept(made, found), suites={"harm": other, "pairs": PAIRS, "task": TASK})
+    (table,) = experiment_tables(one, "demo")
+    assert "OTHER stands in for harm, of which there is no file." in table.notes
+    assert texts(table)["COFT", ""][0] == "0.250"
+
+
+def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_suite_alone():
+    table = {
+        "kind": "suites",
+        "title": "Suites",
+        "suites": ["harm", "task"],
+        "columns": [
+            {"title": "V", "method": "Vanilla"},
+            {"title": "C", "method": "COFT"},
+            {"title": "Steps", "read": "empty steps", "method": "COFT"},
+            {"title": "V steps", "read": "empty steps", "method": "Vanilla"},
+            {"title": "Toxic", "read": "toxic fallbacks", "method": "COFT"},
+        ],
+        "paper": [{"model": "m", "source": "s", "rows": {"harm": [1, 2, 3, 4, 5]}}],
+    }
+    answer = Written("text", 10, "length", (2, 3), 0.2)
+    found = dict(FOUND)
+    for seed in (0, 1):
+        found["harm", "COFT"] = [
+            *found["harm", "COFT"][: 20 * seed],
+            *[replace(own, answers=(answer,) if place < 5 else (replace(answer, empty=()),),
+                      marks={"toxicity": (0.9 if place == 0 else 0.1,)})
+              for place, own in enumerate(outcomes([0.2] * 20, seed))],
+        ]  # fmt: skip
+    rows = texts(experiment_tables(kept(experiment([table]), found), "demo")[0])
+    assert list(rows) == [("HARM", ""), ("harm", "paper, m"), ("TASK", "")]
+    harm = rows["HARM", ""]
+    assert [float(harm[place]) for place in (0, 1, 2, 4)] == pytest.approx([0.5, 0.2, 5.0, 20.0])
+    assert harm[3] is None  # vanilla decoding certifies nothing
+    assert rows["TASK", ""][4] in (None, "unscored")
+
+
+# Sweeps.
+
+SWEEP = {"knob": "lam", "values": [0, 0.2, 0.4, 0.6, 0.8, 1], "validation": 0.5}
+BIAS = {0: 0.30, 0.2: 0.25, 0.4: 0.20, 0.6: 0.15, 0.8: 0.149, 1: 0.0}
+
+
+def swept(units=200, harm=BIAS):
+    found = {}
+    for value in SWEEP["values"]:
+        label = f"lambda {value:g}"
+        found["harm", label] = outcomes([harm[value]] * units)
+        found["pairs", label] = outcomes([0.5 + harm[value]] * units)
+        found["task", label] = outcomes([1.0] * int(0.8 * units) + [0.0] * (units - int(0.8 * units)))
+    return found
+
+
+def sweep_experiment(tables):
+    return experiment(tables, (), sweep=SWEEP)
+
+
+def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
+    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept()), "demo")
+    rows = texts(table)
+    assert [head for head, _ in rows] == [
+        "lambda 0", "lambda 0.2", "lambda 0.4", "lambda 0.6", "lambda 0.8", "lambda 1",
+        "lambda 0.6, on the other units",
+    ]  # fmt: skip
+    assert rows["lambda 0.6", ""][0] == "0.150"
+    assert rows["lambda 0.6", ""][3] == "100.0"
+    assert rows["lambda 1", ""][3] is None  # never eligible
+    assert rows["lambda 0.6, on the other units", ""][0] == "0.150"
+    said = " ".join(table.notes)
+    assert "The knee rule chooses lambda 0.6" in said
+    assert "The line search (successive halving) chooses lambda 0.6" in said
+    validated, tested = re.search(r"chosen on (\d+) units of validation; (\d+) other units", said).groups()
+    assert int(validated) + int(tested) == 3 * 200
+    assert int(validated) == pytest.approx(300, abs=60)
+
+
+def test_too_few_units_choose_nothing_and_it_is_said():
+    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept(1)), "demo")
+    assert table.layout.lines == ()
+    assert table.notes[0].startswith("Nothing is chosen: ")
+
+
+def test_stability_takes_every_bias_alone_and_says_their_mean():
+    found = swept()
+    late = {**BIAS, 0.6: 0.2, 0.8: 0.1}
+    for value in SWEEP["values"]:
+        found["pairs", f"lambda {value:g}"] = outcomes([0.5 + late[value]] * 200)
+    table = {"kind": "stability", "title": "S", "paper": [{"model": "m", "source": "s", "rows": {"Mean": [0.41]}}]}
+    rows = texts(experiment_tables(kept(sweep_experiment([table]), found), "demo")[0])
+    assert rows["HARM", ""][0] == "0.600"
+    assert rows["PAIRS", ""][0] == "0.800"
+    assert rows["Mean", ""][0] == "0.700"
+    assert rows["Mean", "paper, m"][0] == "0.410"
+    assert float(rows["Standard deviation", ""][0]) == pytest.approx(np.std([0.6, 0.8], ddof=1), abs=1e-3)
+
+
+# Coverage.
+
+
+def note(method, seed, coverage, checked, suite="harm"):
+    return CalibrationNote(suite, method, seed, 0.1, "reference", 90, 9, coverage, 0.0, 1.0, checked, 4, 0)
+
+
+def test_miscoverage_pools_suites_by_contexts_within_a_seed_and_averages_over_seeds():
+    sweep = {"knob": "alpha", "values": [0.1, 0.2]}
+    made = experiment([{"kind": "coverage", "title": "C"}], (), sweep=sweep)
+    notes = (
+        note("alpha 0.1", 0, 0.9, 30), note("alpha 0.1", 0, 0.8, 10, "task"), note("alpha 0.1", 1, 1.0, 40),
+        note("alpha 0.2", 0, None, 0),
+    )  # fmt: skip
+    answers = {"answers": (Written("t", 10, "length", (), 0.2),)}
+    found = {("harm", "alpha 0.1"): [replace(own, **answers) for own in outcomes([0.2] * 5)]}
+    rows = texts(experiment_tables(kept(made, found, calibrations=notes), "demo")[0])
+    assert float(rows["alpha 0.1", ""][0]) == pytest.approx(((3 + 2) / 40 + 0) / 2, abs=1e-3)
+    assert float(rows["alpha 0.1", ""][1]) == pytest.approx(0.2)
+    assert rows["alpha 0.2", ""] == [None, None]
+
+
+def calibration(seed, shift=0.0, contexts=300, steps=8):
+    generator = np.random.default_rng(seed)
+    values = -generator.exponential(1.0, (contexts, steps)) - shift
+    rows = np.repeat(np.arange(contexts), steps)
+    whole = CalibrationValues(values.ravel(), np.tile(np.arange(steps), contexts), rows)
+    apart = list(range(contexts // 2, contexts))
+    return Calibration(
+        TOY_FINGERPRINT, 0.1, whole.select(list(range(contexts // 2))), whole.select(apart), bin_spacing="even"
+    )
+
+
+def test_whole_chains_are_shown_by_level_and_length_with_the_papers_row_below_its_level():
+    table = {
+        "kind": "chains", "title": "Chains", "method": "COFT", "horizons": [1, 8, 30], "alphas": [0.1, 0.2],
+        "paper": [{"model": "m", "source": "s", "rows": {"alpha 0.1": ["0.142±0.012"]}}],
+    }  # fmt: skip
+    made = kept(experiment([table]), FOUND, suites=(HARM,), thresholds=lambda suite, method, seed: calibration(seed))
+    (found,) = experiment_tables(made, "demo")
+    rows = texts(found)
+    assert list(rows)[:4] == [
+        ("alpha 0.1, 1 step", ""), ("alpha 0.1, 8 steps", ""), ("alpha 0.1, 30 steps", ""), ("alpha 0.1", "paper, m"),
+    ]  # fmt: skip
+    assert float(rows["alpha 0.1, 8 steps", ""][0]) == pytest.approx(0.1, abs=0.06)
+    assert float(rows["alpha 0.2, 8 steps", ""][0]) == pytest.approx(0.2, abs=0.08)
+    assert rows["alpha 0.1, 30 steps", ""][0] is None
+    assert any(said.startswith("Not measured: HARM, 30 steps") for said in found.notes)
+
+
+def test_drift_holds_the_first_sets_thresholds_against_the_others():
+    table = {
+        "kind": "drift", "title": "Drift", "method": "COFT",
+        "settings": [{"title": "In", "suite": "harm"}, {"title": "Hard", "suite": "task"}],
+    }  # fmt: skip
+    prompts = {
+        "harm": ([f"a plain prompt number {n} about work" for n in range(40)],) * 2,
+        "task": ([f"a plain prompt number {n} about {'work' if n % 3 else 'play'}" for n in range(40)],) * 2,
+    }
+    made = kept(
+        experiment([table]), FOUND, suites=(HARM, TASK),
+        thresholds=lambda suite, method, seed: calibration(seed + 10, 1.0 if suite == "task" else 0.0),
+        prompts=lambda suite, seed: prompts[suite],
+    )  # fmt: skip
+    (found,) = experiment_tables(made, "demo")
+    rows = texts(found)
+    assert float(rows["In", ""][0]) == pytest.approx(0.9, abs=0.05)
+    assert float(rows["Hard", ""][0]) == pytest.approx(1 - 0.1 * math.e, abs=0.1)
+    assert rows["In", ""][1] in ("1.0", "1.00")
+    assert float(rows["Hard", ""][1]) >= 1.0
+    assert float(rows["Hard", ""][2]) == pytest.approx(70.0)
+    gone = replace(made, prompts=lambda suite, seed: None)
+    (found,) = experiment_tables(gone, "demo")
+    assert texts(found)["Hard", ""][1] is None
+    assert any("files are not there any more" in said for said in found.notes)
+
+
+def test_an_experiment_that_measures_speed_alone_has_no_table_here():
+    assert experiment_tables(kept(experiment([{"kind": "speed", "title": "S"}]), {}), "demo") == []
