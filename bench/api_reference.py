@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 from app.bootstrap import FEATURES
 from app.shared.operations import Argument, Operation
@@ -52,10 +53,12 @@ def _row(argument: Argument) -> str:
 def _kind(argument: Argument) -> str:
     if argument.plain in (Path, Path | None):
         return "file"
-    kind = argument.plain.__name__ if isinstance(argument.plain, type) else str(argument.plain)
-    plain = re.sub(r"dict\[str, (typing\.)?Any\]", "dict", kind)
-    outer = plain.removesuffix(" | None")
-    return f"`{outer}`, or null" if argument.required and outer != plain else f"`{outer}`"
+    # What is said of a command's option beside the type is not for programs.
+    plain = get_args(argument.plain)[0] if get_origin(argument.plain) is Annotated else argument.plain
+    kind = plain.__name__ if isinstance(plain, type) else str(plain)
+    named = re.sub(r"dict\[str, (typing\.)?Any\]", "dict", kind)
+    outer = named.removesuffix(" | None")
+    return f"`{outer}`, or null" if argument.required and outer != named else f"`{outer}`"
 
 
 def main() -> None:

@@ -215,7 +215,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             return [EvaluationCalibrationRecord(**found._asdict()) for found in connection.execute(query)]
 
     def calibration(self, evaluation_id: int, suite: str, method: str, seed: int) -> bytes | None:
-        """Return the values of a calibration; None if it was not made yet."""
+        """Return the values of a calibration, empty without anything to fit it on; None if it was not made yet."""
         row = calibrations.c
         of_method = row.evaluation_id == evaluation_id, row.suite == suite, row.method == method, row.seed == seed
         query = select(contents.c.content).join(calibrations, row.key == contents.c.key).where(*of_method)

@@ -98,7 +98,7 @@ class ExperimentService:
         """Built from the program's services."""
         return cls(
             services[EvaluationService], services[EvaluationsRepository], services[MethodPreparer],
-            services[ModelHost], SuiteSources(services.settings.data),
+            services[ModelHost], services[SuiteSources],
         )  # fmt: skip
 
     def list(self) -> tuple[tuple[str, Experiment], ...]:
@@ -226,7 +226,7 @@ class ExperimentService:
 
     def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> AnyCalibration | None:
         data = self._store.calibration(evaluation_id, suite, method, seed)
-        return None if data is None else load_calibration(data)
+        return load_calibration(data) if data else None
 
     def _prompts(
         self, request: EvaluationRequest, suite: str | None, seed: int

@@ -9,12 +9,15 @@ from functools import lru_cache
 from app.evaluate.runs import EvaluationRequest
 from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
+from coft_core.model.load import DEMO
 from coft_core.scorers.base import EMBEDDED
 from coft_core.suites.base import Outcome, Suite
+from coft_core.suites.features import load_featuriser, with_features
 from coft_core.suites.judges import TOXICITY, load_judge
 from coft_core.suites.judges import judge as judged
+from coft_core.suites.mauve import FEATURES
 
-USUAL = {TOXICITY: EMBEDDED}
+USUAL = {TOXICITY: EMBEDDED, FEATURES: DEMO}
 """What makes a judgement where the request names nothing, by the judgement's name."""
 
 
@@ -105,5 +108,8 @@ def unjudged(request: EvaluationRequest, suites: Sequence[Suite]) -> tuple[str, 
 
 @lru_cache(KEPT)
 def _load(name: str, source: str, device: str) -> LoadedJudge:
+    if name == FEATURES:
+        featuriser = load_featuriser(source, device)
+        return LoadedJudge(featuriser.version, lambda outcomes: with_features(outcomes, featuriser))
     judge = load_judge(name, source, device)
     return LoadedJudge(judge.version, lambda outcomes: judged(outcomes, {name: judge}))

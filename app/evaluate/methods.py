@@ -227,8 +227,8 @@ def label_of(method: EvaluationMethod) -> str:
     parts = [info.name]
     if settings.mask_layout != usual.mask_layout:
         parts.append(f"{settings.mask_layout} mask")
-    parts += [f"lambda {settings.lam:g}"] if settings.lam != usual.lam else []
-    parts += [f"alpha {settings.alpha:g}"] if settings.alpha != usual.alpha else []
+    parts += [f"lambda {settings.lam:g}"] if info.fuses and settings.lam != usual.lam else []
+    parts += [f"alpha {settings.alpha:g}"] if method.calibrated and settings.alpha != usual.alpha else []
     parts += [f"{title.lower()} {value}" for title, value, as_usual in own_parameters(settings) if not as_usual]
     parts += [f"{settings.mask_mode} mask"] if settings.mask_mode != usual.mask_mode else []
     parts += [f"masks {', '.join(settings.masked_families)}"] if settings.masked_families is not None else []

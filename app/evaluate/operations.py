@@ -176,7 +176,8 @@ def print_evaluation(view: EvaluationView) -> None:
         for note in view.calibrations:
             if note.suite == plan.suite:
                 print(f"  {note_sentence(note)}")
-    print(*("", *view.notes) if view.notes else (), sep="\n", end="\n" if view.notes else "")
+    for sentence in view.notes:
+        print(f"\n{sentence}")
     if view.done:
         print(f"\nIts figures: python -m app evaluations table {view.id}")
 

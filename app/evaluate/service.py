@@ -86,7 +86,7 @@ class EvaluationService:
         )
         return cls(
             services[EvaluationsRepository], services[JobRunner], services[JobService], services[ModelHost],
-            services[MethodPreparer], SuiteSources(services.settings.data), opener,
+            services[MethodPreparer], services[SuiteSources], opener,
         )  # fmt: skip
 
     # What can be asked for.

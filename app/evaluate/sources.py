@@ -13,6 +13,7 @@ from cachetools import LRUCache
 
 from app.evaluate.runs import KnownSuite
 from app.shared.errors import ServiceError
+from app.shared.wiring import Services
 from coft_core.suites.base import Item, Suite
 from coft_core.suites.files import DataError, DataFolder
 from coft_core.suites.registry import SUITES
@@ -59,6 +60,11 @@ class SuiteSources:
         self._read: LRUCache[tuple[str, str, Signature], SuiteItems] = LRUCache(ITEMS_KEPT)
         self._known: LRUCache[tuple[str, str, Signature], KnownSuite] = LRUCache(10 * max(len(suites), 1))
         self._lock = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> SuiteSources:
+        """All suites, in the folder that the settings name."""
+        return cls(services.settings.data)
 
     @property
     def keys(self) -> tuple[str, ...]:

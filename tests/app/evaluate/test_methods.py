@@ -70,6 +70,7 @@ def test_settings_of_all_methods_hold_where_no_option_says_otherwise():
     plain, warm = methods_from(("coft:calibrated", "vanilla:temperature=1.5"), base)
     assert (plain.settings.temperature, plain.settings.alpha, plain.settings.parameters) == (0.7, 0.2, ())
     assert plain.settings.calibration_id is None
+    assert [plain.label, warm.label] == ["COFT, alpha 0.2", "Vanilla"]
     assert warm.settings.temperature == 1.5
 
 
