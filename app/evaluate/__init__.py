@@ -1,6 +1,6 @@
 """Evaluations: methods read the same benchmarks, and every item's outcome is kept."""
 
-from app.shared.wiring import Feature
+from app.shared.wiring import FORMS, Feature, Page
 
 FEATURE = Feature(
     __name__,
@@ -8,4 +8,5 @@ FEATURE = Feature(
         "evaluate": "read benchmarks with methods, and keep what came of every item",
         "evaluations": "list and show evaluations with their figures, resume them, and say which suites there are",
     },
+    Page("Evaluate", "evaluate", ("pages/evaluate",), (*FORMS, "pages/evaluate")),
 )

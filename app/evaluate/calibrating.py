@@ -227,7 +227,7 @@ def note_of(
     }  # fmt: skip
     if calibration is None:
         nothing: dict[str, Any] = {"contexts": 0, "coverage": None, "low": None, "high": None, "checked": 0}
-        silent = "There is no text of its kind in the calibration share, so nothing is certified."
+        silent = "there is no text of its kind in the calibration share, so nothing is certified"
         return CalibrationNote(**fields, **nothing, bins=0, uninformative=0, silent=silent)
     measured = calibration.coverage
     bins = [entry for _, part in calibration.parts for entry in part.bins if entry.contexts]

@@ -145,15 +145,17 @@ def thinned(item: Item, detector: SpanDetector, share: float) -> Item:
     asks = []
     for place, ask in enumerate(item.asks):
         found = spans_of(ask, detector)
-        asks.append(replace(ask, spans=tuple(span for span in found if not _left_out(item.id, place, span, share))))
+        left = tuple(span for span in found if not _left_out(item.id, place, span, share))
+        asks.append(replace(ask, spans=left, also=()))
     return replace(item, asks=tuple(asks))
 
 
 def spans_of(ask: Ask, detector: SpanDetector) -> tuple[Span, ...]:
-    """The spans of an ask's prompt, sorted and disjoint."""
-    if ask.spans is not None:
-        return resolve_spans(ask.spans)
-    return tuple(detector.detect(ask.prompt)) if ask.prompt.strip() else ()
+    """The spans of an ask's prompt, with those that its data set points out, sorted and disjoint."""
+    found: Sequence[Span] = ask.spans or ()
+    if ask.spans is None and ask.prompt.strip():
+        found = detector.detect(ask.prompt)
+    return resolve_spans((*found, *ask.also))
 
 
 def _left_out(item: str, place: int, span: Span, share: float) -> bool:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.evaluate.runs import EvaluationRequest
 from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
+from coft_core.scorers.base import EMBEDDED
 from coft_core.suites.base import Outcome, Suite
+from coft_core.suites.judges import TOXICITY, load_judge
+from coft_core.suites.judges import judge as judged
 
-USUAL: dict[str, str] = {}
+USUAL = {TOXICITY: EMBEDDED}
 """What makes a judgement where the request names nothing, by the judgement's name."""
+
+
+KEPT = 4
+"""Judges that stay loaded: a run has them when it is asked for and when it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +91,19 @@ def load_judges(request: EvaluationRequest, suites: Sequence[Suite], device: str
     return Judges(loaded, {suite.key: suite.judges for suite in suites})
 
 
+def unjudged(request: EvaluationRequest, suites: Sequence[Suite]) -> tuple[str, ...]:
+    """Which figures are left out because nothing is named that judges texts for them; a sentence a suite."""
+    named = USUAL.keys() | dict(request.judges).keys()
+    missing = ((suite, [name for name in suite.judges if name not in named]) for suite in suites)
+    return tuple(
+        f"{suite.title} has figures of {' and '.join(names)}, which are left out: nothing is named that judges texts "
+        f"for them (--judges {names[0]}=SOURCE)."
+        for suite, names in missing
+        if names
+    )
+
+
+@lru_cache(KEPT)
 def _load(name: str, source: str, device: str) -> LoadedJudge:
-    raise NotImplementedError
+    judge = load_judge(name, source, device)
+    return LoadedJudge(judge.version, lambda outcomes: judged(outcomes, {name: judge}))

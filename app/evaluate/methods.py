@@ -44,7 +44,7 @@ Those trained beforehand, ``cda`` and ``adv_lm_head``, are in no set: they need 
 """
 
 SUITE_SETS: dict[str, tuple[str, ...]] = {
-    "table1": ("stereoset", "crows_pairs", "bbq", "bold", "hiring", "compas"),
+    "table1": ("stereoset", "crows_pairs", "bbq", "bold", "utrecht", "compas"),
     "table2": ("gsm8k", "strategyqa", "arc_easy", "piqa", "wikitext", "mauve"),
 }
 """The suites of the paper's first two tables; beside them a kind of suite names all of its kind, and ``all`` all."""

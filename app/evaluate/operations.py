@@ -75,6 +75,7 @@ def evaluation_json(view: EvaluationView) -> Json:
         "suites": [asdict(plan) for plan in view.plans],
         "progress": [asdict(part) for part in view.progress],
         "calibrations": [asdict(note) for note in view.calibrations],
+        "notes": list(view.notes),
     }
 
 
@@ -145,7 +146,8 @@ def _method(given: Any) -> EvaluationMethod:
 def print_suites(suites: tuple[KnownSuite, ...]) -> None:
     """One line a suite, with what is missing."""
     for suite in suites:
-        there = suite.missing or (f"{suite.items:,} items, {suite.release}" if suite.items else "from a hub")
+        there = f"{suite.items:,} items, {suite.release}" if suite.items else f"from {suite.source}"
+        there = suite.missing or there.replace("from hub", "from a hub")
         print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
 
 
@@ -174,6 +176,7 @@ def print_evaluation(view: EvaluationView) -> None:
         for note in view.calibrations:
             if note.suite == plan.suite:
                 print(f"  {note_sentence(note)}")
+    print(*("", *view.notes) if view.notes else (), sep="\n", end="\n" if view.notes else "")
     if view.done:
         print(f"\nIts figures: python -m app evaluations table {view.id}")
 
@@ -182,7 +185,7 @@ def note_sentence(note: CalibrationNote) -> str:
     """What is said of the thresholds of a method, in one line."""
     begun = f"Thresholds of {note.method}, seed {note.seed}: "
     if note.silent:
-        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed. {note.silent}", *note.notes))
+        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed: {note.silent}.", *note.notes))
     covered = ""
     if note.coverage is not None and note.low is not None and note.high is not None:
         covered = (
@@ -222,18 +225,19 @@ def print_opened(opened: OpenedItem) -> None:
 
 
 @operation(json=lambda suites: [asdict(suite) for suite in suites], command="evaluations suites", text=print_suites)
-def evaluation_suites(wired: Services, *, data: str = "") -> tuple[KnownSuite, ...]:
+def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
     """List the benchmarks that can be evaluated on, with whether their files are there.
 
     Args:
         data: folder with the suites' files (default: COFT_DATA)
+        read: read all files, so that items are counted and damage is found, which takes some seconds
 
     Returns:
         A list of suites: key, title, kind, citation, licence, main (the key of its main figure), judges, card (what it
         measures, what it leaves_out, its criticism and sizes), source, items, release, and missing, which says why one
         cannot be read.
     """
-    return wired[EvaluationService].suites(data)
+    return wired[EvaluationService].suites(data, read)
 
 
 def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:

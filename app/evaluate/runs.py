@@ -150,7 +150,7 @@ class CalibrationNote:
         checked: Contexts kept apart.
         bins: Position bins with data.
         uninformative: Those whose threshold says nothing.
-        silent: Why none of its thresholds says anything; empty if one does.
+        silent: Why none of its thresholds says anything, as half a sentence; empty if one does.
         notes: Further sentences that must be shown with it.
     """
 
@@ -181,6 +181,7 @@ class EvaluationView:
         plans: What was read of each suite, in the order of the request.
         progress: How many items are done, by suite, method and seed, in the order of the request.
         calibrations: What is said of each calibration that was made, in the same order.
+        notes: Sentences that must be shown with it.
     """
 
     id: int
@@ -192,6 +193,7 @@ class EvaluationView:
     plans: tuple[SuitePlan, ...]
     progress: tuple[Done, ...]
     calibrations: tuple[CalibrationNote, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -267,9 +269,9 @@ class KnownSuite:
     """A suite that can be evaluated on.
 
     Attributes:
-        items: Items that its files have; None where they are not there.
-        source: Where they come from: the folder, ``"hub"``, or empty where they are not there.
-        release: What is there, in words; empty where nothing is.
+        source: Where its items come from: the folder, ``"program"``, ``"hub"``, or empty where they are not there.
+        items: How many it has; None where they were not read.
+        release: What is there, in words; empty where it was not read.
         missing: Why it cannot be read; empty where it can.
     """
 

@@ -12,7 +12,7 @@ from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.items import items_digest, outcome_from, sampled
-from app.evaluate.judging import Judges, load_judges
+from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.opening import ItemOpener, OpenedItem
 from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import (
@@ -95,13 +95,15 @@ class EvaluationService:
         """All suites, in the order of pages and tables."""
         return self._sources.all
 
-    def suites(self, data: str = "") -> tuple[KnownSuite, ...]:
-        """All suites, with whether their files are in the folder; an empty one is the program's.
+    def suites(self, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
+        """All suites, with whether their files are in the folder, an empty one being the program's.
+
+        With ``read`` all files are read, so that items are counted and damage is found; that takes some seconds.
 
         Raises:
             ServiceError: There is no such folder.
         """
-        return self._sources.known(data)
+        return self._sources.known(data, read)
 
     def estimate(self, request: EvaluationRequest) -> EvaluationEstimate:
         """What an evaluation will take, by a trial of each suite that can be read; loads the model.
@@ -121,6 +123,7 @@ class EvaluationService:
                 suites.append(self._taking_part(key, request))
             except CoftError as error:
                 missing.append(str(error))
+        missing += unjudged(request, [read.suite for read in suites])
         work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
         return Estimator(self._host, self._preparer, self._reader).estimate(work, missing)
 
@@ -193,6 +196,7 @@ class EvaluationService:
             plans=plans_from(record.plan, request.suites),
             progress=progress,
             calibrations=self._notes(record.id, request),
+            notes=unjudged(request, [suite for suite in self._sources.all if suite.key in request.suites]),
         )
 
     def outcomes(self, evaluation_id: int, suite: str, method: str) -> tuple[Outcome, ...]:

@@ -75,8 +75,15 @@ class SuiteSources:
             raise ServiceError(f"There is no suite {key!r}; choose among {', '.join(self._suites)}.")
         return self._suites[key]
 
-    def known(self, data: str = "") -> tuple[KnownSuite, ...]:
-        """All suites, with whether they can be read; nothing is asked of a hub."""
+    def known(self, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
+        """All suites, with whether their files are there; nothing is asked of a hub.
+
+        Args:
+            data: The folder; empty takes the program's.
+            read: Read all files, which takes some seconds: items are counted, and damage is found.
+        """
+        if not read:
+            return tuple(self._there(suite, data) for suite in self.all)
         return tuple(self._once(self._known, suite, data, partial(self._state, suite, data)) for suite in self.all)
 
     @property
@@ -118,6 +125,18 @@ class SuiteSources:
             raise DataError(f"{suite.title} has no item in {source}; take its files from their publisher again.")
         return SuiteItems(suite, tuple(items), source, release, files)
 
+    def _there(self, suite: Suite, data: str) -> KnownSuite:
+        """A suite of which no more is known than that it has a file."""
+        folder = self.folder(data)
+        if folder is not None:
+            try:
+                suite.items(_Probe(folder))
+            except _FileFoundError:
+                return KnownSuite(**_described(suite), source=str(folder))
+            except DataError as error:
+                return KnownSuite(**_described(suite), source="", missing=str(error))
+        return self._state(suite, data)
+
     def _state(self, suite: Suite, data: str) -> KnownSuite:
         told = _described(suite)
         if self.folder(data) is None and _has_hub(suite):
@@ -158,6 +177,20 @@ class SuiteSources:
         with self._lock:
             kept[key] = made
         return made
+
+
+class _FileFoundError(Exception):
+    """A suite has found a file, which is all that was asked."""
+
+
+class _Probe(DataFolder):
+    """A folder whose first file that is asked for is not read."""
+
+    def content(self, suite: str, *names: str) -> tuple[str, str]:
+        """Nothing: either the file is not there, or it was found."""
+        if self.find(suite, *names) is None:
+            return super().content(suite, *names)
+        raise _FileFoundError
 
 
 def _described(suite: Suite) -> dict[str, Any]:

@@ -234,11 +234,16 @@ def compared_sentence(row: Row, reading: SuiteReading) -> str:
     )
 
 
-def unscored_sentence(method: str, cell: Cell, column: Column) -> str:
-    """How many answers could not be scored; empty where all could."""
-    if not cell.unscored:
-        return ""
-    return f"{column_title(column)}: of {method}, {unscored_words(cell)}; they are in no figure."
+def unscored_sentence(table: Table, place: int) -> str:
+    """How many answers could not be scored in a column, by method; empty where all could."""
+    cells = [(row.method, row.cells[place]) for row in table.rows]
+    told = [
+        f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} of {method}"
+        for method, cell in cells
+        if cell is not None and cell.unscored
+    ]
+    title = column_title(table.columns[place])
+    return f"{title}: {listed(told)} could not be scored; they are in no figure." if told else ""
 
 
 def seeds_sentence(method: str, cell: Cell, column: Column, seeds: Sequence[int]) -> str:
@@ -291,18 +296,19 @@ def reading_notes(table: Table) -> tuple[str, ...]:
 
 
 def _exceptions(table: Table) -> list[str]:
-    """What is missing from figures, method by method."""
+    """What is missing from figures; parts repeat what is said of the whole."""
     told = []
     for row in table.rows:
         for reading in row.readings:
             told += [unread_sentence(row.method, reading), compared_sentence(row, reading)]
-        for cell, column in zip(row.cells, table.columns, strict=True):
-            # Parts repeat what is said of the whole.
-            if cell is not None and not column.part:
-                told += [
-                    unscored_sentence(row.method, cell, column),
-                    seeds_sentence(row.method, cell, column, table.seeds),
-                ]
+    for place, column in enumerate(table.columns):
+        if not column.part:
+            told.append(unscored_sentence(table, place))
+            told += [
+                seeds_sentence(row.method, cell, column, table.seeds)
+                for row in table.rows
+                if (cell := row.cells[place]) is not None
+            ]
     return told
 
 

@@ -285,7 +285,8 @@ class _Part:
         items = [self._suite.items[place] for place in places]
         asks = [ask for item in items for ask in item.asks]
         seeds = [ask_seed(self._seed, self._key, item.id, number) for item in items for number in range(len(item.asks))]
-        with self._bench.host.turn():
+        bench = self._bench
+        with bench.host.turn():
             answers = reader.read(asks, list(policies.values()), seeds)
         outcomes: dict[tuple[str, int], Outcome] = {}
         for label, row in zip(policies, answers, strict=True):
@@ -294,7 +295,8 @@ class _Part:
                 Outcome(item.id, item.unit, item.facts, tuple(next(following) for _ in item.asks), seed=self._seed)
                 for item in items
             ]
-            judged = self._bench.work.judging.judged(self._key, made)
+            with bench.host.turn():
+                judged = bench.work.judging.judged(self._key, made)
             outcomes |= {(label, place): outcome for place, outcome in zip(places, judged, strict=True)}
         return outcomes
 

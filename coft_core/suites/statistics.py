@@ -15,6 +15,9 @@ from coft_core.suites.base import Better, Figure
 
 RESAMPLES = 2000
 LEVEL = 0.95
+FEWEST_UNITS = 2
+"""With fewer units than this, drawing among them says too little for an interval: none is given."""
+
 DRAWN_AT_ONCE = 100
 KEPT_DRAWS = 1 << 28
 """Bytes of draws that are kept: figures of a suite share theirs, and of several methods too."""
@@ -68,6 +71,8 @@ def drawn_figure(
 ) -> Figure:
     """A figure that is a function of sums over items, with its percentile bootstrap interval over units.
 
+    With fewer than :data:`FEWEST_UNITS` units there is neither an interval nor draws.
+
     Args:
         key: See :class:`Figure`, as of all that follows it.
         title: See there.
@@ -88,6 +93,8 @@ def drawn_figure(
         value = float(statistic(sums.sum(0, keepdims=True))[0])
         if not np.isfinite(value):
             return none
+        if len(sums) < FEWEST_UNITS:
+            return Figure(key, title, value, None, None, n, what, unscored, better, part)
         draws = statistic(unit_draws(len(sums)) @ sums)  # (R,)
     low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Figure(key, title, value, float(low), float(high), n, what, unscored, better, part, draws)

@@ -15,12 +15,16 @@ from alembic.script import ScriptDirectory
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.calibrate.service import CalibrationService
+from app.evaluate.methods import methods_from
+from app.evaluate.runs import EvaluationRequest
+from app.evaluate.service import EvaluationService
 from app.lists.service import UserListService
 from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from coft_core.types import Span
 from db.database import Database, downgrade, make_config
 from tests.conftest import prompt_set_csv
@@ -57,8 +61,18 @@ def write_store(path: Path) -> None:
             BatchRequest("people", replace(SETTINGS, max_new_tokens=2)),
         )
         wired[JobService].wait(wired[BatchService].view(batch).job.id)
+        evaluate(wired)
         SEEN.mkdir(exist_ok=True)
         BUNDLE.write_bytes(wired[ReportService].bundle(1))
+
+
+def evaluate(wired: Services) -> None:
+    """An evaluation on what comes with the program."""
+    methods = methods_from(("vanilla", "coft:calibrated"), replace(SETTINGS, alpha=0.5))
+    request = EvaluationRequest("questions", ("phantom_questions",), methods, "tiny", (0,), 8, 0.5)
+    number = wired[EvaluationService].submit(request)
+    job = wired[JobService].wait(wired[EvaluationService].view(number).job.id)
+    assert job.status == "done", job.error
 
 
 def write_stores(path: Path) -> None:

@@ -41,6 +41,7 @@ COMMANDS = {
     "verdicts": ["verdicts", "show", "1", "--json"],
     "policies": ["policies", "--json"],
     "compare": ["compare", "1", "2", "--json"],
+    "evaluation": ["evaluations", "show", "1", "--json"],
 }
 
 

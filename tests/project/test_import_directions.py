@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FEATURES = ("audit", "batch", "calibrate", "compare", "lists", "report", "review", "sessions", "swap", "tune")
+FEATURES = (
+    "audit", "batch", "calibrate", "compare", "evaluate", "lists", "report", "review", "sessions", "swap", "tune",
+)  # fmt: skip
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),
     "db": ("app", "gradio", "torch", "transformers", "bench", "tests"),

@@ -295,13 +295,17 @@ def test_suites_say_where_they_come_from_and_what_is_missing(evaluations, tmp_pa
     assert (missing.source, missing.items) == ("", None)
     assert "--data" in missing.missing
     file = tmp_path / "missing" / "m.jsonl"
+    in_folder = evaluations_of(wired, folder=str(tmp_path))
+    assert "no file m.jsonl" in in_folder.suites()[2].missing
     file.parent.mkdir()
     file.write_text("{}\n")
-    in_folder = evaluations_of(wired, folder=str(tmp_path))
-    assert in_folder.suites()[2].items == 1
+    found = in_folder.suites()[2]
+    assert (found.source, found.items, found.missing) == (str(tmp_path), None, "")
+    assert in_folder.suites(read=True)[2].items == 1
     file.write_text("{}\n{}\n")
-    assert in_folder.suites()[2].items == 2
-    assert in_folder.suites()[2].source == str(tmp_path)
+    assert in_folder.suites(read=True)[2].items == 2
+    file.write_text("{}\n{\n")
+    assert "m.jsonl, line 2" in in_folder.suites(read=True)[2].missing
 
 
 def test_a_run_whose_data_has_changed_is_not_resumed_on_other_items(wired, tmp_path):

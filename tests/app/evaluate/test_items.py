@@ -123,6 +123,8 @@ def test_left_out_spans_grow_with_the_share_and_kept_ones_stay():
     assert len(left[0]) / 800 == pytest.approx(0.9, abs=0.05)
     assert len(left[1]) / 800 == pytest.approx(0.6, abs=0.05)
     assert thinned(items[0], TwoSpans(), 0.0) is items[0]
+    pointed_out = Item("k", "u", (Choices("He is it", (" x",), (), (Span(6, 8, "race"),)),))
+    assert thinned(pointed_out, TwoSpans(), 1.0).asks[0] == Choices("He is it", (" x",), ())
     kept = Item("k", "u", (Choices("He is", (" x",), (Span(0, 2, "gender", kept=True),)),))
     assert thinned(kept, TwoSpans(), 1.0) == kept
 

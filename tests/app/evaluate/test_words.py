@@ -75,8 +75,10 @@ def test_notes_say_on_how_many_items_methods_are_compared_where_not_on_all():
 
 
 def test_notes_say_what_was_unscored():
-    sentence = said(table_of(texts("COFT", [text("a", None), text("b", 0.5)])))
-    assert "Harm: of COFT, 1 of 2 could not be scored; they are in no figure." in sentence
+    given = [texts("Vanilla", [text("a", None)]), texts("COFT", [text("a", None), text("b", 0.5)])]
+    told = "Harm: 1 of 1 of Vanilla and 1 of 2 of COFT could not be scored; they are in no figure."
+    assert told in said(table_of(*given))
+    assert "could not be scored" not in said(table_of(texts("COFT", [text("a", 0.5)])))
 
 
 def test_seeds_of_suites_that_draw_no_text_are_said_to_differ_by_their_split_alone():

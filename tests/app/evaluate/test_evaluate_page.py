@@ -1,0 +1,106 @@
+"""Benchmarks in the browser: chosen, run, looked at, sorted, saved, and opened item by item."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.bootstrap import services as open_services
+from app.evaluate.service import EvaluationService
+from app.settings import Settings
+from tests.browser import served
+from tests.conftest import load_tiny
+
+
+@pytest.fixture
+def evaluate(page: Page, tmp_path: Path):
+    """The page on a store of its own, with the services behind it."""
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'evaluate.sqlite3'}", pipeline="none")
+    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/evaluate")
+        expect(page.locator("#suites input")).not_to_have_count(0)
+        yield page, wired[EvaluationService]
+
+
+def run(page: Page) -> None:
+    """Two phantom suites, few items, one seed, with the methods that stand there."""
+    page.get_by_text("Protocol").click()
+    page.get_by_label("Items of a suite").fill("6")
+    page.locator("#run").click()
+    expect(page.locator("table.figures tbody tr")).to_have_count(2)
+
+
+def test_an_empty_page_says_what_to_do_first_and_what_each_suite_measures(evaluate) -> None:
+    page, _ = evaluate
+    expect(page.locator("#evaluation-head")).to_contain_text("Measure a model on benchmarks")
+    expect(page.locator("#runs")).to_contain_text("No evaluation yet")
+    page.get_by_text("What they measure, and what not").click()
+    card = page.locator("#cards .card", has_text="Phantom decisions")
+    card.locator("summary").click()
+    expect(card).to_contain_text("differ in the group of one person")
+    expect(page.locator("#cards .card", has_text="COMPAS")).to_contain_text("no files")
+
+
+def test_a_run_is_estimated_watched_and_shown_with_its_figures(evaluate, picture: Callable[[Page, str], None]) -> None:
+    page, service = evaluate
+    page.locator("#estimate-run").click()
+    expect(page.locator("#estimate tbody tr")).to_have_count(2)
+    run(page)
+    (summary,) = service.list()
+    view = service.view(summary.id)
+    assert view.done == view.planned > 0
+    expect(page.locator("#evaluation-head")).to_contain_text(f"{view.done} of {view.planned} answers")
+    expect(page.locator("#figures-plot .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#plane-plot .js-plotly-plot")).to_be_visible()
+    picture(page, "evaluate-1440-light")
+    page.get_by_label("Figures", exact=True).click()
+    page.get_by_role("option", name="Phantom decisions").click()
+    expect(page.locator("table.figures thead th")).to_contain_text(["Figure", "Vanilla", "COFT"])
+    expect(page.locator("#items tbody tr")).not_to_have_count(0)
+
+
+def test_a_column_sorts_the_methods_by_keyboard(evaluate) -> None:
+    page, _ = evaluate
+    run(page)
+    head = page.locator("table.figures thead th").nth(1)
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    values = page.locator("table.figures tbody tr td:nth-child(2)")
+    rising = [float(value) for value in values.evaluate_all("cells => cells.map((cell) => cell.dataset.value)")]
+    assert rising == sorted(rising)
+    page.keyboard.press("Enter")
+    expect(head).to_have_attribute("aria-sort", "descending")
+
+
+def test_an_item_opens_as_an_audit_of_its_prompt(evaluate) -> None:
+    page, _ = evaluate
+    run(page)
+    page.get_by_label("Figures", exact=True).click()
+    page.get_by_role("option", name="Phantom decisions").click()
+    page.get_by_role("button", name="Open item").first.click()
+    page.wait_for_url("**/?session=1*")
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+
+
+def test_the_figures_are_saved_as_the_table_has_them(evaluate) -> None:
+    page, _ = evaluate
+    run(page)
+    with page.expect_download() as waiting:
+        page.locator("#save-figures").click()
+    rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
+    assert {row["method"] for row in rows} == {"Vanilla", "COFT, uncertified"}
+    assert {row["suite"] for row in rows if row["figure"] == "gap"} == {"phantom_gaps"}
+
+
+def test_an_evaluation_is_deleted_after_a_question(evaluate) -> None:
+    page, service = evaluate
+    run(page)
+    page.locator("#evaluation-head [data-do=delete]").click()
+    page.get_by_role("button", name="Delete", exact=True).last.click()
+    expect(page.locator("#runs")).to_contain_text("No evaluation yet")
+    assert service.list() == ()

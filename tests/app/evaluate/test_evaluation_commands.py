@@ -1,0 +1,109 @@
+"""Evaluations from the terminal, and from programs, on what comes with the program."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.evaluate.items import sampled
+from app.evaluate.operations import evaluation_outcomes, evaluation_request, note_sentence, run_evaluation
+from app.evaluate.runs import CalibrationNote, EvaluationMethod
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
+from coft_core.suites.files import DataFolder
+from coft_core.suites.phantom import PhantomQuestions
+
+ASKED = ("evaluate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "6", "--seeds", "0,1")
+
+
+def test_a_command_evaluates_to_the_end_and_is_listed_shown_opened_and_deleted(command, tmp_path):
+    code, said, errors = command(*ASKED, "--method", "vanilla", "--method", "ours=coft:lam=0.4", "--json")
+    assert code == 0, errors
+    view = json.loads(said)
+    assert (view["name"], view["done"], view["planned"], view["job"]["status"]) == ("phantom_questions", 24, 24, "done")
+    assert [method["label"] for method in view["settings"]["methods"]] == ["Vanilla", "ours"]
+    assert view["suites"][0]["release"] == "comes with the program"
+    code, said, _ = command("evaluations", "list", "--json")
+    assert [item["evaluation_id"] for item in json.loads(said)] == [view["evaluation_id"]]
+    code, said, _ = command("evaluations", "show", view["evaluation_id"])
+    assert "seed 0: 6 of 6, seed 1: 6 of 6" in said
+    code, _, errors = command("evaluations", "resume", view["evaluation_id"])
+    assert code != 0
+    assert "nothing to resume" in errors
+    item = sampled("phantom_questions", PhantomQuestions().items(DataFolder(tmp_path)), 6)[0]
+    code, said, errors = command("evaluations", "open", view["evaluation_id"], "phantom_questions", "ours", item.id)
+    assert code == 0, errors
+    assert said.startswith("Session 1, branch ")
+    assert command("evaluations", "delete", view["evaluation_id"])[0] == 0
+    assert json.loads(command("evaluations", "list", "--json")[1]) == []
+
+
+def test_policies_by_name_are_labelled_by_their_names(command):
+    code, said, errors = command(*ASKED, "--policy", "vanilla,coft", "--json")
+    assert code == 0, errors
+    assert [method["label"] for method in json.loads(said)["settings"]["methods"]] == ["vanilla", "coft"]
+
+
+def test_what_cannot_be_asked_for_is_said_in_one_line(command):
+    for arguments, said in (
+        (("evaluate",), "Name at least one suite"),
+        ((*ASKED, "--method", "nobody"), "no policy 'nobody'"),
+        ((*ASKED, "--judges", "toxicity=embedded"), "wants the judgement 'toxicity'"),
+        (("evaluations", "show", "7"), "no evaluation with the id 7"),
+    ):
+        code, _, errors = command(*arguments)
+        assert code != 0
+        assert said in errors
+        assert errors.count("\n") == 1
+
+
+def test_suites_and_sets_are_listed(command):
+    suites = {suite["key"]: suite for suite in json.loads(command("evaluations", "suites", "--json")[1])}
+    assert suites["phantom_gaps"]["items"]
+    assert suites["arc_easy"]["source"] == "hub"
+    sets = json.loads(command("evaluations", "sets", "--json")[1])
+    assert sets["methods"]["table1"][-1] == "coft:calibrated"
+    assert "arc_easy" in sets["suites"]["all"]
+
+
+def test_an_estimate_says_what_is_missing(command):
+    code, said, _ = command(
+        "evaluations", "estimate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "4", "--seeds", "0",
+        "--method", "coft:calibrated",
+    )  # fmt: skip
+    assert code == 0
+    assert "alpha 0.1 needs 9" in said
+
+
+def test_programs_name_methods_shortly_or_by_their_settings(wired):
+    given = {
+        "name": "both",
+        "suites": ["phantom_questions"],
+        "methods": ["vanilla", {"label": "mine", "settings": {"policy": "gedi", "parameters": {"omega": 3}}}],
+        "model": "tiny",
+        "seeds": [3],
+        "limit": 2,
+    }
+    request = evaluation_request(wired, given)
+    own = AuditSettings(policy="gedi", parameters=(("omega", 3.0),))
+    assert request.methods[1] == EvaluationMethod("mine", own)
+    view = run_evaluation.call(wired, given)
+    assert wired[JobService].wait(view.job.id).status == "done"
+    found = evaluation_outcomes.json(evaluation_outcomes.call(wired, view.id, "phantom_questions", "mine"))
+    assert [outcome["seed"] for outcome in found["outcomes"]] == [3, 3]
+    assert json.dumps(found, allow_nan=False)
+    for wrong, said in (({"methods": "vanilla"}, "must be a list"), ({"hat": 1}, "no setting 'hat'")):
+        with pytest.raises(ServiceError, match=said):
+            evaluation_request(wired, given | wrong)
+
+
+def test_what_is_said_of_thresholds_names_coverage_and_silence():
+    note = CalibrationNote("s", "COFT", 1, 0.1, "reference", 30, 9, 0.9, 0.7, 0.98, 10, 3, 1, "", ("It is so.",))
+    assert note_sentence(note) == (
+        "Thresholds of COFT, seed 1: 30 contexts, 9 needed, by reference; they keep 90% (70% to 98%) of 10 contexts "
+        "kept apart, 90% asked for; 1 of 3 bins say nothing. It is so."
+    )
+    silent = CalibrationNote("s", "COFT", 1, 0.1, "reference", 2, 9, None, None, None, 0, 1, 1, "too few")
+    assert note_sentence(silent) == "Thresholds of COFT, seed 1: 2 contexts, 9 needed: too few."
