@@ -194,6 +194,7 @@ class Seeded:
             pass
         self.services[CalibrationStore]._loaded.clear()
         self.services[Thresholds]._readings.clear()
+        self.services[CalibrationService]._readings._kept.clear()
         self.services[RereadService]._chains._kept.clear()
         self.services[Detectors]._read.clear()
         self._copied(self._copy, self._path)
