@@ -122,6 +122,8 @@ def print_experiment(run: ExperimentRun) -> None:
         print("\nNot as in the paper:")
         for sentence in experiment.differs:
             print(f"- {sentence.strip()}")
+    if run.view is not None:
+        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
 
 
 def listed_json(experiments: tuple[tuple[str, Experiment], ...]) -> list[Json]:

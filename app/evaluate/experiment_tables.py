@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -199,7 +199,15 @@ def _methods(table: MethodsTable, figures: Figures, model: str, outside: Outside
     ]
     heads = [_head(column, figures) for column in table.columns]
     kinds = [column.average for column in table.columns if column.average]
-    notes = [*_average_notes(figures, kinds), *_stand_in_notes(kept), *_seed_notes(kept), *_paper_notes(table, model)]
+    notes = [
+        *_average_notes(figures, kinds),
+        *_stand_in_notes(kept),
+        *_seed_notes(kept),
+        *_missing_notes(heads, lines),
+        *_unread_notes(figures, kept.suites),
+        *_silent(kept, kept.labels),
+        *_paper_notes(table, model),
+    ]
     return ExperimentTable(table.title, laid_out(table, model, "Method", heads, lines), tuple(notes))
 
 
@@ -215,7 +223,14 @@ def _suites(table: SuitesTable, figures: Figures, model: str, outside: Outside) 
         for key in present
     ]
     heads = [_head(column, figures, present) for column in table.columns]
-    notes = [*_stand_in_notes(kept), *_seed_notes(kept), *_paper_notes(table, model)]
+    notes = [
+        *_stand_in_notes(kept),
+        *_seed_notes(kept),
+        *_missing_notes(heads, lines),
+        *_unread_notes(figures, present),
+        *_silent(kept, {column.method for column in table.columns}),
+        *_paper_notes(table, model),
+    ]
     return ExperimentTable(table.title, laid_out(table, model, "Suite", heads, lines), tuple(notes))
 
 
@@ -252,6 +267,40 @@ def _stand_in_notes(kept: Kept) -> list[str]:
         if suite.key != key
     ]
     return [*notes, *(entry.stands_in for entry in kept.experiment.methods if entry.stands_in), *kept.left_out]
+
+
+def _missing_notes(heads: Sequence[Head], lines: Sequence[Line]) -> list[str]:
+    """Figures that nobody has, and what could not be scored."""
+    notes = []
+    for place, head in enumerate(heads):
+        values = [(line.head, line.values[place]) for line in lines]
+        if lines and all(value is None for _, value in values):
+            notes.append(
+                f"{head.title}: nothing has this figure; no item was read, or a judge that it needs is missing "
+                "(--judges)."
+            )
+        notes += [
+            f"{head.title}: of {name}, {count(value.unscored)} of {count(value.n + value.unscored)} could not be "
+            "scored; they are in no figure."
+            for name, value in values
+            if value is not None and value.unscored and value.what != "suites"
+        ]
+    return notes
+
+
+def _unread_notes(figures: Figures, suites: Iterable[str]) -> list[str]:
+    """Items that could not be read, and why."""
+    notes = []
+    for suite in suites:
+        for label in figures.kept.labels:
+            found = figures.measured(suite, label)
+            unread = [] if found is None else [outcome.unread for outcome in found.outcomes if outcome.unread]
+            if found is not None and unread:
+                notes.append(
+                    f"{figures.kept.suites[suite].title}: {label} could not read {count(len(unread))} of "
+                    f"{count(len(found.outcomes))} items, which are in no figure; the first: {unread[0]}"
+                )
+    return notes
 
 
 def _seed_notes(kept: Kept) -> list[str]:
@@ -403,7 +452,7 @@ def _choice_notes(found: _Chosen, sweep: SweepEntry) -> list[str]:
         f"{found.knee.knee:g}.",
         units,
         "On the front, %: how often no other value is better in one and no worse in the other, over drawn units. "
-        "Chosen, %: how often the rule chooses the value then; lambda 1 never.",
+        f"Chosen, %: how often the rule chooses the value then{'; lambda 1 never' if sweep.knob == 'lam' else ''}.",
     ]
     if found.search is None or found.search.chosen is None:
         notes.append(f"The line search cannot be made: {(found.search_reason or 'too few values').rstrip('.')}.")
@@ -491,7 +540,7 @@ def _coverage(table: CoverageTable, figures: Figures, model: str, outside: Outsi
         "Miscoverage: share of contexts kept apart from the calibration whose drawn true token misses its threshold, "
         "over all suites; the mean over seeds ± the standard deviation over them.",
         "Certified share: mean share of the vocabulary in the certified set, over steps of written texts.",
-        *_silent(kept, sweep),
+        *_silent(kept, {sweep.label(value) for value in sweep.values}),
         *_stand_in_notes(kept),
         *_paper_notes(table, model),
     ]
@@ -510,15 +559,17 @@ def _missed(by_seed: Mapping[int, Sequence[tuple[int, int]]]) -> Value | None:
     )
 
 
-def _silent(kept: Kept, sweep: SweepEntry) -> list[str]:
-    """Which calibrations of a sweep say nothing."""
-    labels = {sweep.label(value) for value in sweep.values}
+def _silent(kept: Kept, labels: Collection[str]) -> list[str]:
+    """How many calibrations of some methods say nothing, and why: there, such a method certifies nothing."""
     notes = [note for note in kept.calibrations if note.method in labels]
     silent = [note for note in notes if note.silent]
     if not silent:
         return []
     reasons = words.listed(list(dict.fromkeys(note.silent.rstrip(".") for note in silent)))
-    return [f"{len(silent)} of {len(notes)} calibrations say nothing: {reasons}."]
+    return [
+        f"{len(silent)} of {len(notes)} calibrations say nothing, so that nothing is refused there: {reasons}. Read "
+        "more items, or choose a larger alpha."
+    ]
 
 
 def _calibrations(kept: Kept, suite: str, label: str) -> dict[int, Calibration]:
