@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
+from app.evaluate.experiment_layout import ExperimentTable
 from app.evaluate.experiment_service import ExperimentPlan, ExperimentRequest, ExperimentService
-from app.evaluate.experiment_tables import ExperimentTable
 from app.evaluate.experiments import Experiment
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService

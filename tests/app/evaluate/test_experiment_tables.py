@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from app.evaluate.experiment_figures import Figures, Kept
-from app.evaluate.experiment_tables import chosen_paper, experiment_tables
+from app.evaluate.experiment_layout import chosen_paper
+from app.evaluate.experiment_tables import experiment_tables
 from app.evaluate.experiments import ColumnEntry, Experiment, PaperEntry
 from app.evaluate.runs import CalibrationNote, SuiteOutcomes
 from coft_core.conformal.calibration import Calibration
