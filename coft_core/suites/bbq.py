@@ -104,8 +104,8 @@ class Bbq(Suite):
         if not present:
             others = " nor that of another category" if len(self.categories) > 1 else ""
             raise DataError(
-                f"There is no file {self.categories[0]}.jsonl{others} in {data.path / Bbq.key} or {data.path}; download "
-                "them from their publisher, or name the folder that has them (--data, or COFT_DATA)."
+                f"There is no file {self.categories[0]}.jsonl{others} in {data.path / Bbq.key} or {data.path}; "
+                "download them from their publisher, or name the folder that has them (--data, or COFT_DATA)."
             )
         targets = {
             (line.text("category"), line.text("example_id")): line.text("target_loc").strip()
