@@ -20,10 +20,13 @@ from app.evaluate.experiments import KNOBS, ChainsTable, CoverageTable, DriftTab
 from app.evaluate.layout import Head
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow
-from coft_core.conformal.shift import estimate_density_ratio
+from coft_core.conformal.shift import DensityRatio, estimate_density_ratio
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.certificates import chain_rows, coverage_elsewhere
 from coft_core.suites.base import Outside
+
+APART = 0.99
+"""Area under the ROC curve from which on two sets of prompts count as not overlapping."""
 
 
 def coverage_table(table: CoverageTable, figures: Figures, model: str, outside: Outside) -> ExperimentTable:
@@ -133,8 +136,14 @@ def drift_table(table: DriftTable, figures: Figures, model: str, outside: Outsid
                 if isinstance(shift, str):
                     notes.append(f"{setting.title}: {shift}")
                 else:
-                    ratios.append(shift[0])
-                    areas.append(shift[1])
+                    areas.append(shift.separability)
+                    if shift.separability < APART:
+                        ratios.append(shift.test_weight)
+                    else:
+                        notes.append(
+                            f"{setting.title}: the prompts do not overlap with those of {_title(kept, first.suite)}, so "
+                            "that no density ratio bounds what coverage may lose."
+                        )
             coverage.append(row)
         gap = figures.figure(PartEntry(suite=setting.suite, figure=setting.figure).part, table.method)
         own = Value(1.0) if setting is first else Value.of(ratios) if ratios else None
@@ -168,13 +177,12 @@ def _title(kept: Kept, suite: str) -> str:
     return kept.suites[suite].title if suite in kept.suites else suite
 
 
-def _shift(kept: Kept, first: str, other: str, seed: int) -> tuple[float, float] | str:
-    """Largest density ratio and how well the prompts are told apart, or why they cannot be estimated."""
+def _shift(kept: Kept, first: str, other: str, seed: int) -> DensityRatio | str:
+    """The estimated density ratio of the prompts, or why it cannot be estimated."""
     both = [kept.prompts(suite, seed) for suite in (first, other)]
     if both[0] is None or both[1] is None:
         return "the density ratio needs the prompts, whose files are not there any more."
     try:
-        ratio = estimate_density_ratio(both[0][0], both[1][1])
+        return estimate_density_ratio(both[0][0], both[1][1])
     except InvalidInputError as error:
         return str(error)
-    return ratio.test_weight, ratio.separability

@@ -345,6 +345,10 @@ def test_drift_holds_the_first_sets_thresholds_against_the_others():
     assert rows["In", ""][1] in ("1.0", "1.00")
     assert float(rows["Hard", ""][1]) >= 1.0
     assert float(rows["Hard", ""][2]) == pytest.approx(70.0)
+    prompts["task"] = ([f"another topic altogether, case {n}" for n in range(40)],) * 2
+    (found,) = experiment_tables(made, "demo")
+    assert texts(found)["Hard", ""][1] is None
+    assert any("do not overlap with those of HARM" in said for said in found.notes)
     gone = replace(made, prompts=lambda suite, seed: None)
     (found,) = experiment_tables(gone, "demo")
     assert texts(found)["Hard", ""][1] is None
