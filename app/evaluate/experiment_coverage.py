@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from app.evaluate import words
@@ -16,7 +17,7 @@ from app.evaluate.experiment_layout import (
     stand_in_notes,
     sweep_of,
 )
-from app.evaluate.experiments import KNOBS, ChainsTable, CoverageTable, DriftTable, PartEntry
+from app.evaluate.experiments import KNOBS, ChainsTable, CoverageTable, DriftSetting, DriftTable, PartEntry
 from app.evaluate.layout import Head
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow
@@ -119,58 +120,70 @@ def _kept_of(row: CoverageRow) -> tuple[int, int]:
 def drift_table(table: DriftTable, figures: Figures, model: str, outside: Outside) -> ExperimentTable:
     """Coverage of the first set's thresholds, a row a set of prompts."""
     kept, first = figures.kept, table.settings[0]
-    base = _calibrations(kept, first.suite, table.method)
+    held = {setting.title: _held(kept, table, setting) for setting in table.settings}
     lines = []
-    notes: list[str] = []
     for setting in table.settings:
-        coverage, ratios, areas = [], [], []
-        for seed, calibration in base.items():
-            if setting is first:
-                row = calibration.coverage.overall
-            else:
-                other = _calibrations(kept, setting.suite, table.method).get(seed)
-                if other is None:
-                    continue
-                row = coverage_elsewhere(calibration, other)
-                shift = _shift(kept, first.suite, setting.suite, seed)
-                if isinstance(shift, str):
-                    notes.append(f"{setting.title}: {shift}")
-                else:
-                    areas.append(shift.separability)
-                    if shift.separability < APART:
-                        ratios.append(shift.test_weight)
-                    else:
-                        notes.append(
-                            f"{setting.title}: the prompts do not overlap with those of {_title(kept, first.suite)}, so "
-                            "that no density ratio bounds what coverage may lose."
-                        )
-            coverage.append(row)
-        gap = figures.figure(PartEntry(suite=setting.suite, figure=setting.figure).part, table.method)
-        own = Value(1.0) if setting is first else Value.of(ratios) if ratios else None
-        measured = [row.coverage for row in coverage]
-        lines.append(
-            Line(
-                setting.title,
-                (
-                    Value.of(measured, n=sum(row.contexts for row in coverage), what="contexts") if coverage else None,
-                    own,
-                    None if gap is None else gap.value,
-                    Value.of(areas) if areas else None,
-                ),
-                setting.title,
-            )
+        own, gap = held[setting.title], figures.figure(PartEntry(suite=setting.suite).part, table.method)
+        counted = sum(row.contexts for row in own.coverage)
+        values = (
+            Value.of((row.coverage for row in own.coverage), n=counted, what="contexts") if own.coverage else None,
+            Value.of(own.ratios) if own.ratios else None,
+            None if gap is None else gap.value,
+            Value.of(own.areas) if own.areas else None,
         )
+        lines.append(Line(setting.title, values, setting.title))
     heads = [Head("Coverage"), Head("Density ratio"), Head("Gap", words.ARROWS["lower"]), Head("Told apart")]
     told = [
         f"Coverage: share of contexts whose drawn true token is certified by the thresholds fitted on "
         f"{_title(kept, first.suite)}; asked for is one minus alpha.",
         "Density ratio: the largest estimated ratio of the densities of prompts; told apart: area under the ROC curve "
         "of what estimates it, 0.5 where the two sets cannot be told apart and 1 where they do not overlap.",
-        *dict.fromkeys(notes),
+        *dict.fromkeys(note for own in held.values() for note in own.notes),
         *stand_in_notes(kept),
         *paper_notes(table, model),
     ]
     return ExperimentTable(table.title, laid_out(table, model, "Prompts", heads, lines), tuple(told))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What thresholds of the first set do on a set of prompts, a seed each.
+
+    Attributes:
+        coverage: Coverage.
+        ratios: Largest density ratio, where there is one.
+        areas: How well the prompts are told apart.
+        notes: What could not be estimated, a sentence each.
+    """
+
+    coverage: list[CoverageRow]
+    ratios: list[float]
+    areas: list[float]
+    notes: list[str]
+
+
+def _held(kept: Kept, table: DriftTable, setting: DriftSetting) -> _Held:
+    first = table.settings[0]
+    base = _calibrations(kept, first.suite, table.method)
+    if setting == first:
+        return _Held([own.coverage.overall for own in base.values()], [1.0], [], [])
+    others = _calibrations(kept, setting.suite, table.method)
+    held = _Held([], [], [], [])
+    for seed in sorted(set(base) & set(others)):
+        held.coverage.append(coverage_elsewhere(base[seed], others[seed]))
+        shift = _shift(kept, first.suite, setting.suite, seed)
+        if isinstance(shift, str):
+            held.notes.append(f"{setting.title}: {shift}")
+            continue
+        held.areas.append(shift.separability)
+        if shift.separability < APART:
+            held.ratios.append(shift.test_weight)
+        else:
+            held.notes.append(
+                f"{setting.title}: the prompts do not overlap with those of {_title(kept, first.suite)}, so that no "
+                "density ratio bounds what coverage may lose."
+            )
+    return held
 
 
 def _title(kept: Kept, suite: str) -> str:

@@ -312,11 +312,10 @@ class ChainsTable(_Table):
 
 
 class DriftSetting(_Entry):
-    """Prompts that thresholds are held against."""
+    """Prompts that thresholds are held against; the gap is the suite's main figure."""
 
     title: str
     suite: str
-    figure: str = ""
 
 
 class DriftTable(_Table):
