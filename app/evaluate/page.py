@@ -289,7 +289,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     session = gr.Number(visible=False)
     watch = JobWatch(services[JobService], handlers.runs)
     wire_job(app, watch, jobs, form.inputs)
-    gr.on([app.load, form.data.submit], handlers.suites, form.data, [form.suites, form.cards], **LATEST)
+    gr.on([app.load, form.data.submit], handlers.suites, form.data, [form.suites, form.cards], **MULTIPLE)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
     runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
@@ -306,8 +306,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     changed = [part.change for part in (result.suite, result.reference, result.outside, result.beside)]
     gr.on(changed, handlers.figures, asked, shown_parts, **LATEST)
     listed = [shown_id, result.suite, result.method, result.search]
-    searched = [result.suite.change, result.method.change, result.search.submit]
-    gr.on(searched, handlers.items, listed, result.items, **LATEST)
+    gr.on([result.suite.change, result.method.change], handlers.items, listed, result.items, **LATEST)
+    result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
     begun = result.items.open(handlers.open_item, listed[:3], session, **MULTIPLE)  # type: ignore[attr-defined]
     begun.success(None, session, None, js="(number) => { window.location.href = `./?session=${number}`; }")
     written = result.save.click(handlers.export, [*asked[:4], result.kind], download, **EVENT)
