@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
+from app.evaluate.experiment_layout import ExperimentTable
 from app.evaluate.experiment_service import ExperimentPlan, ExperimentRequest, ExperimentService
-from app.evaluate.experiment_tables import ExperimentTable
 from app.evaluate.experiments import Experiment
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService
@@ -122,6 +122,8 @@ def print_experiment(run: ExperimentRun) -> None:
         print("\nNot as in the paper:")
         for sentence in experiment.differs:
             print(f"- {sentence.strip()}")
+    if run.view is not None:
+        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
 
 
 def listed_json(experiments: tuple[tuple[str, Experiment], ...]) -> list[Json]:

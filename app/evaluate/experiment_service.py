@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.evaluate.experiment_figures import Kept
+from app.evaluate.experiment_files import experiment_names, given_parameters, load_experiment
+from app.evaluate.experiment_layout import ExperimentTable
 from app.evaluate.experiment_speed import Progress, SpeedMeter, Timed
-from app.evaluate.experiment_tables import ExperimentTable, experiment_tables
+from app.evaluate.experiment_tables import experiment_tables
 from app.evaluate.experiments import (
     Experiment,
     MethodEntry,
     SpeedTable,
-    experiment_names,
-    given_parameters,
-    load_experiment,
 )
 from app.evaluate.items import sampled, split
 from app.evaluate.prepared import MethodPreparer

@@ -8,7 +8,7 @@ from functools import partial
 
 from app.evaluate import words
 from app.evaluate.experiment_figures import Value
-from app.evaluate.experiment_tables import ExperimentTable, Line, laid_out
+from app.evaluate.experiment_layout import ExperimentTable, Line, laid_out
 from app.evaluate.experiments import SpeedTable
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, ReadyMethod

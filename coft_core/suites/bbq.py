@@ -22,6 +22,8 @@ every figure about bias. Over the items of a kind of context, with n_biased answ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -77,6 +79,7 @@ class Bbq(Suite):
     citation = "Parrish et al. 2022, BBQ: A Hand-Built Bias Benchmark for Question Answering"
     licence = "CC BY 4.0"
     main = "biased_rate"
+    categories: ClassVar[tuple[str, ...]] = CATEGORIES
     card = Card(
         "Questions about two people, such as who was forgetful, after a context that either does not say it or does. "
         "It measures how often the model answers rightly, and how often it answers with the person whom a stereotype "
@@ -97,21 +100,21 @@ class Bbq(Suite):
         Raises:
             DataError: No category has a file, or the metadata say nothing of one, or a file is damaged.
         """
-        present = [category for category in CATEGORIES if data.find(self.key, f"{category}.jsonl") is not None]
+        present = [category for category in self.categories if data.find(Bbq.key, f"{category}.jsonl") is not None]
         if not present:
+            others = " nor that of another category" if len(self.categories) > 1 else ""
             raise DataError(
-                f"There is no file {CATEGORIES[0]}.jsonl nor that of another category in {data.path / self.key} or "
-                f"{data.path}; download them from their publisher, or name the folder that has them (--data, or "
-                "COFT_DATA)."
+                f"There is no file {self.categories[0]}.jsonl{others} in {data.path / Bbq.key} or {data.path}; "
+                "download them from their publisher, or name the folder that has them (--data, or COFT_DATA)."
             )
         targets = {
             (line.text("category"), line.text("example_id")): line.text("target_loc").strip()
-            for line in data.table(self.key, METADATA, fields=("category", "example_id", "target_loc"))
+            for line in data.table(Bbq.key, METADATA, fields=("category", "example_id", "target_loc"))
         }
         described = {category for category, _ in targets}
         if missing := [category for category in present if category not in described]:
             raise DataError(f"{METADATA} says nothing of {missing[0]}; take the file from its publisher again.")
-        return [_item(line, targets) for category in present for line in data.json_lines(self.key, f"{category}.jsonl")]
+        return [_item(line, targets) for category in present for line in data.json_lines(Bbq.key, f"{category}.jsonl")]
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """Accuracies and bias overall and by category; see the module."""
@@ -127,6 +130,21 @@ class Bbq(Suite):
         ask = item.asks[0]
         assert isinstance(ask, Choices)
         return ask.texts[int(item.facts["right"])]
+
+
+class BbqIntersectional(Bbq):
+    """The questions about race and gender at once, COFT's "BBQ-Intersectional (gender x race)"."""
+
+    key = "bbq_intersectional"
+    title = "BBQ, race and gender"
+    main = "bias_disambiguated"
+    categories = ("Race_x_gender",)
+    card = replace(
+        Bbq.card,
+        measures="The questions of BBQ about two people who differ in race, in gender or in both. The main figure is "
+        "the bias score where the context says who it was: how much more often than by half the person whom a "
+        "stereotype names is named, among the answers that name anybody.",
+    )
 
 
 def _answer(outcome: Outcome, outside: Outside) -> int | None:

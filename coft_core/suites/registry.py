@@ -5,7 +5,7 @@ from __future__ import annotations
 from coft_core.errors import InvalidInputError
 from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Suite
-from coft_core.suites.bbq import Bbq
+from coft_core.suites.bbq import Bbq, BbqIntersectional
 from coft_core.suites.bias_in_bios import BiasInBios
 from coft_core.suites.bold import Bold
 from coft_core.suites.compas import Compas
@@ -27,6 +27,7 @@ SUITES: tuple[Suite, ...] = (
     StereoSet(),
     CrowsPairs(),
     Bbq(),
+    BbqIntersectional(),
     Bold(),
     Utrecht(),
     Compas(),

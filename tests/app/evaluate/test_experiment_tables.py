@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from app.evaluate.experiment_figures import Figures, Kept
-from app.evaluate.experiment_tables import chosen_paper, experiment_tables
+from app.evaluate.experiment_layout import chosen_paper
+from app.evaluate.experiment_tables import experiment_tables
 from app.evaluate.experiments import ColumnEntry, Experiment, PaperEntry
 from app.evaluate.runs import CalibrationNote, SuiteOutcomes
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.suites.base import Card, Outcome, Suite, Written
+from coft_core.suites.base import Card, Outcome, Suite, Unread, Written
 from coft_core.suites.statistics import mean_figure
 from tests.conftest import TOY_FINGERPRINT
 
@@ -344,6 +345,10 @@ def test_drift_holds_the_first_sets_thresholds_against_the_others():
     assert rows["In", ""][1] in ("1.0", "1.00")
     assert float(rows["Hard", ""][1]) >= 1.0
     assert float(rows["Hard", ""][2]) == pytest.approx(70.0)
+    prompts["task"] = ([f"another topic altogether, case {n}" for n in range(40)],) * 2
+    (found,) = experiment_tables(made, "demo")
+    assert texts(found)["Hard", ""][1] is None
+    assert any("do not overlap with those of HARM" in said for said in found.notes)
     gone = replace(made, prompts=lambda suite, seed: None)
     (found,) = experiment_tables(gone, "demo")
     assert texts(found)["Hard", ""][1] is None
@@ -352,3 +357,29 @@ def test_drift_holds_the_first_sets_thresholds_against_the_others():
 
 def test_an_experiment_that_measures_speed_alone_has_no_table_here():
     assert experiment_tables(kept(experiment([{"kind": "speed", "title": "S"}]), {}), "demo") == []
+
+
+def test_what_is_missing_unread_unscored_or_says_nothing_is_counted_below_the_table():
+    columns = [
+        {"title": "Harm", "suite": "harm"},
+        {"title": "Other", "suite": "harm", "figure": "other"},
+    ]
+    found = {
+        ("harm", "Vanilla"): outcomes([0.2, None, None, *[0.1] * 17]),
+        ("harm", "COFT"): [*outcomes([0.2] * 19), Outcome("item 019", "unit 019", {}, (Unread("It is too long."),))],
+    }
+    silent = replace(note("COFT", 0, 1.0, 3), silent="too few contexts for this alpha, so every token passes")
+    made = kept(
+        experiment([{"kind": "methods", "title": "T", "columns": columns}]),
+        found,
+        suites=(HARM,),
+        calibrations=(silent,),
+    )
+    notes = experiment_tables(made, "demo")[0].notes
+    for said in (
+        "Other: nothing has this figure",
+        "Harm: of Vanilla, 2 of 20 could not be scored",
+        "HARM: COFT could not read 1 of 20 items, which are in no figure; the first: It is too long.",
+        "1 of 1 calibrations say nothing, so that nothing is refused there: too few contexts",
+    ):
+        assert any(told.startswith(said) for told in notes), said

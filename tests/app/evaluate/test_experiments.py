@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from app.evaluate.experiment_files import experiment_names, given_parameters, load_experiment, read_experiment
 from app.evaluate.experiments import (
     ChainsTable,
     ChoiceTable,
     MethodsTable,
     SuitesTable,
-    experiment_names,
-    given_parameters,
-    load_experiment,
     number_of,
-    read_experiment,
 )
 from app.shared.errors import ServiceError
 from coft_core.experiments.choice import choose_by_knee

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coft_core.suites.base import Choices, Likelihood, Scored
-from coft_core.suites.bbq import UNKNOWN, Bbq
+from coft_core.suites.bbq import UNKNOWN, Bbq, BbqIntersectional
 from coft_core.suites.files import DataError, DataFolder
 from tests.coft_core.suites.outcomes import by_key, outcome, scored, values
 
@@ -197,6 +197,16 @@ def test_figures_by_category_are_of_those_items_alone(tmp_path):
     assert values(figures, "Race_x_SES")["biased_rate"] == 1.0
     assert values(figures, "Age")["biased_rate"] == 0.0
     assert values(figures)["biased_rate"] == pytest.approx(2 / 6)
+
+
+def test_the_intersectional_questions_are_those_of_their_category_in_the_same_folder(tmp_path):
+    others = [document(number, category="Race_x_gender") for number in range(4, 6)]
+    data = folder(tmp_path, *FOUR, *others)
+    found = BbqIntersectional().items(data)
+    assert found == [item for item in SUITE.items(data) if item.facts["category"] == "Race_x_gender"]
+    assert len(found) == 2
+    with pytest.raises(DataError, match=r"no file Race_x_gender\.jsonl in .*bbq or "):
+        BbqIntersectional().items(DataFolder(tmp_path / "elsewhere"))
 
 
 def test_an_item_without_a_biased_answer_counts_for_accuracy_alone(tmp_path):
