@@ -157,7 +157,7 @@ def _sample(
     arguments = [] if item is None else [argument for ask in item.asks for argument in _arguments(ask)]
     target = None if item is None else suite.reference(item)
     marks = {name: values[0] if len(values) == 1 else list(values) for name, values in sorted(outcome.marks.items())}
-    metrics = {**marks, **_own_figure(suite, outcome, outside)}
+    metrics = {**marks, **own_figure(suite, outcome, outside)}
     return finite({
         "doc_id": place,
         "doc": doc,
@@ -196,7 +196,7 @@ def _log_likelihood(text: Likelihood, outside: Outside | None) -> float:
     return text.log_p if outside is None else text.of(outside)
 
 
-def _own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, float]:
+def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, float]:
     """The main figure of the item alone; empty where it has none."""
     if outcome.unread or suite.kind not in ALONE:
         return {}

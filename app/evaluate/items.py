@@ -17,6 +17,7 @@ from coft_core.suites.base import Ask, Choices, Item, Outcome
 from coft_core.text.detection import SpanDetector
 from coft_core.text.merging import resolve_spans
 from coft_core.types import Span
+from db.types import JsonObject
 
 KEY_VERSION = 1
 """Part of every key; raised when asks are read otherwise, so that what was kept before is not taken for the same."""
@@ -182,19 +183,27 @@ class MethodKey:
         return digest_of([self.policy, dict(self.further), self.calibration])
 
 
-def outcome_key(method: str, suite: str, item: Item, seed: int, judges: Mapping[str, str]) -> str:
-    """What an outcome is kept under: a digest of all that it depends on.
+@dataclass(frozen=True, slots=True)
+class ItemKey:
+    """All that an outcome depends on besides the method.
 
-    Args:
-        method: Digest of the method; see :class:`MethodKey`.
-        suite: Key of the suite.
-        item: The item as it is read.
-        seed: Seed of the run; it plays no part where nothing is written.
-        judges: Versions of those who judge what is written, by name.
+    Attributes:
+        digest: Digest of the item as it is read.
+        drawn: Seed and versions of judges; nothing where nothing is written.
     """
-    writes = any(not isinstance(ask, Choices) for ask in item.asks)
-    drawn = {"seed": seed, "judges": dict(judges)} if writes else {}
-    return digest_of([KEY_VERSION, method, suite, item_json(item), drawn])
+
+    digest: str
+    drawn: JsonObject
+
+    @classmethod
+    def of(cls, suite: str, item: Item, seed: int, judges: Mapping[str, str]) -> ItemKey:
+        """The key of an item under a seed; ``judges`` are versions by name."""
+        writes = any(not isinstance(ask, Choices) for ask in item.asks)
+        return cls(digest_of([suite, item_json(item)]), {"seed": seed, "judges": dict(judges)} if writes else {})
+
+    def under(self, method: str) -> str:
+        """What the outcome under a method, by its digest, is kept under."""
+        return digest_of([KEY_VERSION, method, self.digest, self.drawn])
 
 
 _OUTCOME = TypeAdapter(Outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,7 @@ from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
 from app.evaluate.opening import OpenedItem
+from app.evaluate.results import RESULTS, SAMPLES, ResultFiles
 from app.evaluate.runs import (
     CalibrationNote,
     EvaluationEstimate,
@@ -307,19 +308,50 @@ Names = Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar=
 Specifications = Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")]
 
 
-def _json_of(found: EvaluationView | ExperimentRun) -> Json:
-    return experiment_json(found) if isinstance(found, ExperimentRun) else evaluation_json(found)
+@dataclass(frozen=True, slots=True)
+class EvaluateRun:
+    """An evaluation that a command began, with its figures once they are there, and where they are written."""
+
+    view: EvaluationView
+    out: Path | None = None
+    results: Json = field(default_factory=dict)
 
 
-def _follow_any(wired: Services, found: EvaluationView | ExperimentRun, quiet: bool) -> EvaluationView | ExperimentRun:
-    return finish(wired, found, quiet) if isinstance(found, ExperimentRun) else _follow(wired, found, quiet)
+def _json_of(found: EvaluateRun | ExperimentRun) -> Json:
+    if isinstance(found, ExperimentRun):
+        return experiment_json(found)
+    return {"results": finite(found.results), **evaluation_json(found.view)}
 
 
-def _print_any(found: EvaluationView | ExperimentRun) -> None:
+def _follow_any(wired: Services, found: EvaluateRun | ExperimentRun, quiet: bool) -> EvaluateRun | ExperimentRun:
+    if isinstance(found, ExperimentRun):
+        return finish(wired, found, quiet)
+    # Of one that is resumed when everything is done, only the files are written again.
+    view = found.view if found.view.done == found.view.planned else _follow(wired, found.view, quiet)
+    files = wired[ResultFiles]
+    results = files.results(view)
+    if found.out is not None:
+        files.write(view, results, evaluation_json(view)["settings"], found.out)
+    return replace(found, view=view, results=results)
+
+
+def _print_any(found: EvaluateRun | ExperimentRun) -> None:
     if isinstance(found, ExperimentRun):
         print_experiment(found)
-    else:
-        print_evaluation(found)
+        return
+    print_evaluation(found.view)
+    if found.out is not None:
+        print(f"Written: {found.out / RESULTS} and {SAMPLES}")
+
+
+def _resumed(wired: Services, folder: Path) -> EvaluateRun:
+    """Go on with the evaluation of a folder."""
+    service, number = wired[EvaluationService], wired[ResultFiles].begun(folder)
+    view = service.view(number)
+    if view.resumable:
+        service.resume(number)
+        view = service.view(number)
+    return EvaluateRun(view, folder)
 
 
 @command("evaluate", json=_json_of, wait=_follow_any, text=_print_any)
@@ -341,7 +373,9 @@ def evaluate(
     top_k: int = AuditSettings().top_k,
     experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
-) -> EvaluationView | ExperimentRun:
+    out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="FOLDER")] = None,
+) -> EvaluateRun | ExperimentRun:
     """Read benchmarks with methods, and keep what came of every item; or make a table of the paper.
 
     Args:
@@ -362,9 +396,13 @@ def evaluate(
         experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
             own suites, methods and settings, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
+        out: also write results.json and samples.jsonl, a line an item, into this folder
+        resume: go on with the evaluation that wrote into this folder; all other options are its own
     """
+    if resume is not None:
+        return _resumed(wired, resume)
     if experiment:
-        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k)
+        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k, out)
         told = pairs("--judges", judges) or {}
         asked = ExperimentRequest(
             experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
@@ -390,7 +428,10 @@ def evaluate(
         data=data,
         judges=tuple((pairs("--judges", judges) or {}).items()),
     )
-    return service.view(service.submit(request))
+    number = service.submit(request)
+    if out is not None:
+        wired[ResultFiles].begin(number, out)
+    return EvaluateRun(service.view(number), out)
 
 
 def _refuse_beside_an_experiment(
@@ -402,6 +443,7 @@ def _refuse_beside_an_experiment(
     temperature: float,
     top_p: float,
     top_k: int,
+    out: Path | None,
 ) -> None:
     """An experiment says itself what it reads, and how.
 
@@ -412,7 +454,7 @@ def _refuse_beside_an_experiment(
     named = {
         "--suite": suite, "--method": method, "--policies": policies, "--name": name,
         "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
-        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
+        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k, "--out": out,
     }  # fmt: skip
     if told := [option for option, value in named.items() if value]:
         raise ServiceError(

@@ -41,7 +41,7 @@ from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
 from coft_core.suites.base import Item, Outcome, Suite
-from coft_core.suites.reading import Reader
+from coft_core.suites.reading import Reader, start_prompt
 from db.evaluations import EvaluationRecord, EvaluationsRepository
 from db.types import JsonObject
 
@@ -142,6 +142,7 @@ class EvaluationService:
         request = self._preparer.settled(request)
         self._preparer.check(request)
         suites = tuple(self._taking_part(key, request) for key in request.suites)
+        self._require_beginnings(request, suites)
         work = EvaluationWork(0, request, suites, self._judges(request))
         record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
         self._start(record)
@@ -304,6 +305,12 @@ class EvaluationService:
                 "put the files back, or start a new evaluation."
             )
         return read
+
+    def _require_beginnings(self, request: EvaluationRequest, suites: Sequence[SuiteItems]) -> None:
+        """Refuse suites whose texts begin a document for a model that has no token to begin with."""
+        asks = (ask for read in suites for item in read.items for ask in item.asks)
+        if any(not ask.prompt.strip() for ask in asks):
+            start_prompt(self._host.get(request.model))
 
     def _judges(self, request: EvaluationRequest) -> Judges:
         suites = [self._sources.suite(key) for key in request.suites]

@@ -17,12 +17,12 @@ from app.evaluate.calibrating import (
     note_of,
 )
 from app.evaluate.items import (
+    ItemKey,
     MethodKey,
     Split,
     ask_seed,
     batches,
     outcome_bytes,
-    outcome_key,
     size_of,
     split,
     thinned,
@@ -191,6 +191,7 @@ class _Part:
         self, wanted: Sequence[tuple[ReadyMethod, int]], thresholds: Mapping[str, Fitted]
     ) -> list[EvaluationItemRecord]:
         judges, items = self._bench.work.judging.versions(self._key), self._suite.items
+        keys = {place: ItemKey.of(self._key, items[place], self._seed, judges) for place in {at for _, at in wanted}}
         digests = {
             ready.label: MethodKey(
                 ready.digest, self._loaded.further[ready.label], _key(thresholds, ready.label)
@@ -204,7 +205,7 @@ class _Part:
                 seed=self._seed,
                 place=place,
                 item=items[place].id,
-                key=outcome_key(digests[ready.label], self._key, items[place], self._seed, judges),
+                key=keys[place].under(digests[ready.label]),
             )
             for ready, place in wanted
         ]

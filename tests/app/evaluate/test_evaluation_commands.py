@@ -40,6 +40,32 @@ def test_a_command_evaluates_to_the_end_and_is_listed_shown_opened_and_deleted(c
     assert json.loads(command("evaluations", "list", "--json")[1]) == []
 
 
+def test_results_and_samples_are_written_and_a_folder_is_gone_on_with(command, tmp_path):
+    out = tmp_path / "out"
+    code, said, errors = command(*ASKED, "--policy", "vanilla,coft", "--out", out, "--json")
+    assert code == 0, errors
+    printed, results = json.loads(said), json.loads((out / "results.json").read_text("utf-8"))
+    figure = results["results"]["phantom_questions"]["coft"]["accuracy"]
+    assert set(figure) == {"value", "low", "high", "n", "unscored"}
+    assert figure["n"] + figure["unscored"] == 12
+    assert (printed["results"], printed["settings"]) == (results["results"], results["settings"])
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text("utf-8").splitlines()]
+    assert len(samples) == 24
+    first = next(sample for sample in samples if sample["policy"] == "coft")
+    assert all(text in first["prompt"] for text in first["masked"])
+    assert first["masked"]
+    assert first["score"] in (0.0, 100.0)
+    assert len(first["answer"]) == len(first["texts"])
+    (out / "results.json").unlink()
+    code, said, errors = command("evaluate", "--resume", out, "--json")
+    assert code == 0, errors
+    assert json.loads((out / "results.json").read_text("utf-8")) == results
+    assert json.loads(said)["evaluation_id"] == printed["evaluation_id"]
+    code, _, errors = command("evaluate", "--resume", tmp_path)
+    assert code != 0
+    assert "is no folder of an evaluation" in errors
+
+
 def test_policies_by_name_are_labelled_by_their_names(command):
     code, said, errors = command(*ASKED, "--policy", "vanilla,coft", "--json")
     assert code == 0, errors

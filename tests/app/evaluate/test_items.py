@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from app.evaluate.items import (
     BATCH_COST,
+    ItemKey,
     MethodKey,
     ask_seed,
     batches,
     items_digest,
     outcome_bytes,
     outcome_from,
-    outcome_key,
     sampled,
     size_of,
     split,
@@ -149,28 +149,31 @@ def test_an_outcome_comes_back_as_it_was_under_any_seed(outcome):
     assert outcome_from(outcome_bytes(outcome), 7) == replace(outcome, seed=7)
 
 
+def key(item, method="m", suite="s", seed=0, **judges):
+    return ItemKey.of(suite, item, seed, judges).under(method)
+
+
 def test_a_key_differs_with_everything_that_an_outcome_depends_on():
     item = Item("i", "u", (Choices("P", (" a", " b")),), {"right": 0})
-    key = outcome_key("m", "s", item, 0, {})
-    changed = [
-        outcome_key("n", "s", item, 0, {}),
-        outcome_key("m", "t", item, 0, {}),
-        outcome_key("m", "s", replace(item, id="j"), 0, {}),
-        outcome_key("m", "s", replace(item, unit="v"), 0, {}),
-        outcome_key("m", "s", replace(item, facts={"right": 1}), 0, {}),
-        outcome_key("m", "s", replace(item, asks=(Choices("P", (" a", " c")),)), 0, {}),
-        outcome_key("m", "s", replace(item, asks=(Choices("P", (" a", " b"), ()),)), 0, {}),
+    keys = [
+        key(item),
+        key(item, method="n"),
+        key(item, suite="t"),
+        key(replace(item, id="j")),
+        key(replace(item, unit="v")),
+        key(replace(item, facts={"right": 1})),
+        key(replace(item, asks=(Choices("P", (" a", " c")),))),
+        key(replace(item, asks=(Choices("P", (" a", " b"), ()),))),
     ]
-    assert len({key, *changed}) == 8
+    assert len(set(keys)) == 8
     assert len({MethodKey("p", {}).digest, MethodKey("p", {}, "c").digest, MethodKey("p", {"a": "b"}).digest}) == 3
 
 
 def test_seed_and_judges_play_a_part_only_where_something_is_written():
     choices = Item("i", "u", (Choices("P", (" a",)),))
-    assert outcome_key("m", "s", choices, 0, {}) == outcome_key("m", "s", choices, 1, {"toxicity": "1"})
+    assert key(choices) == key(choices, seed=1, toxicity="1")
     writing = Item("i", "u", (Writing("P", 4),))
-    keys = {outcome_key("m", "s", writing, seed, judges) for seed in (0, 1) for judges in ({}, {"toxicity": "1"})}
-    assert len(keys) == 4
+    assert len({key(writing, seed=seed, **judges) for seed in (0, 1) for judges in ({}, {"toxicity": "1"})}) == 4
 
 
 def test_a_digest_of_items_sees_their_order_and_content():

@@ -1,0 +1,132 @@
+"""Files of an evaluation for programs: its figures, every item with its answer, and where to go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from app.evaluate.exports import finite
+from app.evaluate.harness import own_figure
+from app.evaluate.items import spans_of, thinned
+from app.evaluate.runs import EvaluationMethod, EvaluationView
+from app.evaluate.service import EvaluationService
+from app.evaluate.table_service import TableRequest, TableService
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.operations import Json
+from app.shared.planning import Detectors
+from app.shared.wiring import Services
+from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Scored, Suite, Unread, Written
+from coft_core.suites.files import DataError
+from coft_core.text.detection import SpanDetector
+
+BEGUN, RESULTS, SAMPLES = "evaluation.json", "results.json", "samples.jsonl"
+
+
+class ResultFiles:
+    """Writes the files of evaluations into folders, and finds the evaluation of a folder again."""
+
+    def __init__(self, evaluations: EvaluationService, tables: TableService, detectors: Detectors) -> None:
+        self._evaluations = evaluations
+        self._tables = tables
+        self._detectors = detectors
+
+    @classmethod
+    def wired(cls, services: Services) -> ResultFiles:
+        """Built from the program's services."""
+        return cls(services[EvaluationService], services[TableService], services[Detectors])
+
+    def begin(self, evaluation_id: int, folder: Path) -> None:
+        """Write down which evaluation a folder is of, before anything is done of it."""
+        write_text(folder / BEGUN, json.dumps({"evaluation_id": evaluation_id}))
+
+    def begun(self, folder: Path) -> int:
+        """The evaluation that a folder is of.
+
+        Raises:
+            ServiceError: It is of none.
+        """
+        try:
+            return int(json.loads((folder / BEGUN).read_text("utf-8"))["evaluation_id"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ServiceError(
+                f"{folder} is no folder of an evaluation; give one that evaluate --out wrote."
+            ) from error
+
+    def results(self, view: EvaluationView) -> Json:
+        """Every figure by suite, method and metric; those of a part are called ``metric:part``."""
+        return {suite: self._figures(view, suite) for suite in view.request.suites}
+
+    def write(self, view: EvaluationView, results: Json, settings: Json, folder: Path) -> None:
+        """Write the figures with the settings that they are of, and every item."""
+        content = finite({"results": results, "settings": settings, "evaluation_id": view.id})
+        write_text(folder / RESULTS, json.dumps(content, ensure_ascii=False, indent=1))
+        lines = (json.dumps(finite(sample), ensure_ascii=False) for sample in self.samples(view))
+        write_text(folder / SAMPLES, "".join(f"{line}\n" for line in lines))
+
+    def samples(self, view: EvaluationView) -> Iterator[Json]:
+        """Every item under every method and seed; without what was asked where the data is not there any more."""
+        suites = {suite.key: suite for suite in self._evaluations.known_suites()}
+        for key in view.request.suites:
+            items = self._items(view, key)
+            for method in view.request.methods:
+                detector = self._detectors.choose(method.settings)
+                for outcome in self._evaluations.outcomes(view.id, key, method.label):
+                    yield _sample(suites[key], method, outcome, items.get(outcome.item), detector)
+
+    def _figures(self, view: EvaluationView, suite: str) -> Json:
+        table = self._tables.table(TableRequest(view.id, suite)).table
+        names = [f"{column.figure}:{column.part}" if column.part else column.figure for column in table.columns]
+        return {
+            row.method: {
+                name: {part: getattr(cell, part) for part in ("value", "low", "high", "n", "unscored")}
+                for name, cell in zip(names, row.cells, strict=True)
+                if cell is not None
+            }
+            for row in table.rows
+        }
+
+    def _items(self, view: EvaluationView, suite: str) -> dict[str, Item]:
+        try:
+            return {item.id: item for item in self._evaluations.items(view.id, suite)}
+        except (DataError, ServiceError):
+            return {}
+
+
+def _sample(
+    suite: Suite, method: EvaluationMethod, outcome: Outcome, item: Item | None, detector: SpanDetector
+) -> Json:
+    asks = () if item is None else thinned(item, detector, method.dropped).asks
+    return {
+        "suite": suite.key,
+        "policy": method.label,
+        "seed": outcome.seed,
+        "id": outcome.item,
+        "unit": outcome.unit,
+        "prompt": _one_or_all([ask.prompt for ask in asks]),
+        "texts": _one_or_all([ask.texts if isinstance(ask, Choices) else None for ask in asks]),
+        "answer": _one_or_all([_answer(answer) for answer in outcome.answers]),
+        "score": own_figure(suite, outcome, "floor").get(suite.main),
+        "masked": _one_or_all([_masked(*pair, detector) for pair in zip(asks, outcome.answers, strict=False)]),
+        "unread": outcome.unread,
+    }
+
+
+def _masked(ask: Ask, answer: Answer, detector: SpanDetector) -> list[str]:
+    """What a method that masks does not see of a prompt in its masked reading."""
+    if isinstance(answer, Unread) or not answer.masked:
+        return []
+    return [ask.prompt[span.start : span.end] for span in spans_of(ask, detector) if span.masked]
+
+
+def _answer(answer: Answer) -> object:
+    """What was written, or the log-likelihood of each text; null where nothing could be read."""
+    if isinstance(answer, Written):
+        return answer.text
+    return answer.values("floor").tolist() if isinstance(answer, Scored) else None
+
+
+def _one_or_all(values: Sequence[object]) -> object:
+    """What an item with a single ask has, or what each of its asks has; null where nothing is known."""
+    return None if not values else values[0] if len(values) == 1 else list(values)
