@@ -1,7 +1,8 @@
 """The pictures of the documentation, made anew: every page, light and dark, on a small real audit.
 
 The whole program is served from this process on the embedded model and a store of its own, which is thrown away
-afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, a tuning, and a word list.
+afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, a tuning, an evaluation,
+and a word list.
 The installed Chromium then opens each page and photographs its upper part at 1440 x 900 pixels. Each page gives
 NAME.png and NAME-dark.png, with 256 colours, which leaves them below a quarter of a megabyte.
 
@@ -26,6 +27,9 @@ from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.evaluate.methods import methods_from
+from app.evaluate.runs import EvaluationRequest
+from app.evaluate.service import EvaluationService
 from app.lists.service import UserListService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
@@ -74,7 +78,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What was stored: the audit with its first branch, the other policy's audit, and a batch."""
+    """What was stored: the audit with its first branch, the other policy's audit, a batch, and an evaluation."""
 
     session: int
     branch: int
@@ -82,6 +86,7 @@ class Story:
     other: int
     calibration: int
     batch: int
+    evaluation: int
 
 
 def tell(wired: Services, folder: Path) -> Story:
@@ -102,7 +107,8 @@ def tell(wired: Services, folder: Path) -> Story:
     terms = folder / "ward.csv"
     terms.write_text(TERMS, "utf-8")
     wired[UserListService].add("ward", wired[UserListService].parse(terms))
-    return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch)
+    evaluation = _evaluated(wired)
+    return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch, evaluation)
 
 
 def scenes(story: Story) -> tuple[Scene, ...]:
@@ -116,6 +122,11 @@ def scenes(story: Story) -> tuple[Scene, ...]:
         Scene("tune", "/tune", ("#tuned-points tbody tr", "#tuning-plot .main-svg")),
         Scene("swap", "/swap", ("#swap-plot .main-svg",), swap),
         Scene("batches", f"/batches?batch={story.batch}&selected=Yes", (".batchrows tbody tr", ".impact tbody tr")),
+        Scene(
+            "evaluate",
+            f"/evaluate?evaluation={story.evaluation}",
+            ("table.figures tbody tr", "#figures-plot .main-svg"),
+        ),
         Scene("sessions", "/sessions", ("main tbody tr",)),
         Scene("review", f"/review?session={story.session}", (".targets",), reveal),
         Scene("lists", "/lists", ("#terms tbody tr",)),
@@ -127,6 +138,19 @@ def _tuned(wired: Services) -> None:
     (sample,) = wired[TuningService].samples()
     request = TuningRequest("Decisions and questions", ("coft", "contrastive", "sdd"))
     wired[JobService].wait(wired[TuningService].submit(wired[TuningService].read(sample.path), request))
+
+
+def _evaluated(wired: Services) -> int:
+    """Read the phantom's scenes, whose biases are planted."""
+    evaluations = wired[EvaluationService]
+    methods = methods_from(("vanilla", "coft:lam=0.3", "coft", "coft:lam=1"), AuditSettings())
+    number = evaluations.submit(
+        EvaluationRequest("Planted biases", ("phantom_gaps", "phantom_questions"), methods, limit=60, seeds=(0,))
+    )
+    job = evaluations.view(number).job
+    assert job is not None
+    wired[JobService].wait(job.id)
+    return number
 
 
 def swap(page: Page) -> None:
@@ -206,7 +230,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pages", default="", help="only these, separated by commas")
     parser.add_argument("--chromium", type=Path, default=Path("/usr/bin/chromium"))
     options = parser.parse_args()
-    names = [scene.name for scene in scenes(Story(0, 0, 0, 0, 0, 0))]
+    names = [scene.name for scene in scenes(Story(0, 0, 0, 0, 0, 0, 0))]
     options.wanted = [name for name in options.pages.split(",") if name] or names
     if unknown := sorted(set(options.wanted) - set(names)):
         parser.error(f"there is no page {unknown[0]!r}; the pages are {', '.join(names)}")

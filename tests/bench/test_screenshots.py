@@ -11,7 +11,7 @@ from bench.screenshots import COLOURS, Story, main, scenes, smaller
 
 
 def test_every_page_of_the_program_has_a_picture_of_its_own():
-    pictured = {scene.address.split("?")[0] for scene in scenes(Story(1, 2, 3, 4, 5, 6))}
+    pictured = {scene.address.split("?")[0] for scene in scenes(Story(1, 2, 3, 4, 5, 6, 7))}
     assert pictured == {f"/{feature.page.path}" for feature in FEATURES if feature.page}
 
 
