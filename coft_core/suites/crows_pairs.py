@@ -147,7 +147,7 @@ def _parity_gap(key: str, title: str, outcomes: Sequence[Outcome], preferences: 
     def gap(sums: Floats) -> Floats:
         of_types = sums.reshape(len(sums), len(kinds), 2)
         shares = of_types[:, :, 0] / of_types[:, :, 1]  # (R, T)
-        widest: Floats = 100.0 * (np.nanmax(shares, 1) - np.nanmin(shares, 1))
+        widest: Floats = 100.0 * (np.fmax.reduce(shares, axis=1) - np.fmin.reduce(shares, axis=1))
         return widest
 
     figure = drawn_figure(
