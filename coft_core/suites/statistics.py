@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from threading import RLock
 from typing import Literal, TypeVar
@@ -21,6 +22,8 @@ RESAMPLES = 2000
 LEVEL = 0.95
 FEWEST_UNITS = 2
 """With fewer units than this, drawing among them says too little for an interval: none is given."""
+
+PERCENT = 100.0
 
 DRAWN_AT_ONCE = 100
 KEPT_DRAWS = 1 << 28
@@ -149,7 +152,7 @@ def mean_figure(
     better: Better = "none",
     part: str = "",
 ) -> Figure:
-    """The mean of a value over items, those without one unscored.
+    """The mean of a value over items, those without one unscored; with a scale of 100 it is in percent.
 
     Where every item is a unit of its own and values are 0 or 1, the interval is the exact one of a share
     (Clopper and Pearson 1934); else it is drawn over units.
@@ -167,14 +170,12 @@ def mean_figure(
         better=better,
         part=part,
     )
+    figure = replace(figure, percent=scale == PERCENT)
     alone = len(set(units)) == len(units) and set(counted) <= {0.0, 1.0}
     if figure.value is None or not interval_wanted() or not alone:
         return figure
     low, high = _exact_interval(int(sum(counted)), len(counted))
-    return Figure(
-        key, title, figure.value, scale * low, scale * high, len(counted), what, figure.unscored, better, part,
-        figure.draws,
-    )  # fmt: skip
+    return replace(figure, low=scale * low, high=scale * high)
 
 
 @lru_cache(EXACT_KEPT)
