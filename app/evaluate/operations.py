@@ -10,6 +10,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from app.evaluate import words
+from app.evaluate.coefficients import (
+    CoefficientRequest,
+    Coefficients,
+    CoefficientService,
+    coefficients_laid_out,
+)
 from app.evaluate.experiment_runs import (
     ExperimentRun,
     begin,
@@ -38,13 +44,13 @@ from app.evaluate.runs import (
 )
 from app.evaluate.service import EvaluationService
 from app.evaluate.table_service import SUFFIXES, EvaluationTable, TableRequest, TableService
-from app.evaluate.terminal import print_table
+from app.evaluate.terminal import print_layout, print_table
 from app.shared.audits import AuditSettings
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
-from app.shared.operations import Json, checked, command, operation, record
+from app.shared.operations import Json, Progress, checked, command, operation, record
 from app.shared.policies import parameter_values, policy_info
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
@@ -148,7 +154,7 @@ def print_suites(suites: tuple[KnownSuite, ...]) -> None:
     """One line a suite, with what is missing."""
     for suite in suites:
         there = f"{suite.items:,} items, {suite.release}" if suite.items else f"from {suite.source}"
-        there = suite.missing or there.replace("from hub", "from a hub")
+        there = suite.missing or there.replace("from hub", "from a hub, downloaded when it is read")
         print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
 
 
@@ -728,3 +734,57 @@ def export(
         sys.stdout.write(content)
         return None
     return str(write_text(out, content))
+
+
+# Coefficients.
+
+
+def _coefficients_json(found: Coefficients) -> Json:
+    names = ("value", "low", "high", "n", "unscored")
+    return {
+        "evaluation_id": found.evaluation_id,
+        "suite": found.suite,
+        "title": found.title,
+        "outside": found.outside,
+        "methods": [
+            {
+                "method": own.method,
+                "fitted": own.fitted,
+                "coefficients": {
+                    figure.part: {name: getattr(figure, name) for name in names} for figure in own.figures
+                },
+            }
+            for own in found.methods
+        ],
+        "notes": found.notes,
+    }
+
+
+def print_coefficients(found: Coefficients) -> None:
+    """A row a coefficient, and what has to be said with them."""
+    print(f"{found.title} (evaluation {found.evaluation_id}), mixed-effects model")
+    print_layout(coefficients_laid_out(found))
+    print(*found.notes, sep="\n")
+
+
+@operation(json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)
+def evaluation_coefficients(
+    wired: Services,
+    evaluation_id: int,
+    *,
+    suite: str = "",
+    outside: Outside = "floor",
+    progress: Progress | None = None,
+) -> Coefficients:
+    """Fit the mixed-effects model of DiscrimEval to the answers of every method, which takes up to a minute.
+
+    Args:
+        evaluation_id: number of an evaluation
+        suite: key of the suite; where the evaluation has one of DiscrimEval alone, it need not be named
+        outside: as for evaluation_table
+
+    Returns:
+        evaluation_id, suite, title, outside, notes, and methods: a list of method, fitted and coefficients, by race,
+        gender and age, each with value, low and high (95 %), n and unscored.
+    """
+    return wired[CoefficientService].coefficients(CoefficientRequest(evaluation_id, suite, outside), progress)

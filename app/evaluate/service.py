@@ -38,10 +38,12 @@ from app.shared.errors import ServiceError
 from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
+from app.shared.step_words import named
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
 from coft_core.suites.base import Item, Outcome, Suite
+from coft_core.suites.files import HubUnreachableError
 from coft_core.suites.reading import Reader, start_prompt
 from db.evaluations import EvaluationRecord, EvaluationsRepository
 from db.types import JsonObject
@@ -119,12 +121,16 @@ class EvaluationService:
         problems = [(method, self._preparer.problem(method)) for method in request.methods]
         able = tuple(method for method, problem in problems if not problem)
         missing = [problem for _, problem in problems if problem]
-        suites = []
+        suites, unreached = [], []
         for key in request.suites:
             try:
                 suites.append(self._taking_part(key, request))
+            except HubUnreachableError:
+                unreached.append(self._sources.suite(key).title)
             except CoftError as error:
                 missing.append(str(error))
+        if unreached:
+            missing.append(str(HubUnreachableError(f"{named(unreached)} {'is' if len(unreached) == 1 else 'are'}")))
         missing += unjudged(request, [read.suite for read in suites])
         work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
         return Estimator(self._host, self._preparer, self._reader).estimate(work, missing)
@@ -379,12 +385,12 @@ class EvaluationService:
 
 def _require(request: EvaluationRequest) -> None:
     """Refuse what cannot be asked for, whatever model and data are."""
-    for what, named in (
+    for what, told in (
         ("suite", request.suites),
         ("method", tuple(method.label for method in request.methods)),
         ("seed", request.seeds),
     ):
-        if not named or len(set(named)) < len(named):
+        if not told or len(set(told)) < len(told):
             raise ServiceError(f"Name at least one {what}, each once.")
     for seed in request.seeds:
         check_seed(seed)

@@ -15,7 +15,7 @@ from app.evaluate.runs import KnownSuite
 from app.shared.errors import ServiceError
 from app.shared.wiring import Services
 from coft_core.suites.base import Item, Suite
-from coft_core.suites.files import DataError, DataFolder
+from coft_core.suites.files import DataError, DataFolder, HubUnreachableError
 from coft_core.suites.registry import SUITES
 
 HUB = "hub"
@@ -110,7 +110,7 @@ class SuiteSources:
     def _items(self, suite: Suite, data: str) -> SuiteItems:
         folder = self.folder(data)
         if folder is None and _has_hub(suite):
-            return self._made(suite, suite.items_from_hub(), HUB, f"{HUB}, read when the evaluation was asked for", {})
+            return self._made(suite, _from_hub(suite), HUB, f"{HUB}, read when the evaluation was asked for", {})
         files = DataFolder(_nowhere() if folder is None else folder)
         try:
             items = suite.items(files)
@@ -206,6 +206,13 @@ def _described(suite: Suite) -> dict[str, Any]:
 
 def _has_hub(suite: Suite) -> bool:
     return type(suite).items_from_hub is not Suite.items_from_hub
+
+
+def _from_hub(suite: Suite) -> list[Item]:
+    try:
+        return suite.items_from_hub()
+    except HubUnreachableError as error:
+        raise HubUnreachableError(f"{suite.title} is") from error
 
 
 def _nowhere() -> Path:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,7 +110,8 @@ def mixed_effects(outcomes: Sequence[Outcome], outside: Outside = "floor") -> li
     """Coefficients of the mixed-effects model of Tamkin et al. 2023, as the harness fits it.
 
     Log-odds of yes by age (in standard deviations from the mean), race (against white) and gender (against male), with
-    the intercept and all of these also random by question; intervals are Wald's. A model that does not converge has no
+    the intercept and all of these also random by question; intervals are Wald's. A decision that was read under several
+    seeds counts once, with the mean of its log-odds: it is no further person. A model that does not converge has no
     values.
 
     Raises:
@@ -122,8 +124,8 @@ def mixed_effects(outcomes: Sequence[Outcome], outside: Outside = "floor") -> li
         raise CoftError(
             "The mixed-effects model needs the package statsmodels; install requirements-evaluation.txt."
         ) from error
-    odds = [favourable(outcome, outside) for outcome in outcomes]
-    kept = [(outcome, value) for outcome, value in zip(outcomes, odds, strict=True) if value is not None]
+    odds = _by_decision(outcomes, outside)
+    kept = [(outcome, value) for outcome, value in odds if value is not None]
     design = _design([outcome for outcome, _ in kept])  # (N, 8)
     values = np.array([value for _, value in kept])
     questions = np.array([outcome.unit for outcome, _ in kept])
@@ -149,6 +151,18 @@ def mixed_effects(outcomes: Sequence[Outcome], outside: Outside = "floor") -> li
         )
         for place, name in enumerate(names, 1)
     ]  # fmt: skip
+
+
+def _by_decision(outcomes: Sequence[Outcome], outside: Outside) -> list[tuple[Outcome, float | None]]:
+    """Mean log-odds of each decision over the seeds under which it was read; None where no seed has any."""
+    by_item: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_item.setdefault(outcome.item, []).append(outcome)
+    found: list[tuple[Outcome, float | None]] = []
+    for own in by_item.values():
+        values = [value for outcome in own if (value := favourable(outcome, outside)) is not None]
+        found.append((own[0], fmean(values) if values else None))
+    return found
 
 
 def _moments(values: Floats, design: Floats, questions: npt.NDArray[np.str_]) -> tuple[Floats, Floats]:

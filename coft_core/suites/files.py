@@ -12,13 +12,36 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from ssl import SSLError
+from threading import Lock
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from cachetools import TTLCache, cached
 
 from coft_core.errors import CoftError
+
+HUB_SECONDS = 5.0
+"""How long a hub may take to answer at all."""
+
+HUB_REMEMBERED = 60.0
+"""Seconds for which is known whether a hub answers."""
 
 
 class DataError(CoftError, ValueError):
     """A file of a benchmark is missing or damaged; the text names file and line and says what to do."""
+
+
+class HubUnreachableError(DataError):
+    """The hub does not answer; the text says what to do."""
+
+    def __init__(self, read: str) -> None:
+        """Say it of what is read from the hub: "StereoSet is"."""
+        super().__init__(
+            f"{read} read from a hub, which cannot be reached; connect to the network, set HF_HUB_OFFLINE=1 to take "
+            "what was downloaded before, or name a folder with the files (--data, or COFT_DATA)."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +272,29 @@ class HubSplit:
     split: str
 
 
+@cached(TTLCache(maxsize=4, ttl=HUB_REMEMBERED), lock=Lock())
+def hub_answers(address: str) -> bool:
+    """Whether a hub answers within a few seconds, whatever it answers; remembered for a minute."""
+    try:
+        with urlopen(Request(address, method="HEAD"), timeout=HUB_SECONDS):
+            return True
+    except HTTPError:
+        return True
+    except URLError as error:
+        # Somebody answers whose certificate is checked by the package's own rules.
+        return isinstance(error.reason, SSLError)
+    except OSError:
+        return False
+
+
 def hub_lines(part: HubSplit) -> list[Line]:
     """The records of a data set on a hub; ``number`` counts them from 1.
 
+    A hub that does not answer at once is not asked again and again, as the package would for minutes.
+
     Raises:
-        DataError: The package ``datasets`` is not installed, or the hub or the data set cannot be reached.
+        HubUnreachableError: The hub does not answer.
+        DataError: The package ``datasets`` is not installed, or the hub does not have the data set.
     """
     try:
         import datasets
@@ -262,6 +303,8 @@ def hub_lines(part: HubSplit) -> list[Line]:
             "Reading from a hub needs the package datasets; install requirements-evaluation.txt, or name a folder "
             "with the files (--data, or COFT_DATA)."
         ) from error
+    if not (datasets.config.HF_HUB_OFFLINE or hub_answers(datasets.config.HF_ENDPOINT)):
+        raise HubUnreachableError(f"The data set {part.name} is")
     try:
         rows = datasets.load_dataset(part.name, part.config, split=part.split)
     # A data set that is a program raises RuntimeError: those are no longer run.

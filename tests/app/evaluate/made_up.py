@@ -18,7 +18,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.wiring import Services
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataFolder
+from coft_core.suites.files import DataFolder, HubUnreachableError
 from coft_core.suites.reading import Reader
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
@@ -77,7 +77,22 @@ class Missing(Quiz):
         return [Item(str(line.number), "u", (Choices("P", (" a",)),)) for line in data.json_lines("missing", "m.jsonl")]
 
 
-MADE_UP = (Quiz(), Prose(), Missing())
+class Far(Quiz):
+    """On a hub that does not answer."""
+
+    key, title = "far", "Far away"
+
+    def items_from_hub(self) -> list[Item]:
+        raise HubUnreachableError("The data set far/away is")
+
+
+class Farther(Far):
+    """On the same hub."""
+
+    key, title = "farther", "Farther away"
+
+
+MADE_UP = (Quiz(), Prose(), Missing(), Far(), Farther())
 
 
 def evaluations_of(wired: Services, reader: Callable[..., object] = Reader, folder: str = "") -> EvaluationService:

@@ -13,10 +13,11 @@ from app.bootstrap import services
 from app.evaluate.items import ask_seed
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
+from app.evaluate.sources import HUB, SHIPPED
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner, JobService
-from coft_core.errors import ModelLoadError
+from coft_core.errors import CoftError, ModelLoadError
 from coft_core.suites.base import Scored, Written
 from coft_core.suites.reading import Reader
 from db.database import Database
@@ -277,6 +278,23 @@ def refuse_the_checkpoint(evaluations):
     assert [suite.suite for suite in estimate.suites] == ["quiz"]
 
 
+def test_a_hub_that_cannot_be_reached_is_one_sentence_of_an_estimate_and_refuses_a_run(evaluations):
+    asked = request(methods=METHODS[:1], suites=("quiz", "far", "farther"))
+    estimate = evaluations.estimate(asked)
+    (said,) = estimate.missing
+    assert said.startswith("Far away and Farther away are read from a hub, which cannot be reached; connect to")
+    assert [suite.suite for suite in estimate.suites] == ["quiz"]
+    with pytest.raises(CoftError, match="Far away is read from a hub, which cannot be reached"):
+        evaluations.submit(asked)
+
+
+def test_suites_say_where_they_are_read_from_without_asking_the_hub(evaluations):
+    sources = {suite.key: (suite.source, bool(suite.missing)) for suite in evaluations.suites()}
+    assert sources["quiz"] == (SHIPPED, False)
+    assert sources["far"] == sources["farther"] == (HUB, False)
+    assert sources["missing"] == ("", True)
+
+
 def test_an_estimate_counts_items_asks_and_tokens(evaluations):
     estimate = evaluations.estimate(request(methods=METHODS[:1]))
     quiz, prose = estimate.suites
@@ -290,7 +308,7 @@ def test_an_estimate_counts_items_asks_and_tokens(evaluations):
 
 
 def test_suites_say_where_they_come_from_and_what_is_missing(evaluations, tmp_path, wired):
-    quiz, _, missing = evaluations.suites()
+    quiz, _, missing, *_ = evaluations.suites()
     assert (quiz.source, quiz.items, quiz.release, quiz.missing) == ("program", 40, "comes with the program", "")
     assert (missing.source, missing.items) == ("", None)
     assert "--data" in missing.missing

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import lm_eval.tasks
@@ -174,6 +175,14 @@ def test_a_single_question_has_no_mixed_model(complete):
     figures = mixed_effects(complete[1][:45])
     assert {(figure.value, figure.n, figure.unscored) for figure in figures} == {(None, 0, 45)}
     assert figures[0].title == "Coefficient of the mixed-effects model (could not be fitted)"
+
+
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
+def test_decisions_that_were_read_under_three_seeds_are_no_more_certain_than_under_one(complete):
+    thrice = mixed_effects([replace(own, seed=seed) for seed in range(3) for own in complete[1]])
+    for one, three in zip(mixed_effects(complete[1]), thrice, strict=True):
+        assert (three.value, three.low, three.high) == pytest.approx((one.value, one.low, one.high), abs=1e-6)
+        assert three.n == one.n == len(complete[1])
 
 
 def test_without_statsmodels_the_model_says_what_to_install_and_the_differences_are_there(complete, monkeypatch):

@@ -2,14 +2,27 @@
 
 import gzip
 import hashlib
+import io
 import json
 import sys
+from email.message import Message
+from ssl import SSLError
 from types import SimpleNamespace
+from urllib.error import HTTPError, URLError
 
 import pytest
 
+from coft_core.suites import files
 from coft_core.suites.base import Figure, Suite
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, hub_lines
+from coft_core.suites.files import (
+    DataError,
+    DataFolder,
+    HubSplit,
+    HubUnreachableError,
+    Line,
+    Release,
+    hub_lines,
+)
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
 JSONL = "".join(f"{json.dumps(row)}\n" for row in ROWS)
@@ -230,8 +243,11 @@ def test_a_release_is_named_where_every_file_is_known_and_else_nothing_is_claime
 # Hubs.
 
 
-def fake_datasets(monkeypatch, load):
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+def fake_datasets(monkeypatch, load, answers=True, offline=False):
+    """A package that loads so, and a hub that answers or not."""
+    config = SimpleNamespace(HF_HUB_OFFLINE=offline, HF_ENDPOINT="https://hub.invalid")
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load, config=config))
+    monkeypatch.setattr(files, "hub_answers", lambda address: answers)
 
 
 def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
@@ -259,7 +275,7 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
         RuntimeError("scripts are not supported"),
     ],
 )
-def test_a_hub_that_does_not_answer_is_an_error_that_says_what_to_do(monkeypatch, error):
+def test_a_data_set_that_the_hub_does_not_have_is_an_error_that_says_what_to_do(monkeypatch, error):
     def load(*args, **options):
         raise error
 
@@ -270,6 +286,49 @@ def test_a_hub_that_does_not_answer_is_an_error_that_says_what_to_do(monkeypatch
         f"The data set owner/riddles cannot be had from the hub ({error}); name a folder with its files instead "
         "(--data, or COFT_DATA)."
     )
+
+
+def test_a_hub_that_does_not_answer_is_asked_for_nothing_and_the_error_says_what_to_do(monkeypatch):
+    asked = []
+    fake_datasets(monkeypatch, lambda *args, **options: asked.append(args), answers=False)
+    with pytest.raises(HubUnreachableError) as caught:
+        hub_lines(HubSplit("owner/riddles", None, "test"))
+    assert str(caught.value) == (
+        "The data set owner/riddles is read from a hub, which cannot be reached; connect to the network, set "
+        "HF_HUB_OFFLINE=1 to take what was downloaded before, or name a folder with the files (--data, or COFT_DATA)."
+    )
+    assert asked == []
+
+
+def test_what_was_downloaded_before_is_read_without_a_hub_where_that_is_asked_for(monkeypatch):
+    fake_datasets(monkeypatch, lambda *args, **options: iter(ROWS), answers=False, offline=True)
+    assert len(hub_lines(HubSplit("owner/riddles", None, "test"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "answers"),
+    [
+        (None, True),
+        (HTTPError("https://hub.invalid", 503, "busy", Message(), None), True),
+        (URLError(SSLError("unknown authority")), True),
+        (URLError(OSError("no route")), False),
+        (TimeoutError("5 s"), False),
+    ],
+)
+def test_a_hub_answers_whatever_it_says_and_is_asked_once_a_minute(monkeypatch, problem, answers):
+    asked = []
+
+    def opened(request, timeout):
+        asked.append(timeout)
+        if problem is not None:
+            raise problem
+        return io.BytesIO()
+
+    files.hub_answers.cache_clear()
+    monkeypatch.setattr(files, "urlopen", opened)
+    assert [files.hub_answers("https://hub.invalid") for _ in range(3)] == [answers] * 3
+    assert asked == [files.HUB_SECONDS]
+    files.hub_answers.cache_clear()
 
 
 def test_without_the_package_for_hubs_an_error_names_the_file_that_installs_it(monkeypatch):

@@ -1,0 +1,147 @@
+"""Mixed-effects coefficients of stored answers: fitted once, told by method, and refused in a sentence."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from app.evaluate import coefficients
+from app.evaluate.coefficients import CoefficientRequest, CoefficientService, coefficients_laid_out
+from app.evaluate.operations import evaluation_coefficients, print_coefficients
+from app.evaluate.runs import EvaluationRequest, EvaluationView
+from app.shared.errors import ServiceError
+from coft_core.errors import CoftError
+from coft_core.suites.base import Likelihood, Outcome, Scored, Unread
+from coft_core.suites.discrim_eval import GENDERS, RACES, DiscrimEvalExplicit, DiscrimEvalImplicit, mixed_effects
+from tests.app.evaluate.made import COFT, VANILLA, Questions
+
+EXPLICIT = "discrim_eval_explicit"
+
+
+def answers(seed: int, questions: int = 8) -> tuple[Outcome, ...]:
+    """Decisions about persons of each combination, the log-odds drawn by lot."""
+    lots = np.random.default_rng(seed)
+    found = []
+    for question in range(questions):
+        own = lots.normal(1.0, 0.8)
+        for number, (age, gender, race) in enumerate(itertools.product((20, 60, 100), GENDERS, RACES)):
+            log_p = float(own + 0.5 * (race == "black") + lots.normal(0, 0.3))
+            texts = tuple(Likelihood(1, value, value) for value in (log_p, -40.0, 0.0, -40.0))
+            facts = {"age": age, "gender": gender, "race": race}
+            found.append(Outcome(f"{question}/{number}", str(question), facts, (Scored(texts),)))
+    return tuple(found)
+
+
+class Kept:
+    """An evaluation of which answers are kept."""
+
+    def __init__(self, suites=(EXPLICIT,)):
+        self.suites = suites
+        self.given = {"Vanilla": answers(1), "COFT": answers(2)}
+
+    def known_suites(self):
+        return DiscrimEvalExplicit(), DiscrimEvalImplicit(), Questions()
+
+    def view(self, number):
+        request = EvaluationRequest("first", self.suites, (VANILLA, COFT), "tiny")
+        return EvaluationView(number, "first", request, datetime(2026, 1, 1, tzinfo=UTC), None, False, (), (), ())
+
+    def suite_outcomes(self, number, suite):
+        return self.given
+
+    def outcomes(self, number, suite, label):
+        return self.given[label]
+
+
+@pytest.fixture
+def kept():
+    return Kept()
+
+
+@pytest.fixture
+def service(kept):
+    return CoefficientService(kept)
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """How often a model is fitted."""
+    counted = []
+    monkeypatch.setattr(coefficients, "mixed_effects", lambda *asked: counted.append(asked) or mixed_effects(*asked))
+    return counted
+
+
+def test_every_method_has_the_coefficients_of_its_own_answers_and_none_is_fitted_twice(service, kept, fits):
+    found = service.coefficients(CoefficientRequest(1))
+    assert (found.suite, found.title) == (EXPLICIT, "DiscrimEval, said outright")
+    for own in found.methods:
+        assert own.figures == tuple(mixed_effects(kept.given[own.method]))
+        assert own.fitted
+    assert service.coefficients(CoefficientRequest(1, EXPLICIT)) == found
+    assert len(fits) == 2
+    kept.given["COFT"] = answers(2, 7)
+    service.coefficients(CoefficientRequest(1))
+    assert len(fits) == 3
+
+
+def test_fitting_tells_whose_turn_it_is_and_leaves_nothing_to_fit(service, fits):
+    assert list(service.fitting(CoefficientRequest(1))) == [(0, 2, "Vanilla"), (1, 2, "COFT")]
+    told = []
+    service.coefficients(CoefficientRequest(1), lambda share, words: told.append((share, words)))
+    assert told == [(0.5, "fitted the model of Vanilla"), (1.0, "fitted the model of COFT")]
+    assert len(fits) == 2
+
+
+def test_the_table_has_a_row_a_coefficient_and_says_how_many_decisions_each_rests_on(service):
+    found = service.coefficients(CoefficientRequest(1))
+    layout = coefficients_laid_out(found)
+    assert [head.title for head in layout.heads] == ["Vanilla", "COFT"]
+    assert [head.title for head, _ in layout.lines][-1] == "age"
+    black = next(line for head, line in layout.lines if head.title == "race: black")[0]
+    figure = next(own for own in found.methods[0].figures if own.part == "race: black")
+    assert (black.value, black.said) == (figure.value, "360 decisions")
+    assert figure.low < 0.5 < figure.high
+
+
+def test_answers_that_are_too_few_have_no_coefficients_and_the_table_says_so(kept, service, capsys):
+    kept.given["COFT"] = answers(2, 1)
+    found = service.coefficients(CoefficientRequest(1))
+    assert [own.fitted for own in found.methods] == [True, False]
+    assert "could not be fitted for COFT" in found.notes[1]
+    print_coefficients(found)
+    said = capsys.readouterr().out
+    assert "race: black" in said
+    assert "too few questions" in said
+
+
+def test_what_has_no_such_model_is_refused(kept, service):
+    for suites, asked, reason in (
+        (("questions",), "", "has no suite of DiscrimEval"),
+        ((EXPLICIT, "discrim_eval_implicit"), "", "has several suites of DiscrimEval; name one of"),
+        ((EXPLICIT,), "questions", "'questions' has no mixed-effects model here; choose discrim_eval_explicit"),
+    ):
+        kept.suites = suites
+        with pytest.raises(ServiceError, match=reason):
+            service.coefficients(CoefficientRequest(1, asked))
+    kept.suites = (EXPLICIT,)
+    kept.given = {"COFT": (Outcome("1", "1", {}, (Unread("It is too long."),)),)}
+    with pytest.raises(ServiceError, match="No item of DiscrimEval, said outright is read yet"):
+        service.coefficients(CoefficientRequest(1))
+
+
+def test_without_statsmodels_it_says_what_to_install(service, monkeypatch):
+    monkeypatch.setitem(sys.modules, "statsmodels.regression.mixed_linear_model", None)
+    with pytest.raises(CoftError, match=r"needs the package statsmodels; install requirements-evaluation.txt"):
+        service.coefficients(CoefficientRequest(1))
+
+
+def test_programs_are_given_each_coefficient_with_its_interval_by_method(service):
+    plain = evaluation_coefficients.json(evaluation_coefficients.call({CoefficientService: service}, 1))
+    assert [own["method"] for own in plain["methods"]] == ["Vanilla", "COFT"]
+    coefficient = plain["methods"][0]["coefficients"]["race: black"]
+    assert coefficient["low"] < coefficient["value"] < coefficient["high"]
+    assert coefficient["n"] == 360
