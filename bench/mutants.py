@@ -1,14 +1,14 @@
 """How many faults the tests notice: random lines are changed one at a time, and the tests that run them are run.
 
     python -m bench.mutants choose --lines 200 --seed 0 --out lines.json
-    python -m bench.mutants run --chosen lines.json --coverage .coverage
+    python -m bench.mutants trace --chosen lines.json --out ran.json
+    python -m bench.mutants run --chosen lines.json --ran ran.json
 
-``choose`` draws lines of the core, the store and the services at random, with a change for each. ``run`` looks each
-line up by its text and the name of its function, so that the same lines can be changed in a later version of the
-program; a line that is gone there is left out and counted. The tests that run a line are known from a coverage file
-with contexts::
-
-    python -m pytest tests --cov coft_core --cov db --cov app --cov-context test -m "not ui"
+``choose`` draws lines of the core, the store and the services at random, with a change for each. ``trace`` runs all
+tests that need no browser once, in a copy of the tree in which each of these lines tells when it is reached, and writes
+down which tests reach which line. ``run`` changes one line after the other and runs its tests. Lines are looked up by
+their text and the name of their function, so that the same ones can be changed in a later version of the program
+(``--root``); a line that is gone there is left out and counted.
 
 The last line printed is JSON: lines changed, changes noticed, their share with its exact interval, lines not found.
 """
@@ -17,18 +17,21 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import json
+import os
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pytest
 from scipy.stats import binomtest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +39,13 @@ FOLDERS = ("coft_core", "db", "app")
 LEFT_OUT = ("migrations", "page.py", "handlers.py", "parts.py", "words", "charts", "/ui/", "cli")
 MOST_TESTS = 60
 SECONDS = 240
+PROBE = "reached_changed_line"
+"""Name among the builtins that a traced line calls, while the tests run."""
+
+RAN = "COFT_MUTANTS_RAN"
+"""Names the folder that each test process writes into what its tests reached."""
+
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "docs")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -125,70 +135,159 @@ def choose(count: int, seed: int) -> list[Mutant]:
     return drawn.sample(list(dict.fromkeys(every)), count)
 
 
-def located(mutant: Mutant, root: Path) -> tuple[Path, int, str] | None:
-    """File, line and changed text of a mutant's module; None if the line is gone."""
+def located(mutant: Mutant, root: Path) -> tuple[Path, int] | None:
+    """File and line of a mutant; None if the line is gone."""
     for path in sources(root):
         text = path.read_text("utf-8")
         if mutant.text not in text:
             continue
-        lines, tree = text.splitlines(), ast.parse(text)
-        for function in functions(tree):
+        lines = text.splitlines()
+        for function in functions(ast.parse(text)):
             if function.name != mutant.function:
                 continue
             for line in range(function.lineno, (function.end_lineno or 0) + 1):
-                if lines[line - 1].strip() == mutant.text and (found := places(function, line)):
-                    changed(found[min(mutant.place, len(found) - 1)])
-                    return path, line, ast.unparse(tree)
+                if lines[line - 1].strip() == mutant.text and places(function, line):
+                    return path, line
     return None
 
 
-def tests_of(coverage: Path, path: Path, line: int) -> list[str]:
-    """Tests that run a line, those that run the fewest lines first."""
-    with sqlite3.connect(coverage) as connection:
-        rows = connection.execute(
-            "SELECT context.context, line_bits.numbits FROM line_bits "
-            "JOIN file ON file.id = line_bits.file_id JOIN context ON context.id = line_bits.context_id "
-            "WHERE file.path LIKE ?",
-            (f"%/{path.as_posix()}",),
-        ).fetchall()
-    ran = [
-        context.partition("|")[0]
-        for context, bits in rows
-        if context and line // 8 < len(bits) and bits[line // 8] & (1 << line % 8)
+def with_change(mutant: Mutant, path: Path, line: int) -> str:
+    """A mutant's module with its change."""
+    tree = ast.parse(path.read_text("utf-8"))
+    function = next(
+        node
+        for node in functions(tree)
+        if node.name == mutant.function and node.lineno <= line <= (node.end_lineno or 0) and places(node, line)
+    )
+    found = places(function, line)
+    changed(found[min(mutant.place, len(found) - 1)])
+    return ast.unparse(tree)
+
+
+# Which tests reach a line.
+
+
+def traced(path: Path, reached: Mapping[int, Sequence[int]]) -> str:
+    """A module whose lines tell when they are reached: ``reached`` has the numbers of each line's mutants."""
+    tree = ast.parse(path.read_text("utf-8"))
+    blocks = [
+        block
+        for node in ast.walk(tree)
+        for name in ("body", "orelse", "finalbody")
+        if isinstance(block := getattr(node, name, None), list)
     ]
-    return sorted(dict.fromkeys(ran))
+    told: dict[int, list[tuple[list[ast.stmt], ast.stmt]]] = defaultdict(list)
+    for block in blocks:
+        for statement in block:
+            for line, numbers in reached.items():
+                if statement.lineno <= line <= (statement.end_lineno or 0):
+                    for number in numbers:
+                        told[number].append((block, statement))
+    for number, around in told.items():
+        # The innermost statement is the last one that begins.
+        block, statement = max(around, key=lambda pair: (pair[1].lineno, -(pair[1].end_lineno or 0)))
+        call = f"getattr(__import__('builtins'), {PROBE!r}, str)({number})"
+        block.insert(block.index(statement), ast.parse(call).body[0])
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def noticed(mutant: Mutant, coverage: Path, root: Path) -> bool | None:
+class Tracer:
+    """As a plugin of pytest: notes which tests reach a line, how long they take, and which fail without any change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._test = ""
+        self._reached: dict[int, set[str]] = defaultdict(set)
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._failed: set[str] = set()
+        setattr(builtins, PROBE, lambda number: self._reached[number].add(self._test))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self._test = nodeid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A part of a test has ended."""
+        self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write down what was seen."""
+        reached = {
+            number: {test: self._seconds[test] for test in tests - self._failed if test}
+            for number, tests in self._reached.items()
+        }
+        (self._folder / f"{os.getpid()}.json").write_text(json.dumps(reached), "utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With this module as a plugin (``-p bench.mutants``), every process that runs tests traces them."""
+    if folder := os.environ.get(RAN):
+        config.pluginmanager.register(Tracer(Path(folder)))
+
+
+def trace(chosen: Path, out: Path, root: Path, workers: int) -> None:
+    """Run the tests that need no browser once, and write down which reach which line."""
+    by_path: dict[Path, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, mutant in enumerate(read(chosen)):
+        if where := located(mutant, root):
+            by_path[where[0]][where[1]].append(number)
+    with tempfile.TemporaryDirectory() as folder:
+        tree, ran = Path(folder) / "tree", Path(folder) / "ran"
+        shutil.copytree(root, tree, ignore=NOT_COPIED, symlinks=True)
+        ran.mkdir()
+        for path, reached in by_path.items():
+            (tree / path.relative_to(root)).write_text(traced(path, reached), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutants", "-m", "not ui", f"-n{workers}"]
+        environment = {**os.environ, RAN: str(ran), "OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, "tests"], cwd=tree, env=environment, check=False)
+        merged: dict[str, dict[str, float]] = defaultdict(dict)
+        for part in ran.iterdir():
+            for number, tests in json.loads(part.read_text("utf-8")).items():
+                merged[number] |= tests
+    out.write_text(json.dumps(merged, indent=1), "utf-8")
+
+
+def read(chosen: Path) -> list[Mutant]:
+    """The lines that were chosen."""
+    return [Mutant(**item) for item in json.loads(chosen.read_text("utf-8"))]
+
+
+def noticed(mutant: Mutant, tests: Mapping[str, float], root: Path) -> bool | None:
     """Whether a test fails on the changed program; None where the line is gone."""
     where = located(mutant, root)
     if where is None:
         return None
-    path, line, text = where
-    tests = tests_of(coverage, path.relative_to(root), line)
+    path, line = where
     if not tests:
         return False
-    chosen = random.Random(line).sample(tests, min(MOST_TESTS, len(tests)))
+    some = random.Random(line).sample(sorted(tests), min(MOST_TESTS, len(tests)))
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "tree"
-        shutil.copytree(
-            root, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "docs"), symlinks=True
-        )
-        (copy / path.relative_to(root)).write_text(text, "utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--timeout", "120", *chosen]
+        shutil.copytree(root, copy, ignore=NOT_COPIED, symlinks=True)
+        (copy / path.relative_to(root)).write_text(with_change(mutant, path, line), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--timeout", "120"]
+        command += sorted(some, key=lambda test: tests[test])
         try:
-            done = subprocess.run(command, cwd=copy, capture_output=True, timeout=SECONDS, check=False)
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return True
-    return done.returncode == 1
+    # A collection that fails (2) is noticed as well; a test that is not found (4) is a fault of this script.
+    if done.returncode not in (0, 1, 2):
+        raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout.decode()[-2000:]}")
+    return done.returncode != 0
 
 
-def run(chosen: Path, coverage: Path, root: Path, workers: int) -> None:
-    """Change each line, run its tests, and print what was noticed."""
-    mutants = [Mutant(**item) for item in json.loads(chosen.read_text("utf-8"))]
+def run(chosen: Path, ran: Path, first: int | None, root: Path, workers: int) -> None:
+    """Change the first lines, run the tests of each, and print what was noticed."""
+    mutants = read(chosen)[:first]
+    tests = json.loads(ran.read_text("utf-8"))
     outcomes: list[bool | None] = []
     with ThreadPoolExecutor(workers) as pool:
-        for mutant, outcome in zip(mutants, pool.map(lambda m: noticed(m, coverage, root), mutants), strict=True):
+        tried_all = pool.map(lambda n: noticed(mutants[n], tests.get(str(n), {}), root), range(len(mutants)))
+        for mutant, outcome in zip(mutants, tried_all, strict=True):
             outcomes.append(outcome)
             word = {True: "noticed", False: "SURVIVED", None: "gone"}[outcome]
             print(f"{len(outcomes):4d} {word:9s} {mutant.function}: {mutant.text[:90]}", flush=True)
@@ -215,17 +314,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chooser.add_argument("--lines", type=int, default=200)
     chooser.add_argument("--seed", type=int, default=0)
     chooser.add_argument("--out", type=Path, required=True)
-    runner = commands.add_parser("run")
-    runner.add_argument("--chosen", type=Path, required=True)
-    runner.add_argument("--coverage", type=Path, required=True)
-    runner.add_argument("--root", type=Path, default=ROOT, help="the tree whose lines are changed")
-    runner.add_argument("--workers", type=int, default=2)
+    tracer, runner = commands.add_parser("trace"), commands.add_parser("run")
+    for command in (tracer, runner):
+        command.add_argument("--chosen", type=Path, required=True)
+        command.add_argument("--root", type=Path, default=ROOT, help="the tree whose lines are changed")
+        command.add_argument("--workers", type=int, default=2)
+    tracer.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--ran", type=Path, required=True)
+    runner.add_argument("--first", type=int, default=None, help="only so many of the lines, from the first on")
     options = parser.parse_args(arguments)
     if options.command == "choose":
         mutants = [asdict(mutant) for mutant in choose(options.lines, options.seed)]
         options.out.write_text(json.dumps(mutants, indent=1), "utf-8")
+    elif options.command == "trace":
+        trace(options.chosen, options.out, options.root, options.workers)
     else:
-        run(options.chosen, options.coverage, options.root, options.workers)
+        run(options.chosen, options.ran, options.first, options.root, options.workers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Results files like those of lm-evaluation-harness (Gao et al. 2024), written and read.
 
-A suite is a task, and a method stands where the harness has the filter of a metric: ``"accuracy,COFT"``. What has no
-place there, as intervals, ranks and differences, stands under ``evaluation``.
+A suite is a task, and a method stands where the harness has the filter of a metric: ``"accuracy,COFT"``. Shares are
+from 0 to 1, as there. What has no place there, as intervals, ranks and differences, stands under ``evaluation``, in
+the numbers of the tables.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +28,7 @@ from coft_core.suites.base import (
     Ask,
     Better,
     Choices,
+    Figure,
     Item,
     Likelihood,
     Outcome,
@@ -34,12 +37,13 @@ from coft_core.suites.base import (
     Suite,
     Written,
 )
+from coft_core.suites.statistics import PERCENT
 
 HIGHER: dict[Better, bool | None] = {"higher": True, "lower": False}
 """As the harness says it; it has no word for figures that are best in between."""
 
-ITS_METRICS = {"acc": ("accuracy", 100.0), "acc_norm": ("accuracy_by_length", 100.0)}
-"""Metrics of the harness that some suites have too: key of the figure, and what they are multiplied by."""
+ITS_METRICS = {"acc": "accuracy", "acc_norm": "accuracy_by_length"}
+"""Shares of the harness that some suites have too, in percent: key of the figure."""
 
 ALONE = ("bias", "utility")
 """Kinds of suites whose main figure can be told of a single item; others compare whole collections of texts."""
@@ -64,7 +68,7 @@ def results_json(
         "configs": {table.suite: _config(table, evaluated) for table in tables},
         "versions": {plan.suite: plan.release for plan in evaluated.plans},
         "higher_is_better": {
-            table.suite: {_metric(column): HIGHER.get(column.better) for column in table.columns} for table in tables
+            table.suite: {metric(column): HIGHER.get(column.better) for column in table.columns} for table in tables
         },
         "n-samples": {table.suite: _counts(table, evaluated) for table in tables},
         "config": {
@@ -92,19 +96,23 @@ def _results(table: Table) -> dict[str, Any]:
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             if cell is not None and cell.value is not None and math.isfinite(cell.value):
-                found[f"{_metric(column)},{row.method}"] = cell.value
-                found[f"{_metric(column)}_stderr,{row.method}"] = _standard_error(cell)
+                found[f"{metric(column)},{row.method}"] = cell.value / scale(column)
+                found[f"{metric(column)}_stderr,{row.method}"] = _standard_error(column, cell)
     return found
 
 
-def _metric(column: Column) -> str:
-    """A figure's name as the harness has metrics: what follows a comma is the filter."""
-    name = f"{column.figure}:{column.part}" if column.part else column.figure
-    return name.replace(",", ";")
+def metric(column: Column) -> str:
+    """A figure's name as the harness names metrics: ``ss``, and ``ss_intrasentence`` for a part."""
+    return re.sub(r"[^a-z0-9]+", "_", f"{column.figure} {column.part}".strip().lower()).strip("_")
 
 
-def _standard_error(cell: Cell) -> float | str:
-    error = math.nan if cell.draws is None else float(np.std(cell.draws, ddof=1))
+def scale(column: Column | Figure) -> float:
+    """What a number is divided by for programs, for which shares are from 0 to 1."""
+    return PERCENT if column.percent else 1.0
+
+
+def _standard_error(column: Column, cell: Cell) -> float | str:
+    error = math.nan if cell.draws is None else float(np.std(cell.draws, ddof=1)) / scale(column)
     return error if math.isfinite(error) else "N/A"
 
 
@@ -113,7 +121,7 @@ def _config(table: Table, evaluated: Evaluated) -> dict[str, Any]:
     return {
         "task": table.suite,
         "metric_list": [
-            {"metric": _metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns
+            {"metric": metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns
         ],
         "metadata": {"outside": table.outside, "seeds": list(table.seeds), **({} if plan is None else asdict(plan))},
     }
@@ -202,7 +210,7 @@ def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, fl
         return {}
     figures = suite.figures([outcome], outside)
     main = next((figure for figure in figures if figure.key == suite.main and not figure.part), None)
-    return {} if main is None or main.value is None else {suite.main: main.value}
+    return {} if main is None or main.value is None else {suite.main: main.value / scale(main)}
 
 
 def _digest(content: object) -> str:
@@ -255,8 +263,7 @@ def _its_values(content: Mapping[str, Any]) -> dict[str, dict[str, Published]]:
     found: dict[str, Published] = {}
     for task, metrics in content["results"].items():
         for name, value in metrics.items():
-            metric, _, chosen = name.partition(",")
-            if metric in ITS_METRICS and chosen == "none" and isinstance(value, int | float):
-                figure, scale = ITS_METRICS[metric]
-                found[f"{task}:{figure}"] = Published(scale * value)
+            its_name, _, chosen = name.partition(",")
+            if its_name in ITS_METRICS and chosen == "none" and isinstance(value, int | float):
+                found[f"{task}:{ITS_METRICS[its_name]}"] = Published(PERCENT * value)
     return {str(model): found}

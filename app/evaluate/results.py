@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.evaluate.exports import finite
-from app.evaluate.harness import own_figure
+from app.evaluate.harness import metric, own_figure, scale
 from app.evaluate.items import spans_of, thinned
 from app.evaluate.runs import EvaluationMethod, EvaluationView
 from app.evaluate.service import EvaluationService
 from app.evaluate.table_service import TableRequest, TableService
+from app.evaluate.tables import Cell
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json
@@ -55,7 +56,7 @@ class ResultFiles:
             ) from error
 
     def results(self, view: EvaluationView) -> Json:
-        """Every figure by suite, method and metric; those of a part are called ``metric:part``."""
+        """Every figure by suite, method and metric; those of a part are called ``metric_part``."""
         return {suite: self._figures(view, suite) for suite in view.request.suites}
 
     def write(self, view: EvaluationView, results: Json, settings: Json, folder: Path) -> None:
@@ -77,11 +78,10 @@ class ResultFiles:
 
     def _figures(self, view: EvaluationView, suite: str) -> Json:
         table = self._tables.table(TableRequest(view.id, suite)).table
-        names = [f"{column.figure}:{column.part}" if column.part else column.figure for column in table.columns]
         return {
             row.method: {
-                name: {part: getattr(cell, part) for part in ("value", "low", "high", "n", "unscored")}
-                for name, cell in zip(names, row.cells, strict=True)
+                metric(column): _figure(cell, scale(column))
+                for column, cell in zip(table.columns, row.cells, strict=True)
                 if cell is not None
             }
             for row in table.rows
@@ -92,6 +92,12 @@ class ResultFiles:
             return {item.id: item for item in self._evaluations.items(view.id, suite)}
         except (DataError, ServiceError):
             return {}
+
+
+def _figure(cell: Cell, divided_by: float) -> Json:
+    ends = {name: getattr(cell, name) for name in ("value", "low", "high")}
+    shares = {name: None if end is None else end / divided_by for name, end in ends.items()}
+    return {**shares, "n": cell.n, "unscored": cell.unscored}
 
 
 def _sample(

@@ -36,6 +36,7 @@ class Column:
         what: See there.
         better: See there.
         main: Whether it is the one that stands for the suite.
+        percent: See there.
     """
 
     suite: str
@@ -47,6 +48,7 @@ class Column:
     what: str
     better: Better
     main: bool
+    percent: bool = False
 
     @property
     def name(self) -> str:
@@ -291,7 +293,7 @@ def _all_columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
     return [
         Column(
             suite.key, suite.title, suite.kind, key, figure.title, part, figure.what, figure.better,
-            key == suite.main and not part,
+            key == suite.main and not part, figure.percent,
         )
         for (key, part), figure in ordered
     ]  # fmt: skip

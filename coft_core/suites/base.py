@@ -219,6 +219,7 @@ class Figure:
         part: Category or group that it is of; empty for the whole suite.
         draws: The figure over units drawn anew, ``(R,)``; equal places of two methods are of the same units, so that
             their differences have an interval too. None without an interval.
+        percent: Whether it is a share in percent; files for programs have such figures from 0 to 1.
     """
 
     key: str
@@ -232,6 +233,7 @@ class Figure:
     better: Better = "none"
     part: str = ""
     draws: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    percent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ def _parity_gap(key: str, title: str, outcomes: Sequence[Outcome], preferences: 
     def gap(sums: Floats) -> Floats:
         of_types = sums.reshape(len(sums), len(kinds), 2)
         shares = of_types[:, :, 0] / of_types[:, :, 1]  # (R, T)
-        widest: Floats = 100.0 * (np.nanmax(shares, 1) - np.nanmin(shares, 1))
+        widest: Floats = 100.0 * (np.fmax.reduce(shares, axis=1) - np.fmin.reduce(shares, axis=1))
         return widest
 
     figure = drawn_figure(
@@ -155,12 +155,12 @@ def _parity_gap(key: str, title: str, outcomes: Sequence[Outcome], preferences: 
         unscored=len(outcomes) - count, better="near zero",
     )  # fmt: skip
     if figure.value is None:
-        return replace(figure, n=count)
+        return replace(figure, n=count, percent=True)
     error = (1.0 - LEVEL) / len(kinds)
     intervals = np.array([_exact(scored[kind], error) for kind in kinds])  # (T, 2)
     low = max(0.0, float(intervals[:, 0].max() - intervals[:, 1].min()))
     high = float(intervals[:, 1].max() - intervals[:, 0].min())
-    return replace(figure, low=100.0 * low, high=100.0 * high)
+    return replace(figure, low=100.0 * low, high=100.0 * high, percent=True)
 
 
 def _of_type(kind: str, outcomes: Sequence[Outcome], preferences: Preferences) -> list[float]:

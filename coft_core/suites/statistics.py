@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 from typing import TypeVar
 
@@ -17,6 +18,8 @@ RESAMPLES = 2000
 LEVEL = 0.95
 FEWEST_UNITS = 2
 """With fewer units than this, drawing among them says too little for an interval: none is given."""
+
+PERCENT = 100.0
 
 DRAWN_AT_ONCE = 100
 KEPT_DRAWS = 1 << 28
@@ -111,7 +114,7 @@ def mean_figure(
     better: Better = "none",
     part: str = "",
 ) -> Figure:
-    """The mean of a value over items, those without one unscored.
+    """The mean of a value over items, those without one unscored; with a scale of 100 it is in percent.
 
     Where every item is a unit of its own and values are 0 or 1, the interval is the exact one of a share
     (Clopper and Pearson 1934); else it is drawn over units.
@@ -129,14 +132,12 @@ def mean_figure(
         better=better,
         part=part,
     )
+    figure = replace(figure, percent=scale == PERCENT)
     alone = len(set(units)) == len(units) and set(counted) <= {0.0, 1.0}
     if figure.value is None or not alone:
         return figure
     exact = binomtest(int(sum(counted)), len(counted)).proportion_ci(LEVEL, "exact")
-    return Figure(
-        key, title, figure.value, scale * exact.low, scale * exact.high, len(counted), what, figure.unscored, better,
-        part, figure.draws,
-    )  # fmt: skip
+    return replace(figure, low=scale * exact.low, high=scale * exact.high)
 
 
 def difference(first: Figure, second: Figure) -> tuple[float, float, float] | None:

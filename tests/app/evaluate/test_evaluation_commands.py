@@ -48,13 +48,14 @@ def test_results_and_samples_are_written_and_a_folder_is_gone_on_with(command, t
     figure = results["results"]["phantom_questions"]["coft"]["accuracy"]
     assert set(figure) == {"value", "low", "high", "n", "unscored"}
     assert figure["n"] + figure["unscored"] == 12
+    assert 0.0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1.0
     assert (printed["results"], printed["settings"]) == (results["results"], results["settings"])
     samples = [json.loads(line) for line in (out / "samples.jsonl").read_text("utf-8").splitlines()]
     assert len(samples) == 24
     first = next(sample for sample in samples if sample["policy"] == "coft")
     assert all(text in first["prompt"] for text in first["masked"])
     assert first["masked"]
-    assert first["score"] in (0.0, 100.0)
+    assert first["score"] in (0.0, 1.0)
     assert len(first["answer"]) == len(first["texts"])
     (out / "results.json").unlink()
     code, said, errors = command("evaluate", "--resume", out, "--json")

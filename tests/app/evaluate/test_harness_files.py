@@ -37,18 +37,18 @@ def content(*tables, **told):
     return json.loads(results_json(EVALUATED, tables, **told))
 
 
-def test_figures_stand_under_suite_and_metric_with_the_method_as_their_filter():
+def test_figures_stand_under_suite_and_metric_with_the_method_as_their_filter_and_shares_end_at_1():
     found = content(TABLE)
-    assert found["results"]["questions"]["accuracy,COFT"] == 100.0
-    assert found["results"]["questions"]["accuracy,Vanilla"] == 50.0
-    assert found["higher_is_better"]["questions"] == {"accuracy": True, "length": None, "accuracy:law": True}
+    assert found["results"]["questions"]["accuracy,COFT"] == 1.0
+    assert found["results"]["questions"]["accuracy,Vanilla"] == 0.5
+    assert found["higher_is_better"]["questions"] == {"accuracy": True, "length": None, "accuracy_law": True}
     assert found["n-samples"]["questions"] == {"original": 0, "effective": 20}
     assert found["config"]["methods"]["COFT"]["lam"] == 0.6
 
 
 def test_the_standard_error_is_that_of_the_drawn_units():
     found = content(TABLE)["results"]["questions"]["accuracy_stderr,Vanilla"]
-    assert found == pytest.approx(100 * np.sqrt(0.25 / 20), rel=0.1)
+    assert found == pytest.approx(np.sqrt(0.25 / 20), rel=0.1)
 
 
 def test_the_harness_prints_a_file_of_ours_as_one_of_its_own():
@@ -57,7 +57,7 @@ def test_the_harness_prints_a_file_of_ours_as_one_of_its_own():
     lines = utils.make_table(content(TABLE)).splitlines()
     cells = [[cell.strip() for cell in line.split("|")] for line in lines]
     accuracy = next(row for row in cells if "accuracy" in row and "COFT" in row)
-    assert {"Questions", "↑", "100", "0.0000"} <= set(accuracy)
+    assert {"Questions", "↑", "1", "0.0000"} <= set(accuracy)
 
 
 def test_samples_hold_what_was_asked_and_what_came_of_it():
@@ -71,7 +71,7 @@ def test_samples_hold_what_was_asked_and_what_came_of_it():
         " she",
         "COFT",
         ["accuracy"],
-        100,
+        1.0,
     )
     assert first["doc"] == {"id": "a", "unit": "a", "facts": {"right": 0, "lengths": [1, 1], "subject": "law"}}
     assert (second["arguments"], second["target"], second["accuracy"]) == ([], None, 0.0)
