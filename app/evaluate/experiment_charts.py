@@ -25,7 +25,10 @@ from app.shared.charts import plain_layout
 
 HEIGHT = 340
 
-LEGEND = {"orientation": "h", "itemsizing": "constant", "y": 1.02, "yanchor": "bottom", "x": 0}
+LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+
+DASHES = ("solid", "5px,3px")
+"""Lines of methods, in turn."""
 
 AROUND = {"l": 60, "r": 12, "t": 8, "b": 42}
 
@@ -65,8 +68,10 @@ def _interval(values: Sequence[Value]) -> dict[str, Any]:
 
 
 def _deviation(values: Sequence[Value]) -> dict[str, Any]:
-    """Bars of one standard deviation over seeds."""
-    return {"type": "data", "thickness": 1, "width": 3, "array": [own.deviation or 0.0 for own in values]}
+    """Bars of one standard deviation of shares over seeds, cut at 0 and 1."""
+    spread = [(own.value or 0.0, own.deviation or 0.0) for own in values]
+    above, below = [min(width, 1 - value) for value, width in spread], [min(width, value) for value, width in spread]
+    return {"type": "data", "symmetric": False, "thickness": 1, "width": 3, "array": above, "arrayminus": below}
 
 
 def _said(value: Value) -> str:
@@ -113,6 +118,7 @@ def front_figure(picture: FrontPicture) -> go.Figure:
             name=name, mode="markers", hoverinfo="skip", marker={"size": size, "symbol": symbol},
             x=_numbers([point.bias for point in ringed]), y=_numbers([point.utility for point in ringed]),
         )  # fmt: skip
+    figure.update_layout(legend={**LEGEND, "itemsizing": "constant"})
     return figure
 
 
@@ -120,7 +126,7 @@ def _add_points(figure: go.Figure, knob: str, name: str, symbol: str, points: Se
     bias, utility = [point.bias for point in points], [point.utility for point in points]
     figure.add_scatter(
         name=name, mode="markers+text", x=_numbers(bias), y=_numbers(utility),
-        text=[f"{point.value:g}" for point in points], textposition="top right",
+        text=_labels(points), textposition="top right",
         marker={"size": 9, "symbol": symbol}, error_x=_interval(bias), error_y=_interval(utility),
         hovertext=[
             f"{knob} {point.value:g}, {name}<br>bias {_said(point.bias)}<br>utility {_said(point.utility)}"
@@ -128,6 +134,14 @@ def _add_points(figure: go.Figure, knob: str, name: str, symbol: str, points: Se
         ],
         hovertemplate="%{hovertext}<extra></extra>",
     )  # fmt: skip
+
+
+def _labels(points: Sequence[SweptPoint]) -> list[str]:
+    """The value beside each point; those of points in the same place stand together beside the first of them."""
+    at: dict[tuple[float | None, float | None], list[str]] = {}
+    for point in points:
+        at.setdefault((point.bias.value, point.utility.value), []).append(f"{point.value:g}")
+    return [", ".join(at.pop((point.bias.value, point.utility.value), [])) for point in points]
 
 
 # Coverage.
@@ -212,19 +226,18 @@ def speed_figure(picture: SpeedPicture) -> go.Figure:
 def _overhead(point: SpeedPoint) -> str:
     if point.overhead is None or point.overhead.value is None:
         return ""
-    slower, digits = point.overhead.value, words.digits_for([point.overhead.value])
-    said = words.number(abs(slower), digits)
-    return f"{said} % {'slower' if slower >= 0 else 'faster'}"
+    slower = point.overhead.value
+    return f"{words.number(abs(slower), 1)} % {'slower' if slower >= 0 else 'faster'}"
 
 
 def scaling_figure(picture: SpeedPicture) -> go.Figure:
     """Tokens a second against a size, a mark a method with the range over rounds."""
     figure = _framed(HEIGHT, picture.size, "tokens a second")
-    for (label, points), symbol in zip(picture.series.items(), cycle(SYMBOLS), strict=False):
+    for (label, points), symbol, dash in zip(picture.series.items(), cycle(SYMBOLS), cycle(DASHES), strict=False):
         speeds = [point.speed for point in points]
         figure.add_scatter(
             name=label, x=[float(point.name) for point in points], y=_numbers(speeds), mode="lines+markers+text",
-            line={"width": 1}, marker={"size": 9, "symbol": symbol}, error_y=_interval(speeds),
+            line={"width": 1, "dash": dash}, marker={"size": 9, "symbol": symbol}, error_y=_interval(speeds),
             text=[_overhead(point) for point in points], textposition="bottom center",
             hovertext=[f"{label}, {point.name}: {_said(point.speed)} tokens a second" for point in points],
             hovertemplate="%{hovertext}<extra></extra>",

@@ -353,7 +353,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
 
 def _form(named: ExperimentHandlers) -> _Form:
     with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>1. What is read</h2></div>')
+        markup('<div class="bar"><h2>1. Suites</h2></div>')
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
             info="Your own choice, or a table or figure of the paper.",

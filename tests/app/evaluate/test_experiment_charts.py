@@ -9,7 +9,7 @@ import pytest
 from app.evaluate.experiment_charts import picture_figure
 from app.evaluate.experiment_figures import Value
 from app.evaluate.experiment_layout import Line
-from app.evaluate.experiment_pictures import FrontPicture, SweptPoint
+from app.evaluate.experiment_pictures import FrontPicture, LevelPoint, LevelsPicture, SweptPoint
 from app.evaluate.experiment_speed import KEPT_AS, MeasuredSpeed, measured_by, speed_table
 from app.evaluate.experiment_tables import experiment_tables
 from app.evaluate.experiments import SpeedTable
@@ -74,6 +74,12 @@ def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_is_not_on_the_
     assert list(shown["on the front"].text) == ["0"]
 
 
+def test_values_in_the_same_place_share_a_label():
+    points = tuple(SweptPoint(value, Value(0.2), Value(50.0), True, True) for value in (0.02, 0.05))
+    shown = traces(picture_figure(FrontPicture("alpha", points, 0.02, 0.02)))
+    assert list(shown["on the front"].text) == ["0.02, 0.05", ""]
+
+
 def test_a_sweep_of_which_nothing_is_chosen_has_no_picture():
     (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept(1)), "demo")
     assert table.picture is None
@@ -91,9 +97,16 @@ def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_value
     assert list(shown["measured"].x) == [0.1, 0.2]
     assert list(shown["measured"].y) == [missed["alpha 0.1"].value, missed["alpha 0.2"].value]
     assert list(shown["measured"].error_y.array) == [missed["alpha 0.1"].deviation, 0.0]
+    assert list(shown["measured"].error_y.arrayminus) == [missed["alpha 0.1"].deviation, 0.0]
     assert list(shown["as asked"].x) == list(shown["as asked"].y)
     assert (list(shown["paper, m"].x), list(shown["paper, m"].y)) == ([0.1], [0.107])
     assert shown["paper, m"].marker.symbol != shown["measured"].marker.symbol
+
+
+def test_bars_of_a_share_end_at_zero():
+    point = LevelPoint(0.1, Value(0.1, 0.3))
+    bars = traces(picture_figure(LevelsPicture((point,))))["measured"].error_y
+    assert (bars.array[0], bars.arrayminus[0]) == (0.3, 0.1)
 
 
 def test_miscoverage_of_chains_stands_against_their_length_a_mark_a_level():
@@ -126,7 +139,7 @@ def test_speed_stands_by_method_with_the_range_over_rounds_and_the_overhead_besi
     (points,) = figure.data
     assert list(points.x) == [value.value for value in numbers(table, 0).values()] == [120.0, 100.0, 130.0]
     assert list(points.error_x.arrayminus) == [10.0, 10.0, 1.0]
-    assert list(points.text) == ["", "16.7 % slower", "8.30 % faster"]
+    assert list(points.text) == ["", "16.7 % slower", "8.3 % faster"]
     assert list(figure.layout.yaxis.ticktext) == ["Vanilla", "COFT", "Fast"]
     assert [head.source for head, _ in table.layout.lines] == ["", "", "paper, m", ""]
 

@@ -120,7 +120,7 @@ def test_speed_is_measured_by_a_run_without_a_suite_and_shown_with_its_picture(e
     choose(page, "Two speeds")
     page.locator("#run").click()
     expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
-    expect(page.locator("#experiment-table")).to_contain_text("Measured on cpu")
+    expect(page.locator("#experiment-notes")).to_contain_text("Measured on cpu")
     expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
     expect(page.locator("#evaluation-head")).to_contain_text("2 methods; speed is measured")
     expect(page.locator("#figures")).to_be_hidden()
