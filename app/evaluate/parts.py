@@ -9,7 +9,6 @@ from app.evaluate import words
 from app.evaluate.exports import table_fragment
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.runs import (
-    CalibrationNote,
     EvaluationEstimate,
     EvaluationSummary,
     EvaluationView,
@@ -49,23 +48,9 @@ def runs_markup(runs: Sequence[EvaluationSummary], shown: int | None) -> str:
 
 def head_markup(view: EvaluationView) -> str:
     """What was evaluated, how far it is, and what must be said of it."""
-    notes = _silent(view.calibrations)
+    notes = words.silent_sentences(view.calibrations)
     notes += list(dict.fromkeys(text for note in view.calibrations for text in note.notes))
     return template("evaluate/head.html", view=view, notes=notes)
-
-
-def _silent(calibrations: Sequence[CalibrationNote]) -> list[str]:
-    """Calibrations that say nothing, those of a suite that have the same reason together."""
-    alike: dict[tuple[str, str], list[CalibrationNote]] = {}
-    for note in calibrations:
-        if note.silent:
-            alike.setdefault((note.suite, note.silent), []).append(note)
-    said = []
-    for (suite, reason), own in alike.items():
-        methods, seeds = (list(dict.fromkeys(getattr(note, name) for note in own)) for name in ("method", "seed"))
-        named = f"{'seed' if len(seeds) == 1 else 'seeds'} {words.listed(seeds)}"
-        said.append(f"{words.listed(methods)} on {suite}, {named}: {reason}")
-    return said
 
 
 def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
