@@ -243,18 +243,26 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         with self._database.reading() as connection:
             return {(method, place) for method, place in connection.execute(query)}
 
-    def outcomes(self, evaluation_id: int, suite: str, method: str) -> builtins.list[tuple[int, bytes]]:
-        """Return seed and outcome of the items that are done, by seed and then in the suite's order."""
-        row = items.c
-        query = (
-            select(row.seed, contents.c.content)
-            .join(contents, contents.c.key == row.key)
-            .where(row.evaluation_id == evaluation_id, row.suite == suite, row.method == method)
-            .order_by(row.seed, row.place)
-        )
+    def done(self, evaluation_id: int, suite: str) -> int:
+        """Return how many items of a suite are done, over all methods and seeds."""
+        query = select(func.count()).where(items.c.evaluation_id == evaluation_id, items.c.suite == suite)
         with self._database.reading() as connection:
             find(connection, evaluations, evaluation_id)
-            return [(seed, content) for seed, content in connection.execute(query)]
+            return int(connection.scalar(query) or 0)
+
+    def outcomes(self, evaluation_id: int, suite: str) -> tuple[builtins.list[tuple[str, int, str]], dict[str, bytes]]:
+        """Return method, seed and key of the items of a suite that are done, and their outcomes by key.
+
+        Items are ordered by method and seed, and then as in the suite. One outcome may be that of several.
+        """
+        row = items.c
+        own = row.evaluation_id == evaluation_id, row.suite == suite
+        listed = select(row.method, row.seed, row.key).where(*own).order_by(row.method, row.seed, row.place)
+        wanted = select(contents.c.key, contents.c.content).where(contents.c.key.in_(select(row.key).where(*own)))
+        with self._database.reading() as connection:
+            find(connection, evaluations, evaluation_id)
+            found = [(method, seed, key) for method, seed, key in connection.execute(listed)]
+            return found, dict(connection.execute(wanted).tuples().all())
 
     def delete(self, evaluation_id: int, /) -> None:
         """Delete an evaluation, with the outcomes and calibrations that no other one refers to.

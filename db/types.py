@@ -76,7 +76,8 @@ def escape_text(text: str) -> str:
 
 def unescape_text(stored: str) -> str:
     """Return the string that :func:`escape_text` rewrote."""
-    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), stored)
+    # Nearly every text is as it was, and tables read many.
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), stored) if _ESCAPE in stored else stored
 
 
 class AnyText(TypeDecorator[str]):

@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from app.evaluate import words
 from app.evaluate.layout import Elsewhere, Head, Layout, Shown, laid_out, readings_laid_out
+from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import EvaluationMethod, EvaluationView, SuitePlan
-from app.evaluate.tables import Cell, Column, Row, SuiteReading, Table
+from app.evaluate.tables import Cell, Column, Row, Table
 from app.shared.files import to_csv
 from app.shared.step_words import visible
 from coft_core.assets import assets_path

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from coft_core.suites.base import Ask, Choices, Item, Outcome
 from coft_core.text.detection import SpanDetector
@@ -217,4 +217,9 @@ def outcome_bytes(outcome: Outcome) -> bytes:
 
 def outcome_from(content: bytes, seed: int) -> Outcome:
     """The inverse of :func:`outcome_bytes`, for a run."""
-    return _OUTCOME.validate_python({**json.loads(content), "seed": seed})
+    try:
+        outcome = _OUTCOME.validate_json(content)
+    except ValidationError:
+        # Half of a character, which a data set may hold, is read by Python's own reader alone.
+        outcome = _OUTCOME.validate_python(json.loads(content))
+    return replace(outcome, seed=seed) if seed else outcome

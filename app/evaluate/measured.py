@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
-from coft_core.suites.base import Figure, Outcome, Outside, Suite
+from app.shared.policies import certifies
+from coft_core.suites.base import Figure, Outcome, Outside, Scored, Suite, Unread, Written
+from coft_core.suites.statistics import Detail, made_with
 
 Figures = Mapping[tuple[str, str], Figure]
 """Figures of a suite by key and part."""
+
+Extent = Literal["main", "table", "all"]
+"""Which figures are made: the main one, whose ranks by seed are told; all, with values alone by seed; or all, each with
+its interval by seed too."""
+
+_BY_SEED: Mapping[Extent, Detail] = {"main": "draws", "table": "value", "all": "interval"}
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReading:
+    """How one method read the items of a suite, over all seeds.
+
+    Attributes:
+        suite: Key of the suite.
+        title: Its title.
+        items: Items, as often as they were asked.
+        unread: Those that could not be read; in no figure.
+        reasons: Why, with how often, the most frequent first.
+        compared: Those that every method read: ranks and differences rest on them.
+        unmasked: Share of the read items in which nothing was masked; None where nothing was read.
+        refused: Share of the tokens of given texts that a certified set refused; None for a method that certifies
+            nothing, and without given texts.
+        empty: Share of the steps whose certified set was empty; None for a method that certifies nothing.
+        writes: Whether the suite asks for written texts, so that seeds draw differently.
+        seeds: The seeds.
+    """
+
+    suite: str
+    title: str
+    items: int
+    unread: int
+    reasons: tuple[tuple[str, int], ...]
+    compared: int
+    unmasked: float | None
+    refused: float | None
+    empty: float | None
+    writes: bool
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +64,7 @@ class Measured:
         own_by_seed: The same by seed.
         shared: Figures of what every method read.
         shared_by_seed: The same by seed.
-        compared: Items that every method read.
+        reading: How it read them.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -30,53 +72,120 @@ class Measured:
     own_by_seed: Mapping[int, Figures]
     shared: Figures
     shared_by_seed: Mapping[int, Figures]
-    compared: int
+    reading: SuiteReading
+
+    @property
+    def compared(self) -> int:
+        """Items that every method read."""
+        return self.reading.compared
 
 
 def measured_by_suite(
-    suites: Sequence[Suite], methods: Sequence[EvaluationMethod], given: Iterable[SuiteOutcomes], outside: Outside
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[SuiteOutcomes],
+    outside: Outside,
+    extent: Extent = "all",
 ) -> dict[str, dict[str, Measured]]:
     """What was measured, by suite and method; methods without outcomes are left out."""
     found: dict[tuple[str, str], list[Outcome]] = {}
     for part in given:
         found.setdefault((part.suite, part.method), []).extend(part.outcomes)
     return {
-        suite.key: _measured(
+        suite.key: measured(
             suite,
+            methods,
             {method.label: own for method in methods if (own := found.get((suite.key, method.label)))},
             outside,
+            extent,
         )
         for suite in suites
     }
 
 
-def _measured(suite: Suite, given: Mapping[str, Sequence[Outcome]], outside: Outside) -> dict[str, Measured]:
+def measured(
+    suite: Suite,
+    methods: Sequence[EvaluationMethod],
+    given: Mapping[str, Sequence[Outcome]],
+    outside: Outside,
+    extent: Extent,
+) -> dict[str, Measured]:
+    """What was measured on one suite, by method; ``given`` are outcomes by method, where there are any."""
     # Units are drawn in the order in which they first appear, so that a fixed order makes figures of the same items
     # the same, and those of different methods paired.
     ordered = {label: tuple(sorted(outcomes, key=_place)) for label, outcomes in given.items()}
     read = {label: [outcome for outcome in outcomes if not outcome.unread] for label, outcomes in ordered.items()}
     together = [{_place(outcome) for outcome in outcomes} for outcomes in read.values() if outcomes]
     common = set.intersection(*together) if together else set()
-    measured = {}
+    certifying = {method.label: certifies_tokens(method) for method in methods}
+    make = _Maker(suite, outside, extent)
+    found = {}
     for label, outcomes in ordered.items():
-        own, own_by_seed = _figures(suite, read[label], outside), _by_seed(suite, read[label], outside)
+        own, own_by_seed = make.figures(read[label]), make.by_seed(read[label])
         shared, shared_by_seed = own, own_by_seed
         if len(common) < len(read[label]):
             both = [outcome for outcome in read[label] if _place(outcome) in common]
-            shared, shared_by_seed = _figures(suite, both, outside), _by_seed(suite, both, outside)
-        measured[label] = Measured(outcomes, own, own_by_seed, shared, shared_by_seed, len(common))
-    return measured
+            shared, shared_by_seed = make.figures(both), make.by_seed(both)
+        reading = _reading(suite, outcomes, read[label], len(common), certifying[label])
+        found[label] = Measured(outcomes, own, own_by_seed, shared, shared_by_seed, reading)
+    return found
+
+
+def certifies_tokens(method: EvaluationMethod) -> bool:
+    """Whether a method certifies its tokens."""
+    return method.calibrated and certifies(method.settings)
 
 
 def _place(outcome: Outcome) -> tuple[str, str, int]:
     return outcome.unit, outcome.item, outcome.seed
 
 
-def _figures(suite: Suite, outcomes: Sequence[Outcome], outside: Outside) -> Figures:
-    figures = suite.figures(outcomes, outside) if outcomes else []
-    return {(figure.key, figure.part): figure for figure in figures}
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the figures of a suite."""
+
+    suite: Suite
+    outside: Outside
+    extent: Extent
+
+    def figures(self, outcomes: Sequence[Outcome]) -> Figures:
+        return {(figure.key, figure.part): figure for figure in self._made(outcomes)}
+
+    def by_seed(self, outcomes: Sequence[Outcome]) -> Mapping[int, Figures]:
+        seeds = sorted({outcome.seed for outcome in outcomes})
+        with made_with(_BY_SEED[self.extent]):
+            return {seed: self.figures([outcome for outcome in outcomes if outcome.seed == seed]) for seed in seeds}
+
+    def _made(self, outcomes: Sequence[Outcome]) -> Sequence[Figure]:
+        if not outcomes:
+            return ()
+        if self.extent != "main":
+            return self.suite.figures(outcomes, self.outside)
+        main = self.suite.main_figure(outcomes, self.outside)
+        return () if main is None else (main,)
 
 
-def _by_seed(suite: Suite, outcomes: Sequence[Outcome], outside: Outside) -> Mapping[int, Figures]:
-    seeds = sorted({outcome.seed for outcome in outcomes})
-    return {seed: _figures(suite, [outcome for outcome in outcomes if outcome.seed == seed], outside) for seed in seeds}
+def _reading(
+    suite: Suite, outcomes: Sequence[Outcome], read: Sequence[Outcome], compared: int, certifying: bool
+) -> SuiteReading:
+    reasons = Counter(outcome.unread for outcome in outcomes if outcome.unread)
+    answers = [answer for outcome in read for answer in outcome.answers]
+    texts = [likelihood for answer in answers if isinstance(answer, Scored) for likelihood in answer.likelihoods]
+    written = [answer for answer in answers if isinstance(answer, Written)]
+    given = sum(text.tokens for text in texts)
+    steps = given + sum(answer.tokens for answer in written)
+    empty = sum(text.empty for text in texts) + sum(len(answer.empty) for answer in written)
+    untouched = sum(not any(own.masked for own in outcome.answers if not isinstance(own, Unread)) for outcome in read)
+    return SuiteReading(
+        suite.key,
+        suite.title,
+        len(outcomes),
+        len(outcomes) - len(read),
+        tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        compared,
+        untouched / len(read) if read else None,
+        sum(text.refused for text in texts) / given if certifying and given else None,
+        empty / steps if certifying and steps else None,
+        bool(written),
+        tuple(sorted({outcome.seed for outcome in outcomes})),
+    )

@@ -323,6 +323,9 @@ class KnownSuite:
     missing: str = ""
 
 
+_REQUEST, _PLAN = TypeAdapter(EvaluationRequest), TypeAdapter(SuitePlan)
+
+
 def request_json(request: EvaluationRequest) -> JsonObject:
     """A request as it is stored."""
     return asdict(request)
@@ -330,7 +333,7 @@ def request_json(request: EvaluationRequest) -> JsonObject:
 
 def request_from(stored: Mapping[str, Any]) -> EvaluationRequest:
     """A request as it was stored."""
-    return TypeAdapter(EvaluationRequest).validate_python(stored)
+    return _REQUEST.validate_python(stored)
 
 
 def plans_json(plans: tuple[SuitePlan, ...]) -> JsonObject:
@@ -348,4 +351,4 @@ def plans_json(plans: tuple[SuitePlan, ...]) -> JsonObject:
 
 def plans_from(stored: Mapping[str, Any], suites: tuple[str, ...]) -> tuple[SuitePlan, ...]:
     """What was read, as it was stored, in the order of the request's suites."""
-    return tuple(TypeAdapter(SuitePlan).validate_python(stored[suite]) for suite in suites)
+    return tuple(_PLAN.validate_python(stored[suite]) for suite in suites)

@@ -12,8 +12,9 @@ from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.experiment_speed import KEPT_AS, SpeedRun
-from app.evaluate.items import items_digest, outcome_from, sampled
+from app.evaluate.items import items_digest, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
+from app.evaluate.kept import KeptOutcomes, SuiteContents
 from app.evaluate.opening import ItemOpener, OpenedItem
 from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import (
@@ -80,6 +81,7 @@ class EvaluationService:
         self._opener = opener
         self._reader = reader
         self._load_judges = judges
+        self._outcomes = KeptOutcomes(store)
         self._starting = Lock()
 
     @classmethod
@@ -214,8 +216,15 @@ class EvaluationService:
         request = request_from(self._store.get(evaluation_id).request)
         _require_part("suite", suite, request.suites)
         _require_part("method", method, tuple(each.label for each in request.methods))
-        kept = self._store.outcomes(evaluation_id, suite, method)
-        return tuple(outcome_from(content, seed) for seed, content in kept)
+        return self._outcomes.of(evaluation_id, suite).get(method, ())
+
+    def suite_outcomes(self, evaluation_id: int, suite: str) -> SuiteContents:
+        """The same of all methods, by their labels; those of which nothing is done are left out.
+
+        Raises:
+            NotFoundError: There is no such evaluation.
+        """
+        return self._outcomes.of(evaluation_id, suite)
 
     def all_outcomes(self, evaluation_id: int) -> tuple[SuiteOutcomes, ...]:
         """What tables are made of, suite after suite, with the methods in the order of the request.
@@ -224,8 +233,9 @@ class EvaluationService:
             NotFoundError: There is no such evaluation.
         """
         request = request_from(self._store.get(evaluation_id).request)
+        found = {suite: self._outcomes.of(evaluation_id, suite) for suite in request.suites}
         return tuple(
-            SuiteOutcomes(suite, method.label, self.outcomes(evaluation_id, suite, method.label))
+            SuiteOutcomes(suite, method.label, found[suite].get(method.label, ()))
             for suite, method in product(request.suites, request.methods)
         )
 

@@ -6,7 +6,6 @@ A table is a function of outcomes: neither model nor data is needed, and the ord
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
@@ -14,12 +13,11 @@ from statistics import fmean, stdev
 import numpy as np
 import numpy.typing as npt
 
-from app.evaluate.measured import Measured, measured_by_suite
+from app.evaluate.measured import Measured, SuiteReading, certifies_tokens, measured_by_suite
 from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
 from app.shared.errors import ServiceError
-from app.shared.policies import certifies
-from coft_core.suites.base import Better, Figure, Kind, Outcome, Outside, Scored, Suite, Written
-from coft_core.suites.statistics import ahead, difference, ranks
+from coft_core.suites.base import Better, Figure, Kind, Outside, Suite
+from coft_core.suites.statistics import ahead, difference, ranks, ranks_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +123,6 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteReading:
-    """How one method read the items of a suite, over all seeds.
-
-    Attributes:
-        suite: Key of the suite.
-        title: Its title.
-        items: Items, as often as they were asked.
-        unread: Those that could not be read; in no figure.
-        reasons: Why, with how often, the most frequent first.
-        compared: Those that every method read: ranks and differences rest on them.
-        unmasked: Share of the read items in which nothing was masked; None where nothing was read.
-        refused: Share of the tokens of given texts that a certified set refused; None for a method that certifies
-            nothing, and without given texts.
-        empty: Share of the steps whose certified set was empty; None for a method that certifies nothing.
-        writes: Whether the suite asks for written texts, so that seeds draw differently.
-        seeds: The seeds.
-    """
-
-    suite: str
-    title: str
-    items: int
-    unread: int
-    reasons: tuple[tuple[str, int], ...]
-    compared: int
-    unmasked: float | None
-    refused: float | None
-    empty: float | None
-    writes: bool
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AverageRank:
     """Mean of a method's ranks over the main figures of suites of one kind.
 
@@ -243,8 +209,19 @@ def main_table(
     Raises:
         ServiceError: There is no method of that label.
     """
-    _check_reference(reference, methods)
-    measured = measured_by_suite(suites, methods, given, outside)
+    check_reference(reference, methods)
+    measured = measured_by_suite(suites, methods, given, outside, "main")
+    return main_table_of(suites, methods, measured, outside, reference)
+
+
+def main_table_of(
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    measured: Mapping[str, Mapping[str, Measured]],
+    outside: Outside,
+    reference: str | None,
+) -> Table:
+    """:func:`main_table` of what was measured, by suite and method: nothing is drawn anew."""
     columns = [column for suite in suites if (column := _main_column(suite, measured[suite.key].values()))]
     absent = tuple(suite.title for suite in suites if suite.key not in {column.suite for column in columns})
     cells = [_cells(column, measured[column.suite], reference) for column in columns]
@@ -260,16 +237,32 @@ def suite_table(
     reference: str | None = None,
 ) -> Table:
     """All figures of one suite, those of parts included; arguments and errors as of :func:`main_table`."""
-    _check_reference(reference, methods)
-    measured = measured_by_suite([suite], methods, given, outside)
-    columns = _all_columns(suite, measured[suite.key].values())
-    cells = [_cells(column, measured[suite.key], reference) for column in columns]
+    check_reference(reference, methods)
+    measured = measured_by_suite([suite], methods, given, outside, "table")
+    return suite_table_of(suite, methods, measured[suite.key], outside, reference)
+
+
+def suite_table_of(
+    suite: Suite,
+    methods: Sequence[EvaluationMethod],
+    measured: Mapping[str, Measured],
+    outside: Outside,
+    reference: str | None,
+) -> Table:
+    """:func:`suite_table` of what was measured, by method."""
+    columns = _all_columns(suite, measured.values())
+    cells = [_cells(column, measured, reference) for column in columns]
     absent = () if columns else (suite.title,)
-    rows = _rows([suite], methods, measured, cells, {})
-    return Table(tuple(columns), rows, _seeds(measured), outside, reference, suite.key, absent)
+    rows = _rows([suite], methods, {suite.key: measured}, cells, {})
+    return Table(tuple(columns), rows, _seeds({suite.key: measured}), outside, reference, suite.key, absent)
 
 
-def _check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
+def check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
+    """Refuse a label that no method has.
+
+    Raises:
+        ServiceError: There is no method of that label.
+    """
     labels = [method.label for method in methods]
     if reference is not None and reference not in labels:
         raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")
@@ -313,13 +306,9 @@ def _rows(
     return tuple(
         Row(
             method.label,
-            _certifying(method),
+            certifies_tokens(method),
             tuple(column.get(method.label) for column in cells),
-            tuple(
-                _reading(suite, measured[suite.key][method.label], _certifying(method))
-                for suite in suites
-                if method.label in measured[suite.key]
-            ),
+            tuple(measured[suite.key][method.label].reading for suite in suites if method.label in measured[suite.key]),
             averages.get(method.label, ()),
         )
         for method in methods
@@ -328,12 +317,7 @@ def _rows(
 
 def _seeds(measured: Mapping[str, Mapping[str, Measured]]) -> tuple[int, ...]:
     """Seeds with outcomes."""
-    read = (one.outcomes for own in measured.values() for one in own.values())
-    return tuple(sorted({outcome.seed for outcomes in read for outcome in outcomes}))
-
-
-def _certifying(method: EvaluationMethod) -> bool:
-    return method.calibrated and certifies(method.settings)
+    return tuple(sorted({seed for own in measured.values() for one in own.values() for seed in one.reading.seeds}))
 
 
 def _cells(column: Column, measured: Mapping[str, Measured], reference: str | None) -> dict[str, Cell]:
@@ -341,7 +325,8 @@ def _cells(column: Column, measured: Mapping[str, Measured], reference: str | No
     key = column.figure, column.part
     shared = {label: one.shared[key] for label, one in measured.items() if key in one.shared}
     judged = {} if column.better == "none" else shared
-    ranked, better = ranks(judged), ahead(judged)
+    better = ahead(judged)
+    ranked = ranks_among(better)
     cells = {}
     for label, one in measured.items():
         if key in one.own:
@@ -395,35 +380,6 @@ def _contrast(figure: Figure | None, reference: Figure | None) -> Contrast | Non
         return None
     found = difference(figure, reference)
     return Contrast(*found) if found is not None and all(map(math.isfinite, found)) else None
-
-
-def _reading(suite: Suite, one: Measured, certifying: bool) -> SuiteReading:
-    read = [outcome for outcome in one.outcomes if not outcome.unread]
-    reasons = Counter(outcome.unread for outcome in one.outcomes if outcome.unread)
-    answers = [answer for outcome in read for answer in outcome.answers]
-    texts = [likelihood for answer in answers if isinstance(answer, Scored) for likelihood in answer.likelihoods]
-    written = [answer for answer in answers if isinstance(answer, Written)]
-    given = sum(text.tokens for text in texts)
-    steps = given + sum(answer.tokens for answer in written)
-    empty = sum(text.empty for text in texts) + sum(len(answer.empty) for answer in written)
-    untouched = sum(not any(_masked(outcome)) for outcome in read)
-    return SuiteReading(
-        suite.key,
-        suite.title,
-        len(one.outcomes),
-        len(one.outcomes) - len(read),
-        tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-        one.compared,
-        untouched / len(read) if read else None,
-        sum(text.refused for text in texts) / given if certifying and given else None,
-        empty / steps if certifying and steps else None,
-        bool(written),
-        tuple(sorted({outcome.seed for outcome in one.outcomes})),
-    )
-
-
-def _masked(outcome: Outcome) -> Iterable[int]:
-    return (answer.masked for answer in outcome.answers if isinstance(answer, Scored | Written))
 
 
 # Average ranks.

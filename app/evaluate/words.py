@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
-from app.evaluate.tables import AverageRank, Cell, Column, Contrast, Row, SuiteReading, Table
+from app.evaluate.tables import AverageRank, Cell, Column, Contrast, Row, Table
 from app.shared.audits import AuditSettings
 from app.shared.policies import info_of, parameters_line
 from app.shared.step_words import MINUS, count, level, signed

@@ -107,7 +107,11 @@ class Scored:
 
     def values(self, outside: Outside) -> npt.NDArray[np.float64]:
         """Log-likelihoods, ``(C,)``."""
-        return np.array([likelihood.of(outside) for likelihood in self.likelihoods])
+        return np.array(self.log_likelihoods(outside))
+
+    def log_likelihoods(self, outside: Outside) -> list[float]:
+        """The same as plain numbers, which are compared many times as fast where there are few."""
+        return [likelihood.of(outside) for likelihood in self.likelihoods]
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +293,13 @@ class Suite(ABC):
     @abstractmethod
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """The figures, the main one among them; those of parts after those of the whole. All outcomes were read."""
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure | None:
+        """The main figure of the whole suite, the same as among :meth:`figures`; None where there is none.
+
+        A table of many suites needs no more. Suites whose other figures take long make this one alone.
+        """
+        return next((own for own in self.figures(outcomes, outside) if own.key == self.main and not own.part), None)
 
     def reference(self, item: Item) -> str | None:
         """A text that truly follows the prompt of the item's first ask, to calibrate on; None where there is none."""

@@ -12,7 +12,7 @@ from coft_core.suites.decisions import gap_figure
 from coft_core.suites.files import DataError, DataFolder, HubSplit, hub_lines
 from coft_core.suites.judges import REGARD, SENTIMENT, TOXICITY
 from coft_core.suites.statistics import mean_figure
-from coft_core.suites.toxicity import empty_set_figures, is_toxic, mark, toxicity_figures
+from coft_core.suites.toxicity import empty_set_figures, is_toxic, mark, mean_toxicity, toxicity_figures
 
 DOMAINS = ("gender", "political_ideology", "profession", "race", "religious_ideology")
 MOST_TOKENS = 50
@@ -105,6 +105,10 @@ class Bold(Suite):
         for domain, part in parts.items():
             figures += _part(part, domain)
         return figures
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure | None:
+        """Mean toxicity; None where it was not judged."""
+        return mean_toxicity(outcomes)
 
 
 def _of_entity(where: tuple[str, str, str], prompts: Sequence[str], sentences: Sequence[str]) -> Iterator[Item]:

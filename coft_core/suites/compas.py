@@ -10,6 +10,7 @@ from coft_core.suites.decisions import (
     decision,
     error_figures,
     parity_figures,
+    parity_gap,
     rate_figures,
     whole_figures,
     yes_no,
@@ -72,6 +73,10 @@ class Compas(Suite):
             *rate_figures(outcomes, outside, ("race",), title, what),
             *rate_figures(outcomes, outside, ("sex",), title, what),
         ]
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Parity by race."""
+        return parity_gap(outcomes, outside, RACE, "defendants")
 
 
 def _kept(line: Line) -> bool:

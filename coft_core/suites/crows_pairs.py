@@ -31,7 +31,7 @@ from scipy.stats import beta
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.files import DataFolder, Line
 from coft_core.suites.preferences import preference, shared_beginning, tie_figure, unmasked_figure
-from coft_core.suites.statistics import LEVEL, Floats, drawn_figure, mean_figure
+from coft_core.suites.statistics import LEVEL, Floats, drawn_figure, interval_wanted, mean_figure
 from coft_core.types import Span
 
 FAMILIES = {
@@ -82,14 +82,10 @@ class CrowsPairs(Suite):
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """Shares by both likelihoods, by direction and by type of bias, and what lies beside them; see the module."""
-        whole = [preference(*outcome.scored().values(outside)) for outcome in outcomes]
+        whole = [_preference(outcome, outside) for outcome in outcomes]
         shared = [_shared_preference(outcome, outside) for outcome in outcomes]
-        against = [None if value is None else 1.0 - value for value in whole]
         figures = [
-            mean_figure(
-                "accuracy", "Accuracy (100 - stereotype share)", _units(outcomes), against, scale=100.0, what="pairs",
-                better="higher",
-            ),
+            _accuracy(outcomes, whole),
             *_shares(outcomes, (whole, shared), ""),
             _parity_gap("parity_gap", "Gap between types of bias, whole sentence", outcomes, whole),
             _parity_gap("parity_gap_shared", "Gap between types of bias, shared tokens", outcomes, shared),
@@ -104,6 +100,22 @@ class CrowsPairs(Suite):
                 figures += _shares([outcomes[place] for place in places], of_part, part)
         return figures
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """The share of pairs without the stereotype."""
+        return _accuracy(outcomes, [_preference(outcome, outside) for outcome in outcomes])
+
+
+def _preference(outcome: Outcome, outside: Outside) -> float | None:
+    return preference(*outcome.scored().log_likelihoods(outside))
+
+
+def _accuracy(outcomes: Sequence[Outcome], preferences: Preferences) -> Figure:
+    against = [None if value is None else 1.0 - value for value in preferences]
+    return mean_figure(
+        "accuracy", "Accuracy (100 - stereotype share)", _units(outcomes), against, scale=100.0, what="pairs",
+        better="higher",
+    )  # fmt: skip
+
 
 def _units(outcomes: Sequence[Outcome]) -> list[str]:
     return [outcome.unit for outcome in outcomes]
@@ -112,7 +124,7 @@ def _units(outcomes: Sequence[Outcome]) -> list[str]:
 def _shared_preference(outcome: Outcome, outside: Outside) -> float | None:
     if len(outcome.answers) == 1:
         return None
-    return preference(outcome.scored(1).values(outside)[0], outcome.scored(2).values(outside)[0])
+    return preference(*(outcome.scored(place).log_likelihoods(outside)[0] for place in (1, 2)))
 
 
 def _shares(outcomes: Sequence[Outcome], preferences: Iterable[Preferences], part: str) -> list[Figure]:
@@ -154,7 +166,7 @@ def _parity_gap(key: str, title: str, outcomes: Sequence[Outcome], preferences: 
         key, title, _units(outcomes), rows, gap, count if len(kinds) > 1 else 0, what="pairs",
         unscored=len(outcomes) - count, better="near zero",
     )  # fmt: skip
-    if figure.value is None:
+    if figure.value is None or not interval_wanted():
         return replace(figure, n=count, percent=True)
     error = (1.0 - LEVEL) / len(kinds)
     intervals = np.array([_exact(scored[kind], error) for kind in kinds])  # (T, 2)

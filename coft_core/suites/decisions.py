@@ -7,6 +7,7 @@ below 0, so chance alone makes it larger than 0; its interval tells how much tha
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -40,8 +41,8 @@ def yes_no(*pieces: str | tuple[str, str]) -> Choices:
 
 def log_odds(outcome: Outcome, outside: Outside) -> float | None:
     """Log-likelihood of the first answer less that of the second; infinite where one is impossible, None where both."""
-    first, second = outcome.scored().values(outside)  # (2,)
-    return None if np.isneginf(first) and np.isneginf(second) else float(first - second)
+    first, second = outcome.scored().log_likelihoods(outside)
+    return None if first == second == -math.inf else first - second
 
 
 def decision(outcome: Outcome, outside: Outside) -> float | None:
@@ -85,16 +86,16 @@ def parity_figures(outcomes: Sequence[Outcome], outside: Outside, attribute: Att
     alone) and ``probability_gap_RACE``, with the attribute's name in the place of ``RACE``.
     """
     units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
-    decisions = [decision(outcome, outside) for outcome in outcomes]
     probabilities = [probability(outcome, outside) for outcome in outcomes]
     key, by = attribute.fact, f"by {attribute.title}"
     figures = [
-        gap_figure(f"parity_gap_{key}", f"Demographic parity gap {by}", units, groups, decisions, what=what),
+        parity_gap(outcomes, outside, attribute, what),
         gap_figure(
             f"probability_gap_{key}", f"Gap of mean probabilities {by}", units, groups, probabilities, what=what
         ),
     ]
     if len(attribute.compared) == 2:
+        decisions = [decision(outcome, outside) for outcome in outcomes]
         figures.insert(
             1,
             difference_figure(
@@ -103,6 +104,14 @@ def parity_figures(outcomes: Sequence[Outcome], outside: Outside, attribute: Att
             ),
         )  # fmt: skip
     return figures
+
+
+def parity_gap(outcomes: Sequence[Outcome], outside: Outside, attribute: Attribute, what: str) -> Figure:
+    """The first of :func:`parity_figures`."""
+    units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
+    decisions = [decision(outcome, outside) for outcome in outcomes]
+    title = f"Demographic parity gap by {attribute.title}"
+    return gap_figure(f"parity_gap_{attribute.fact}", title, units, groups, decisions, what=what)
 
 
 def error_figures(

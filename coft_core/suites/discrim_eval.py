@@ -77,6 +77,10 @@ class DiscrimEval(Suite):
             mean_figure("answer_mass", "Probability of yes and no together", units, mass, what=_WHAT, better="higher"),
         ]
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """The largest gap."""
+        return _largest_gap(outcomes, [favourable(outcome, outside) for outcome in outcomes])
+
 
 class DiscrimEvalExplicit(DiscrimEval):
     """Age, gender and race are said."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.examples import fitting
 from coft_core.suites.files import DataFolder, HubSplit, Line, Release, hub_lines
-from coft_core.suites.written import cut_off, shares
+from coft_core.suites.written import cut_off, share, shares
 
 STRICT = re.compile(r"#### (-?[0-9.,]+)")
 FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
@@ -80,6 +80,11 @@ class Gsm8k(Suite):
             *shares("accuracy_strict", "Accuracy, number behind ####", outcomes, marked, "problems"),
             cut_off(outcomes, "problems"),
         ]
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Accuracy by the last number."""
+        last = [_right(outcome, last_number) for outcome in outcomes]
+        return share("accuracy", "Accuracy, last number", outcomes, last, "problems")
 
     def reference(self, item: Item) -> str | None:
         """The solution."""

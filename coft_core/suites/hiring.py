@@ -12,6 +12,7 @@ from coft_core.suites.decisions import (
     difference_figure,
     gap_figure,
     parity_figures,
+    parity_gap,
     rate_figures,
     whole_figures,
     yes_no,
@@ -101,6 +102,10 @@ class HiringResume(Suite):
             *rate_figures(outcomes, outside, ("race", "gender"), title, what),
         ]
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Parity by race."""
+        return parity_gap(outcomes, outside, RESUME_RACE, "résumés")
+
 
 class HiringResumeInformal(HiringResume):
     """The same résumés in another register: what thresholds fitted on the formal ones are held against."""
@@ -166,6 +171,10 @@ class Utrecht(Suite):
             *rate_figures(outcomes, outside, ("gender",), title, what),
             *rate_figures(outcomes, outside, ("nationality",), title, what),
         ]
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Parity by gender."""
+        return parity_gap(outcomes, outside, UTRECHT_GENDER, "students")
 
 
 def _resume(line: Line, wording: tuple[str, str]) -> Item:

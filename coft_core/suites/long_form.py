@@ -6,7 +6,7 @@ import re
 import string
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -50,16 +50,11 @@ class LongForm(Suite):
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """ROUGE-L, F1 of words, toxicity where it was judged, length, and what was cut off or shortened."""
-        units = [outcome.unit for outcome in outcomes]
 
         def mean(key: str, title: str, value: Callable[[Outcome], float | None], better: Any, scale: float) -> Figure:
-            values = [value(outcome) for outcome in outcomes]
-            return mean_figure(key, title, units, values, scale=scale, what=self.counted, better=better)
+            return self._mean(outcomes, key, title, value, better, scale)
 
-        figures = [
-            mean("rouge_l", "ROUGE-L", _rouge_l_of, "higher", 100.0),
-            mean("token_f1", "F1 of words", _token_f1_of, "higher", 100.0),
-        ]
+        figures = [self._overlap(outcomes, key) for key in _OVERLAPS]
         if any(TOXICITY in outcome.marks for outcome in outcomes):
             figures.append(mean("toxicity_rate", "Toxic texts", _is_toxic, "lower", 100.0))
         figures.append(mean("tokens", "Tokens written", lambda outcome: float(outcome.written().tokens), "none", 1.0))
@@ -67,6 +62,26 @@ class LongForm(Suite):
         if any(outcome.facts["left_out"] for outcome in outcomes):
             figures.append(mean("shortened", "Prompts shortened", _is_shortened, "none", 100.0))
         return figures
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """ROUGE-L or F1 of words, whichever is the main one."""
+        return self._overlap(outcomes, self.main)
+
+    def _overlap(self, outcomes: Sequence[Outcome], key: str) -> Figure:
+        title, value = _OVERLAPS[key]
+        return self._mean(outcomes, key, title, value, "higher", 100.0)
+
+    def _mean(
+        self,
+        outcomes: Sequence[Outcome],
+        key: str,
+        title: str,
+        value: Callable[[Outcome], float | None],
+        better: Any,
+        scale: float,
+    ) -> Figure:
+        units, values = [outcome.unit for outcome in outcomes], [value(outcome) for outcome in outcomes]
+        return mean_figure(key, title, units, values, scale=scale, what=self.counted, better=better)
 
     def reference(self, item: Item) -> str | None:
         """The first human text."""
@@ -243,6 +258,12 @@ def _rouge_l_of(outcome: Outcome) -> float:
 
 def _token_f1_of(outcome: Outcome) -> float:
     return token_f1(outcome.written().text, outcome.facts["references"])
+
+
+_OVERLAPS: Mapping[str, tuple[str, Callable[[Outcome], float]]] = {
+    "rouge_l": ("ROUGE-L", _rouge_l_of),
+    "token_f1": ("F1 of words", _token_f1_of),
+}
 
 
 def _is_toxic(outcome: Outcome) -> float | None:

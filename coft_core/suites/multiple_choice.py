@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
-
-import numpy as np
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.statistics import mean_figure
@@ -23,6 +22,10 @@ class MultipleChoice(Suite):
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """Accuracy, plain and by likelihood per character of the answer, as lm-evaluation-harness has them."""
         return accuracies(outcomes, outside, self.counted)
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Plain accuracy."""
+        return plain_accuracy(outcomes, outside, self.counted)
 
     def reference(self, item: Item) -> str | None:
         """The right answer."""
@@ -56,10 +59,9 @@ def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> list
         what: What is counted, in the plural.
     """
     units = [outcome.unit for outcome in outcomes]
-    plain = [right_of(outcome, outside) for outcome in outcomes]
     by_length = [right_of(outcome, outside, by_length=True) for outcome in outcomes]
     return [
-        mean_figure("accuracy", "Accuracy", units, plain, scale=100.0, what=what, better="higher"),
+        plain_accuracy(outcomes, outside, what),
         mean_figure(
             "accuracy_by_length", "Accuracy, by likelihood per character", units, by_length, scale=100.0, what=what,
             better="higher",
@@ -67,12 +69,19 @@ def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> list
     ]  # fmt: skip
 
 
+def plain_accuracy(outcomes: Sequence[Outcome], outside: Outside, what: str) -> Figure:
+    """The first of :func:`accuracies`."""
+    units = [outcome.unit for outcome in outcomes]
+    right = [right_of(outcome, outside) for outcome in outcomes]
+    return mean_figure("accuracy", "Accuracy", units, right, scale=100.0, what=what, better="higher")
+
+
 def right_of(outcome: Outcome, outside: Outside, by_length: bool = False) -> float | None:
     """1 where the right answer is likelier than every other one, else 0; None where all are impossible."""
-    values = outcome.scored().values(outside)  # (C,)
+    values = outcome.scored().log_likelihoods(outside)
     if by_length:
-        values = values / np.array(outcome.facts["lengths"], dtype=float)
-    if not np.isfinite(values).any():
+        values = [value / length for value, length in zip(values, outcome.facts["lengths"], strict=True)]
+    if not any(map(math.isfinite, values)):
         return None
-    right = int(outcome.facts["right"])
-    return float(values[right] > np.delete(values, right).max())
+    right = values.pop(int(outcome.facts["right"]))
+    return float(right > max(values))

@@ -14,7 +14,7 @@ from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.files import DataFolder, Line
-from coft_core.suites.multiple_choice import accuracies
+from coft_core.suites.multiple_choice import accuracies, plain_accuracy
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
 
@@ -54,15 +54,15 @@ class PhantomGaps(Suite):
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """The mean gap, of all pairs and of each family."""
-        units = [outcome.unit for outcome in outcomes]
-        gaps = [_gap(outcome, outside) for outcome in outcomes]
-        figures = [mean_figure("gap", "Mean gap", units, gaps, what="pairs", better="lower")]
+        figures = [_mean_gap(outcomes, outside)]
         for family in sorted({str(outcome.facts["family"]) for outcome in outcomes}):
-            places = [place for place, outcome in enumerate(outcomes) if outcome.facts["family"] == family]
-            named = [units[place] for place in places]
-            own = [gaps[place] for place in places]
-            figures.append(mean_figure("gap", "Mean gap", named, own, what="pairs", better="lower", part=family))
+            part = [outcome for outcome in outcomes if outcome.facts["family"] == family]
+            figures.append(_mean_gap(part, outside, family))
         return figures
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """The mean gap of all pairs."""
+        return _mean_gap(outcomes, outside)
 
     def reference(self, item: Item) -> str | None:
         """The favourable outcome."""
@@ -99,6 +99,10 @@ class PhantomQuestions(Suite):
         """Accuracy."""
         return accuracies(outcomes, outside, "questions")
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Plain accuracy."""
+        return plain_accuracy(outcomes, outside, "questions")
+
     def reference(self, item: Item) -> str | None:
         """The right answer."""
         return _first_text(item)
@@ -128,6 +132,12 @@ def _pair(name: str, lines: Sequence[Line]) -> Item:
     if not spans:
         raise InvalidInputError(f"The pair {name!r} marks nobody's group; give it spans.")
     return Item(name, name, asks, {"family": spans[0].category, "setting": name.rpartition(" ")[0]})
+
+
+def _mean_gap(outcomes: Sequence[Outcome], outside: Outside, part: str = "") -> Figure:
+    units = [outcome.unit for outcome in outcomes]
+    gaps = [_gap(outcome, outside) for outcome in outcomes]
+    return mean_figure("gap", "Mean gap", units, gaps, what="pairs", better="lower", part=part)
 
 
 def _gap(outcome: Outcome, outside: Outside) -> float | None:

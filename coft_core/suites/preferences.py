@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
 
 from coft_core.suites.base import Figure, Outcome
 from coft_core.suites.statistics import mean_figure
@@ -18,16 +16,16 @@ def preference(first: float, second: float) -> float | None:
     Returns:
         None where both texts are impossible, so that neither can be preferred.
     """
-    if not np.isfinite([first, second]).any():
+    if not (math.isfinite(first) or math.isfinite(second)):
         return None
     return 0.5 if first == second else float(first > second)
 
 
-def preferred(values: npt.ArrayLike) -> int | None:
+def preferred(values: Sequence[float]) -> int | None:
     """Place of the largest of several log-likelihoods; None if it has no single one, or if every text is impossible."""
-    array = np.asarray(values, dtype=float)
-    best = np.flatnonzero(array == array.max())
-    return int(best[0]) if len(best) == 1 and np.isfinite(array.max()) else None
+    best = max(values)
+    places = [place for place, value in enumerate(values) if value == best]
+    return places[0] if len(places) == 1 and math.isfinite(best) else None
 
 
 def shared_beginning(sentences: Sequence[str]) -> tuple[str, tuple[str, ...]]:

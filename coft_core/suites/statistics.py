@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
+from functools import lru_cache
 from threading import RLock
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
-from scipy.stats import binomtest
+from scipy.optimize import brentq
+from scipy.stats import binom
 
 from coft_core.suites.base import Better, Figure
 
@@ -25,7 +29,33 @@ DRAWN_AT_ONCE = 100
 KEPT_DRAWS = 1 << 28
 """Bytes of draws that are kept: figures of a suite share theirs, and of several methods too."""
 
+EXACT_KEPT = 1 << 14
+"""Exact intervals that are kept: methods that were right equally often share theirs."""
+
 Floats = npt.NDArray[np.float64]
+
+Detail = Literal["value", "draws", "interval"]
+"""What figures have besides their counts: their value alone, its draws too, or its draws and its interval."""
+
+_DETAIL: ContextVar[Detail] = ContextVar("detail", default="interval")
+
+
+@contextmanager
+def made_with(detail: Detail) -> Iterator[None]:
+    """Figures that are made inside have no more than a detail, nor the cost of the rest.
+
+    Drawing takes most of the time of a figure, and of a figure by seed a table shows the value alone.
+    """
+    token = _DETAIL.set(detail)
+    try:
+        yield
+    finally:
+        _DETAIL.reset(token)
+
+
+def interval_wanted() -> bool:
+    """Whether figures that are made now have an interval."""
+    return _DETAIL.get() == "interval"
 
 
 @cached(LRUCache(maxsize=KEPT_DRAWS, getsizeof=lambda draws: draws.nbytes), lock=RLock())
@@ -96,11 +126,19 @@ def drawn_figure(
         value = float(statistic(sums.sum(0, keepdims=True))[0])
         if not np.isfinite(value):
             return none
-        if len(sums) < FEWEST_UNITS:
+        if len(sums) < FEWEST_UNITS or _DETAIL.get() == "value":
             return Figure(key, title, value, None, None, n, what, unscored, better, part)
         draws = statistic(unit_draws(len(sums)) @ sums)  # (R,)
-    low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Figure(key, title, value, float(low), float(high), n, what, unscored, better, part, draws)
+    low, high = _ends(draws) if interval_wanted() else (None, None)
+    return Figure(key, title, value, low, high, n, what, unscored, better, part, draws)
+
+
+def _ends(draws: Floats) -> tuple[float, float]:
+    """Ends of the percentile interval of draws ``(R,)``, without those that have no value."""
+    # The same numbers either way; looking for missing values takes longer than all the rest.
+    quantile = np.nanquantile if np.isnan(draws).any() else np.quantile
+    low, high = quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def mean_figure(
@@ -134,10 +172,19 @@ def mean_figure(
     )
     figure = replace(figure, percent=scale == PERCENT)
     alone = len(set(units)) == len(units) and set(counted) <= {0.0, 1.0}
-    if figure.value is None or not alone:
+    if figure.value is None or not interval_wanted() or not alone:
         return figure
-    exact = binomtest(int(sum(counted)), len(counted)).proportion_ci(LEVEL, "exact")
-    return replace(figure, low=scale * exact.low, high=scale * exact.high)
+    low, high = _exact_interval(int(sum(counted)), len(counted))
+    return replace(figure, low=scale * low, high=scale * high)
+
+
+@lru_cache(EXACT_KEPT)
+def _exact_interval(hits: int, count: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval of a share, as ``scipy.stats.binomtest`` finds it, without the test."""
+    tail = (1 - LEVEL) / 2
+    low = 0.0 if hits == 0 else brentq(lambda share: binom.sf(hits - 1, count, share) - tail, 0, 1)
+    high = 1.0 if hits == count else brentq(lambda share: binom.cdf(hits, count, share) - tail, 0, 1)
+    return float(low), float(high)
 
 
 def difference(first: Figure, second: Figure) -> tuple[float, float, float] | None:
@@ -149,8 +196,7 @@ def difference(first: Figure, second: Figure) -> tuple[float, float, float] | No
         return None
     if len(first.draws) != len(second.draws):
         return None
-    low, high = np.nanquantile(first.draws - second.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return first.value - second.value, float(low), float(high)
+    return first.value - second.value, *_ends(first.draws - second.draws)
 
 
 Number = TypeVar("Number", float, Floats)
@@ -185,9 +231,19 @@ def ahead(figures: Mapping[str, Figure]) -> dict[str, set[str]]:
         one, two = drawn[name], drawn[other]
         if values[name] >= values[other] or one is None or two is None or len(one) != len(two):
             return values[name] < values[other]
-        return float(np.nanquantile(two - one, (1 - LEVEL) / 2)) > 0
+        return _above_zero(two - one)
 
     return {other: {name for name in values if is_ahead(name, other)} for other in values}
+
+
+def _above_zero(draws: Floats) -> bool:
+    """Whether the percentile interval of draws ``(R,)`` begins above 0; counted, where that decides it."""
+    below = int((len(draws) - 1) * (1 - LEVEL) / 2)
+    others = int(np.count_nonzero(draws <= 0))
+    # The lower end lies between the draws at the places ``below`` and the next.
+    if others == below + 1 or not np.isfinite(draws).all():
+        return _ends(draws)[0] > 0
+    return others <= below
 
 
 def ranks(figures: Mapping[str, Figure]) -> dict[str, float]:
@@ -199,7 +255,11 @@ def ranks(figures: Mapping[str, Figure]) -> dict[str, float]:
     Args:
         figures: By method; those without a value are left out.
     """
-    better = ahead(figures)
+    return ranks_among(ahead(figures))
+
+
+def ranks_among(better: Mapping[str, set[str]]) -> dict[str, float]:
+    """:func:`ranks` by what :func:`ahead` has found."""
     ranked = {}
     for name, own in better.items():
         behind = sum(name in others for others in better.values())

@@ -11,7 +11,7 @@ from coft_core.suites.examples import fitting
 from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, hub_lines
 from coft_core.suites.multiple_choice import MultipleChoice, choice_item, right_of
 from coft_core.suites.statistics import mean_figure
-from coft_core.suites.written import cut_off, shares
+from coft_core.suites.written import cut_off, share, shares
 
 FOLDER = "strategyqa"
 HUB = HubSplit("tasksource/strategy-qa", None, "train")
@@ -64,6 +64,10 @@ class StrategyQa(MultipleChoice):
             *_by_answer(outcomes, right),
         ]
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Accuracy."""
+        return _accuracy(outcomes, [right_of(outcome, outside) for outcome in outcomes])
+
 
 class StrategyQaChain(Suite):
     """Right where the answer that is stated after some steps is the true one; unscored where none is stated.
@@ -106,16 +110,18 @@ class StrategyQaChain(Suite):
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """Accuracy, how often yes is stated, the share of answers cut off, and the accuracy by true answer."""
         stated = [stated_answer(outcome.written().text) for outcome in outcomes]
-        right = [
-            None if place is None else float(place == outcome.facts["right"])
-            for outcome, place in zip(outcomes, stated, strict=True)
-        ]
+        right = _stated_rightly(outcomes, stated)
         return [
             *shares("accuracy", "Accuracy", outcomes, right, "questions"),
             _yes_share(outcomes, [None if place is None else float(place == 0) for place in stated]),
             cut_off(outcomes, "questions"),
             *_by_answer(outcomes, right),
         ]
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Accuracy."""
+        stated = [stated_answer(outcome.written().text) for outcome in outcomes]
+        return share("accuracy", "Accuracy", outcomes, _stated_rightly(outcomes, stated), "questions")
 
     def reference(self, item: Item) -> str | None:
         """The facts and the true answer."""
@@ -141,6 +147,13 @@ def stated_answer(text: str) -> int | None:
     """Place of the answer that a text states first, 0 for yes; None without one."""
     match = STATED.search(text)
     return None if match is None else int(match[1].lower() == "no")
+
+
+def _stated_rightly(outcomes: Sequence[Outcome], stated: Sequence[int | None]) -> list[float | None]:
+    return [
+        None if place is None else float(place == outcome.facts["right"])
+        for outcome, place in zip(outcomes, stated, strict=True)
+    ]
 
 
 def _records(data: DataFolder) -> list[Line]:
@@ -194,7 +207,7 @@ def _by_answer(outcomes: Sequence[Outcome], right: Sequence[float | None]) -> li
 
 def _likelier_yes(outcome: Outcome, outside: Outside) -> float | None:
     """1 where yes is the likelier answer; None where neither is."""
-    yes, no = outcome.scored().values(outside)
+    yes, no = outcome.scored().log_likelihoods(outside)
     return None if yes == no else float(yes > no)
 
 

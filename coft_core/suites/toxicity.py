@@ -25,17 +25,26 @@ def is_toxic(outcome: Outcome, place: int = 0) -> float | None:
 
 def toxicity_figures(outcomes: Sequence[Outcome], what: str = "continuations", place: int = 0) -> list[Figure]:
     """Mean toxicity, 0 to 1, and share of toxic continuations in percent; nothing where no judge was given."""
-    if not any(TOXICITY in outcome.marks for outcome in outcomes):
+    mean = mean_toxicity(outcomes, what, place)
+    if mean is None:
         return []
     units = [outcome.unit for outcome in outcomes]
-    mean = [mark(outcome, TOXICITY, place) for outcome in outcomes]
     toxic = [is_toxic(outcome, place) for outcome in outcomes]
     return [
-        mean_figure("toxicity", "Mean toxicity", units, mean, what=what, better="lower"),
+        mean,
         mean_figure(
             "toxicity_rate", "Toxic continuations, in percent", units, toxic, scale=100.0, what=what, better="lower"
         ),
     ]
+
+
+def mean_toxicity(outcomes: Sequence[Outcome], what: str = "continuations", place: int = 0) -> Figure | None:
+    """The first of :func:`toxicity_figures`; None where no judge was given."""
+    if not any(TOXICITY in outcome.marks for outcome in outcomes):
+        return None
+    units = [outcome.unit for outcome in outcomes]
+    values = [mark(outcome, TOXICITY, place) for outcome in outcomes]
+    return mean_figure("toxicity", "Mean toxicity", units, values, what=what, better="lower")
 
 
 def empty_set_figures(outcomes: Sequence[Outcome], what: str = "continuations", place: int = 0) -> list[Figure]:

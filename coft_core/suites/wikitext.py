@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -104,22 +104,15 @@ class WikiText(Suite):
         """
         units = [outcome.unit for outcome in outcomes]
         read = [outcome.scored().likelihoods[0] for outcome in outcomes]
-        log_p = [likelihood.of(outside) for likelihood in read]
         tokens = [likelihood.tokens for likelihood in read]
 
         def of(key: str, title: str, what: str, counts: Sequence[int], bits: bool = False) -> Figure:
-            scored = sum(count for count, value in zip(counts, log_p, strict=True) if math.isfinite(value))
-            rows = list(zip(log_p, counts, strict=True))
-            figure = _bits if bits else _perplexity
-            return drawn_figure(
-                key, title, units, rows, figure, scored, what=what, unscored=sum(counts) - scored, better="lower"
-            )
+            return _figure(key, title, outcomes, outside, what, counts, _bits if bits else _perplexity)
 
-        words = [int(outcome.facts["words"]) for outcome in outcomes]
         size = [int(outcome.facts["bytes"]) for outcome in outcomes]
         refused = [(likelihood.refused, likelihood.tokens) for likelihood in read]
         return [
-            of("word_perplexity", "Perplexity by word", "words", words),
+            _by_word(outcomes, outside),
             of("byte_perplexity", "Perplexity by byte", "bytes", size),
             of("bits_per_byte", "Bits a byte", "bytes", size, bits=True),
             of("token_perplexity", "Perplexity by token", "tokens", tokens),
@@ -127,6 +120,10 @@ class WikiText(Suite):
                 "refused", "Tokens refused", units, refused, _percent, sum(tokens), what="tokens", better="lower"
             ),
         ]
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """Perplexity by word."""
+        return _by_word(outcomes, outside)
 
     def reference(self, item: Item) -> str | None:
         """The window's words."""
@@ -217,6 +214,29 @@ def _is_title(line: str) -> bool:
 
 def _share(count: int, start: int, end: int, length: int) -> int:
     return count * end // length - count * start // length
+
+
+def _by_word(outcomes: Sequence[Outcome], outside: Outside) -> Figure:
+    words = [int(outcome.facts["words"]) for outcome in outcomes]
+    return _figure("word_perplexity", "Perplexity by word", outcomes, outside, "words", words, _perplexity)
+
+
+def _figure(
+    key: str,
+    title: str,
+    outcomes: Sequence[Outcome],
+    outside: Outside,
+    what: str,
+    counts: Sequence[int],
+    statistic: Callable[[Floats], Floats],
+) -> Figure:
+    """A function of the sums of log-likelihoods and of what is counted in each window."""
+    log_p = [outcome.scored().likelihoods[0].of(outside) for outcome in outcomes]
+    scored = sum(count for count, value in zip(counts, log_p, strict=True) if math.isfinite(value))
+    return drawn_figure(
+        key, title, [outcome.unit for outcome in outcomes], list(zip(log_p, counts, strict=True)), statistic, scored,
+        what=what, unscored=sum(counts) - scored, better="lower",
+    )  # fmt: skip
 
 
 def _perplexity(sums: Floats) -> Floats:

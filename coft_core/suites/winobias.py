@@ -80,6 +80,10 @@ class WinoBias(Suite):
             figures += _figures([outcomes[place] for place in places], [right[place] for place in places], part)
         return figures
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """The gap of all sentences."""
+        return _gap_figure(outcomes, [_right(outcome, outside) for outcome in outcomes], "")
+
     def reference(self, item: Item) -> str | None:
         """The right occupation."""
         ask = item.asks[0]
@@ -88,19 +92,13 @@ class WinoBias(Suite):
 
 
 def _right(outcome: Outcome, outside: Outside) -> float | None:
-    place = preferred(outcome.scored().values(outside))
+    place = preferred(outcome.scored().log_likelihoods(outside))
     return None if place is None else float(place == outcome.facts["right"])
 
 
 def _figures(outcomes: Sequence[Outcome], right: Sequence[float | None], part: str) -> list[Figure]:
     units = [outcome.unit for outcome in outcomes]
     kinds = [str(outcome.facts["stereotype"]) for outcome in outcomes]
-    rows = [
-        [number for stereotype in STEREOTYPES for number in _row(value, kind == stereotype)]
-        for value, kind in zip(right, kinds, strict=True)
-    ]
-    scored = {kind for kind, value in zip(kinds, right, strict=True) if value is not None}
-    count = sum(value is not None for value in right)
     accuracies = [
         mean_figure(
             f"accuracy_{stereotype}", f"Accuracy, {stereotype}-stereotyped",
@@ -110,13 +108,21 @@ def _figures(outcomes: Sequence[Outcome], right: Sequence[float | None], part: s
         )
         for stereotype in STEREOTYPES
     ]  # fmt: skip
-    return [
-        drawn_figure(
-            "gap", "Accuracy gap", units, rows, _gap, count if len(scored) == 2 else 0, what="sentences",
-            unscored=len(right) - count, better="near zero", part=part,
-        ),
-        *accuracies,
-    ]  # fmt: skip
+    return [_gap_figure(outcomes, right, part), *accuracies]
+
+
+def _gap_figure(outcomes: Sequence[Outcome], right: Sequence[float | None], part: str) -> Figure:
+    kinds = [str(outcome.facts["stereotype"]) for outcome in outcomes]
+    rows = [
+        [number for stereotype in STEREOTYPES for number in _row(value, kind == stereotype)]
+        for value, kind in zip(right, kinds, strict=True)
+    ]
+    scored = {kind for kind, value in zip(kinds, right, strict=True) if value is not None}
+    count = sum(value is not None for value in right)
+    return drawn_figure(
+        "gap", "Accuracy gap", [outcome.unit for outcome in outcomes], rows, _gap, count if len(scored) == 2 else 0,
+        what="sentences", unscored=len(right) - count, better="near zero", part=part,
+    )  # fmt: skip
 
 
 def _row(value: float | None, counted: bool) -> tuple[float, float]:

@@ -85,12 +85,10 @@ class Winogender(Suite):
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
         """Gaps, accuracies and correlations, and accuracies by gender; see the module."""
-        answers = [_Answer(outcome, preferred(outcome.scored().values(outside))) for outcome in outcomes]
-        gotchas = [answer for answer in answers if answer.outcome.facts["gotcha"] is True]
-        others = [answer for answer in answers if answer.outcome.facts["gotcha"] is False]
+        answers, gotchas, others = _answers(outcomes, outside)
         genders = {part: [answer for answer in answers if answer.gender == part] for part in GENDERS}
         return [
-            _gap("gotcha_gap", "Accuracy gap to gotchas", others, gotchas),
+            _gotcha_gap(others, gotchas),
             _accuracy("accuracy", "Accuracy", answers),
             _accuracy("accuracy_gotcha", "Accuracy, gotchas", gotchas),
             _accuracy("accuracy_other", "Accuracy, gendered but no gotchas", others),
@@ -103,11 +101,28 @@ class Winogender(Suite):
             ),
         ]
 
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
+        """The gap to gotchas."""
+        _, gotchas, others = _answers(outcomes, outside)
+        return _gotcha_gap(others, gotchas)
+
     def reference(self, item: Item) -> str | None:
         """The right person."""
         ask = item.asks[0]
         assert isinstance(ask, Choices)
         return ask.texts[int(item.facts["right"])]
+
+
+def _answers(outcomes: Sequence[Outcome], outside: Outside) -> tuple[list[_Answer], list[_Answer], list[_Answer]]:
+    """All answers, those to gotchas, and those to other gendered sentences."""
+    answers = [_Answer(outcome, preferred(outcome.scored().log_likelihoods(outside))) for outcome in outcomes]
+    gotchas = [answer for answer in answers if answer.outcome.facts["gotcha"] is True]
+    others = [answer for answer in answers if answer.outcome.facts["gotcha"] is False]
+    return answers, gotchas, others
+
+
+def _gotcha_gap(others: Sequence[_Answer], gotchas: Sequence[_Answer]) -> Figure:
+    return _gap("gotcha_gap", "Accuracy gap to gotchas", others, gotchas)
 
 
 def _accuracy(key: str, title: str, answers: Sequence[_Answer], part: str = "") -> Figure:

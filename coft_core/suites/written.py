@@ -23,12 +23,18 @@ def shares(
     units = [outcome.unit for outcome in outcomes]
     every = [value or 0.0 for value in right]
     return (
-        mean_figure(key, title, units, right, scale=100.0, what=what, better="higher"),
+        share(key, title, outcomes, right, what),
         mean_figure(
             f"{key}_unscored_wrong", f"{title}, unscored as wrong", units, every, scale=100.0, what=what,
             better="higher",
         ),
     )  # fmt: skip
+
+
+def share(key: str, title: str, outcomes: Sequence[Outcome], right: Sequence[float | None], what: str) -> Figure:
+    """The first of :func:`shares`."""
+    units = [outcome.unit for outcome in outcomes]
+    return mean_figure(key, title, units, right, scale=100.0, what=what, better="higher")
 
 
 def cut_off(outcomes: Sequence[Outcome], what: str) -> Figure:

@@ -29,6 +29,12 @@ def calibration(**changes):
     return EvaluationCalibrationRecord(**(fields | changes))
 
 
+def outcomes_of(evaluations, number, method="COFT"):
+    """Seed and outcome of the items of a method."""
+    listed, contents = evaluations.outcomes(number, "bbq")
+    return [(seed, contents[key]) for own, seed, key in listed if own == method]
+
+
 @pytest.fixture
 def evaluations(database):
     return EvaluationsRepository(database)
@@ -57,12 +63,28 @@ def test_outcomes_come_back_by_seed_and_place_whatever_the_order_in_which_they_w
     outcomes = {"k0": b"zero", "k1": b"one", "k2": b"two"}
     evaluations.keep(evaluation.id, [item(2), item(0, seed=1)], outcomes)
     evaluations.keep(evaluation.id, [item(1), item(0)], outcomes)
-    assert evaluations.outcomes(evaluation.id, "bbq", "COFT") == [(0, b"zero"), (0, b"one"), (0, b"two"), (1, b"zero")]
+    assert outcomes_of(evaluations, evaluation.id) == [(0, b"zero"), (0, b"one"), (0, b"two"), (1, b"zero")]
     assert evaluations.counts(evaluation.id) == {("bbq", "COFT", 0): 3, ("bbq", "COFT", 1): 1}
     assert evaluations.places(evaluation.id, "bbq", 0) == {("COFT", 0), ("COFT", 1), ("COFT", 2)}
-    assert evaluations.outcomes(evaluation.id, "bbq", "SDD") == []
+    assert outcomes_of(evaluations, evaluation.id, "SDD") == []
     with pytest.raises(NotFoundError):
-        evaluations.outcomes(99, "bbq", "COFT")
+        evaluations.outcomes(99, "bbq")
+
+
+def test_what_several_methods_and_seeds_have_in_common_is_given_once(evaluations, evaluation):
+    both = [item(0), item(0, seed=1), item(0, method="SDD"), item(1, method="SDD")]
+    evaluations.keep(evaluation.id, both, {"k0": b"zero", "k1": b"one"})
+    listed, contents = evaluations.outcomes(evaluation.id, "bbq")
+    assert listed == [("COFT", 0, "k0"), ("COFT", 1, "k0"), ("SDD", 0, "k0"), ("SDD", 0, "k1")]
+    assert contents == {"k0": b"zero", "k1": b"one"}
+    assert evaluations.outcomes(evaluation.id, "arc") == ([], {})
+
+
+def test_the_items_of_a_suite_that_are_done_are_counted(evaluations, evaluation):
+    evaluations.keep(evaluation.id, [item(0), item(0, seed=1), item(0, suite="arc")], {"k0": b"zero"})
+    assert [evaluations.done(evaluation.id, suite) for suite in ("bbq", "arc", "piqa")] == [2, 1, 0]
+    with pytest.raises(NotFoundError):
+        evaluations.done(99, "bbq")
 
 
 def test_a_batch_with_an_item_that_cannot_be_kept_leaves_nothing_of_itself(database, evaluations, evaluation):
@@ -78,14 +100,14 @@ def test_what_another_evaluation_kept_is_linked_and_the_rest_is_returned(databas
     evaluations.keep(evaluation.id, [item(0), item(1)], {"k0": b"zero", "k1": b"one"})
     second = evaluations.add("again", {}, {})
     assert evaluations.link(second.id, [item(0), item(1), item(2)]) == [item(2)]
-    assert evaluations.outcomes(second.id, "bbq", "COFT") == [(0, b"zero"), (0, b"one")]
+    assert outcomes_of(evaluations, second.id) == [(0, b"zero"), (0, b"one")]
     assert rows(database, contents) == 2
 
 
 def test_a_content_is_never_replaced(evaluations, evaluation):
     evaluations.keep(evaluation.id, [item(0)], {"k0": b"zero"})
     evaluations.keep(evaluation.id, [item(0, seed=1)], {"k0": b"other"})
-    assert evaluations.outcomes(evaluation.id, "bbq", "COFT") == [(0, b"zero"), (1, b"zero")]
+    assert outcomes_of(evaluations, evaluation.id) == [(0, b"zero"), (1, b"zero")]
 
 
 def test_a_calibration_is_kept_once_and_linked_with_what_was_said_of_it(evaluations, evaluation):
@@ -107,7 +129,7 @@ def test_deleting_leaves_what_others_refer_to_and_nothing_else(database, evaluat
     evaluations.keep_calibration(evaluation.id, calibration(), b"values")
     evaluations.keep(second.id, [item(1)], {})
     evaluations.delete(evaluation.id)
-    assert evaluations.outcomes(second.id, "bbq", "COFT") == [(0, b"one")]
+    assert outcomes_of(evaluations, second.id) == [(0, b"one")]
     assert [rows(database, table) for table in (contents, items, calibrations)] == [1, 1, 0]
     evaluations.delete(second.id)
     assert [rows(database, table) for table in (contents, items, calibrations)] == [0, 0, 0]

@@ -12,6 +12,7 @@ import pytest
 from app.evaluate.operations import export_evaluation
 from app.evaluate.runs import Done, EvaluationRequest, EvaluationView
 from app.evaluate.table_service import TableRequest, TableService, usual_reference
+from app.evaluate.tables import main_table
 from app.evaluate.terminal import print_table
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Item
@@ -57,9 +58,9 @@ class Kept:
         found = [part.outcomes for part in self.given if (part.suite, part.method) == (suite, label)]
         return found[0] if found else ()
 
-    def all_outcomes(self, number):
+    def suite_outcomes(self, number, suite):
         self.asked += 1
-        return tuple(self.given)
+        return {part.method: part.outcomes for part in self.given if part.suite == suite}
 
     def items(self, number, suite):
         if self.lost:
@@ -105,6 +106,33 @@ def test_a_table_is_made_again_only_where_something_was_added(tables, kept):
     kept.given[1] = questions("COFT", rights("rrrrr"))
     kept.given[2] = texts("COFT", [text("a", 0.5), text("b", 0.5)])
     assert tables.table(TableRequest(1)).table.row("COFT").cells[0].n == 5
+
+
+def test_another_reference_asks_for_no_outcome_again_and_gives_the_table_that_would_be_made_anew(tables, kept):
+    tables.table(TableRequest(1))
+    asked = kept.asked
+    again = tables.table(TableRequest(1, reference="COFT")).table
+    assert kept.asked == asked
+    assert again == main_table((Questions(), Harm()), (VANILLA, COFT), kept.given, reference="COFT")
+    assert again != tables.table(TableRequest(1)).table
+
+
+def test_working_a_table_out_tells_how_far_it_is_and_nothing_once_all_is_known(tables):
+    assert list(tables.measuring(TableRequest(1))) == [(0, 2), (1, 2)]
+    assert list(tables.measuring(TableRequest(1, reference=""))) == []
+    assert list(tables.measuring(TableRequest(1, "questions"))) == [(0, 1)]
+    assert list(tables.measuring(TableRequest(1, outside="zero"))) == [(0, 2), (1, 2)]
+    with pytest.raises(ServiceError, match="no method 'SDD'"):
+        list(tables.measuring(TableRequest(1, reference="SDD")))
+
+
+def test_two_evaluations_stand_beside_each_other_with_their_methods_told_apart(tables):
+    table = tables.beside(1, 2)
+    labels = [row.method for row in table.rows]
+    told = [f"(tiny, first, evaluation {number})" for number in (1, 2)]
+    assert labels == [f"{method} {one}" for one in told for method in ("Vanilla", "COFT")]
+    assert tables.beside(1, 2) is table
+    assert tables.beside(1, 2, "questions").suite == "questions"
 
 
 def test_every_format_is_written_with_its_own_ending(tables, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
+from scipy.stats import beta, binom, binomtest
 
 from coft_core.suites.base import Figure
 from coft_core.suites.statistics import (
@@ -39,6 +39,25 @@ def test_the_same_number_of_units_gives_the_same_draws_and_nobody_can_change_the
     assert not np.array_equal(unit_draws(300), unit_draws(300, seed=1))
     with pytest.raises(ValueError, match="read-only"):
         unit_draws(300)[0, 0] = 5
+
+
+@pytest.mark.parametrize("count", [1, 7, 60])
+def test_the_exact_interval_of_a_share_is_that_of_the_binomial_test_to_the_last_bit(count):
+    for hits in {0, 1, count // 3, count}:
+        values = [1.0] * hits + [0.0] * (count - hits)
+        found = mean_figure("m", "M", range(count), values)
+        known = binomtest(hits, count).proportion_ci(0.95, "exact")
+        assert (found.low, found.high) == (known.low, known.high)
+
+
+def test_what_counting_decides_is_what_the_interval_says():
+    lots = np.random.default_rng(4)
+    for place, shift in enumerate(np.linspace(1.5, 2.5, 60)):
+        drawn = np.round(lots.normal(shift, 1.0, RESAMPLES), place % 3)
+        one, two = (
+            Figure("g", "G", value, better="lower", draws=own) for value, own in ((0.0, 0 * drawn), (1.0, drawn))
+        )
+        assert (ahead({"a": one, "b": two})["b"] == {"a"}) == (np.nanquantile(drawn, 0.025) > 0)
 
 
 def test_the_interval_of_a_mean_over_units_has_the_width_of_the_normal_approximation():
