@@ -20,7 +20,8 @@ ROW = 22
 MARGIN = {"l": 170, "r": 12, "t": 8, "b": 42}
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A name as it fits beside a picture."""
     return text if len(text) <= 26 else f"{text[:25]}…"
 
 
@@ -50,7 +51,7 @@ def methods_figure(table: Table, column: Column) -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(title={"text": f"{column.suite_title}: {column.title}", "standoff": 6}, nticks=6, showgrid=True)
     figure.update_yaxes(
-        tickmode="array", tickvals=list(range(len(rows))), ticktext=[_shortened(name) for name, _ in rows],
+        tickmode="array", tickvals=list(range(len(rows))), ticktext=[shortened(name) for name, _ in rows],
         range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False,
     )  # fmt: skip
     if column.better == "near the middle":
@@ -87,7 +88,7 @@ def parts_figure(table: Table, columns: Sequence[Column]) -> go.Figure:
     figure.update_xaxes(title={"text": columns[0].title, "standoff": 6}, nticks=6, showgrid=True)
     figure.update_yaxes(
         tickmode="array", tickvals=list(range(len(columns))),
-        ticktext=[_shortened(column.part or "all") for column in columns], range=[len(columns) - 0.5, -0.5],
+        ticktext=[shortened(column.part or "all") for column in columns], range=[len(columns) - 0.5, -0.5],
         showgrid=False, zeroline=False,
     )  # fmt: skip
     figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
@@ -105,7 +106,7 @@ def plane_figure(table: Table, bias: Column, utility: Column) -> go.Figure:
         (left, right), (below, above) = _spread(x), _spread(y)
         bars = {"type": "data", "symmetric": False, "thickness": 1, "width": 3}
         figure.add_scatter(
-            name=row.method, x=[x.value], y=[y.value], mode="markers+text", text=[_shortened(row.method)],
+            name=row.method, x=[x.value], y=[y.value], mode="markers+text", text=[shortened(row.method)],
             textposition="top right", marker={"size": 9, "symbol": symbol},
             error_x={**bars, "array": [right], "arrayminus": [left]},
             error_y={**bars, "array": [above], "arrayminus": [below]},

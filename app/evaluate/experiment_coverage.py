@@ -11,13 +11,24 @@ from app.evaluate.experiment_figures import Figures, Kept, Value
 from app.evaluate.experiment_layout import (
     ExperimentTable,
     Line,
+    chosen_paper,
     laid_out,
     paper_notes,
     silent_notes,
     stand_in_notes,
     sweep_of,
 )
-from app.evaluate.experiments import KNOBS, ChainsTable, CoverageTable, DriftSetting, DriftTable, PartEntry
+from app.evaluate.experiment_pictures import ChainPoint, ChainsPicture, LevelPoint, LevelsPicture
+from app.evaluate.experiments import (
+    KNOBS,
+    ChainsTable,
+    CoverageTable,
+    DriftSetting,
+    DriftTable,
+    PartEntry,
+    SweepEntry,
+    number_of,
+)
 from app.evaluate.layout import Head
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow
@@ -33,7 +44,7 @@ APART = 0.99
 def coverage_table(table: CoverageTable, figures: Figures, model: str, outside: Outside) -> ExperimentTable:
     """Miscoverage on contexts kept apart and the certified share, a row a risk level."""
     kept, sweep = figures.kept, sweep_of(figures.kept.experiment)
-    lines = []
+    lines, points = [], []
     for value in sweep.values:
         label = sweep.label(value)
         by_seed: dict[int, list[tuple[int, int]]] = {}
@@ -41,7 +52,10 @@ def coverage_table(table: CoverageTable, figures: Figures, model: str, outside: 
             if note.method == label and note.coverage is not None:
                 by_seed.setdefault(note.seed, []).append((round(note.coverage * note.checked), note.checked))
         share = figures.certificates("certified share", label, kept.suites) if label in kept.labels else None
-        lines.append(Line(label, (_missed(by_seed), None if share is None else share.value), label))
+        missed = _missed(by_seed)
+        lines.append(Line(label, (missed, None if share is None else share.value), label))
+        if missed is not None:
+            points.append(LevelPoint(value, missed))
     heads = [Head("Miscoverage", words.ARROWS["lower"]), Head("Certified share")]
     notes = [
         "Miscoverage: share of contexts kept apart from the calibration whose drawn true token misses its threshold, "
@@ -52,7 +66,18 @@ def coverage_table(table: CoverageTable, figures: Figures, model: str, outside: 
         *paper_notes(table, model),
     ]
     layout = laid_out(table, model, KNOBS[sweep.knob].capitalize(), heads, lines)
-    return ExperimentTable(table.title, layout, tuple(notes))
+    return ExperimentTable(table.title, layout, tuple(notes), _levels(table, sweep, model, points))
+
+
+def _levels(table: CoverageTable, sweep: SweepEntry, model: str, points: Sequence[LevelPoint]) -> LevelsPicture | None:
+    """The picture of miscoverage; None where none was measured."""
+    if not points:
+        return None
+    published: list[LevelPoint] = []
+    for entry in (papers := chosen_paper(table.paper, model)):
+        figures = {value: entry.rows.get(sweep.label(value), (None,))[0] for value in sweep.values}
+        published += [LevelPoint(value, Value(*number_of(own))) for value, own in figures.items() if own is not None]
+    return LevelsPicture(tuple(points), tuple(published), papers[0].model if published else "")
 
 
 def _missed(by_seed: Mapping[int, Sequence[tuple[int, int]]]) -> Value | None:
@@ -90,13 +115,17 @@ def chains_table(table: ChainsTable, figures: Figures, model: str, outside: Outs
                 else:
                     counts.setdefault(place, {}).setdefault(seed, []).append(_kept_of(row.coverage))
     lines = []
+    levels: dict[float, tuple[ChainPoint, ...]] = {}
     for alpha in table.alphas:
         for horizon in table.horizons:
             place = alpha, horizon
-            union = Value(fmean(unions[place])) if place in unions else None
+            union = fmean(unions[place]) if place in unions else None
+            missed = _missed(counts.get(place, {}))
+            levels[alpha] = (*levels.get(alpha, ()), ChainPoint(horizon, missed, union))
             last = horizon == table.horizons[-1]
             head = f"alpha {alpha:g}, {_steps(horizon)}"
-            lines.append(Line(head, (_missed(counts.get(place, {})), union), f"alpha {alpha:g}" if last else ""))
+            values = missed, None if union is None else Value(union)
+            lines.append(Line(head, values, f"alpha {alpha:g}" if last else ""))
     heads = [Head("Miscoverage", words.ARROWS["lower"]), Head("Union bound")]
     notes = [
         "Miscoverage: share of whole chains kept apart from the calibration with a token below the threshold for whole "
@@ -106,7 +135,8 @@ def chains_table(table: ChainsTable, figures: Figures, model: str, outside: Outs
         *stand_in_notes(kept),
         *paper_notes(table, model),
     ]
-    return ExperimentTable(table.title, laid_out(table, model, "Level and length", heads, lines), tuple(notes))
+    picture = ChainsPicture(levels) if counts else None
+    return ExperimentTable(table.title, laid_out(table, model, "Level and length", heads, lines), tuple(notes), picture)
 
 
 def _steps(number: int) -> str:

@@ -8,9 +8,21 @@ from dataclasses import dataclass
 
 from app.evaluate import words
 from app.evaluate.experiment_figures import Figures, Kept, Value
+from app.evaluate.experiment_pictures import Picture
 from app.evaluate.experiments import Experiment, PaperEntry, SweepEntry, TableEntry, number_of
 from app.evaluate.layout import Head, Layout, Shown
 from app.shared.step_words import count
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentLayout(Layout):
+    """A table of texts with the numbers that they are of.
+
+    Attributes:
+        numbers: A number for each cell of each line; None where there is nothing.
+    """
+
+    numbers: tuple[tuple[Value | None, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +33,13 @@ class ExperimentTable:
         title: What it shows.
         layout: The table.
         notes: Sentences that have to stand with it.
+        picture: What its picture shows; None where it has none.
     """
 
     title: str
-    layout: Layout
+    layout: ExperimentLayout
     notes: tuple[str, ...] = ()
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,7 @@ def laid_out(
     corner: str,
     heads: Sequence[Head],
     lines: Sequence[Line],
-) -> Layout:
+) -> ExperimentLayout:
     """Lines with the paper's below them.
 
     Args:
@@ -85,23 +99,26 @@ def laid_out(
         for place in range(len(heads))
     ]
     shown: list[tuple[Head, tuple[Shown | None, ...]]] = []
+    numbers: list[tuple[Value | None, ...]] = []
     told: set[tuple[str, str]] = set()
 
     def add(entry: PaperEntry, name: str, row: Sequence[tuple[float, float | None] | None]) -> None:
         told.add((entry.model, name))
-        cells = [None if own is None else _published(*own, places) for own, places in zip(row, digits, strict=False)]
-        source = f"paper, {entry.model}"
-        shown.append((Head(name, source=source), (*cells, *([None] * (len(heads) - len(cells))))))
+        nothing = (None,) * (len(heads) - len(row))
+        values = (*(None if own is None else Value(*own) for own in row), *nothing)
+        shown.append((Head(name, source=f"paper, {entry.model}"), tuple(map(_published, values, digits))))
+        numbers.append(values)
 
     for line in lines:
         shown.append((Head(line.head), tuple(map(_shown, line.values, digits))))
+        numbers.append(line.values)
         for entry, name, row in published:
             if line.paper and name == line.paper:
                 add(entry, name, row)
     for entry, name, row in published:
         if (entry.model, name) not in told:
             add(entry, name, row)
-    return Layout(corner, tuple(heads), tuple(shown))
+    return ExperimentLayout(corner, tuple(heads), tuple(shown), tuple(numbers))
 
 
 def _shown(value: Value | None, digits: int) -> Shown | None:
@@ -126,8 +143,10 @@ def _counted(value: Value) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""
 
 
-def _published(value: float, deviation: float | None, digits: int) -> Shown:
-    return Shown(words.number(value, digits), words.number(deviation, digits), value=value)
+def _published(value: Value | None, digits: int) -> Shown | None:
+    if value is None:
+        return None
+    return Shown(words.number(value.value, digits), words.number(value.deviation, digits), value=value.value)
 
 
 # Sentences below a table.

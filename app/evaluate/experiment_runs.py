@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
+from app.evaluate.experiment_exports import experiment_json
 from app.evaluate.experiment_layout import ExperimentTable
-from app.evaluate.experiment_service import ExperimentPlan, ExperimentRequest, ExperimentService
-from app.evaluate.experiments import Experiment
+from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
+from app.evaluate.experiments import Experiment, ExperimentPlan
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService
 from app.evaluate.terminal import print_layout
-from app.shared.commands import progress_bar
 from app.shared.operations import Json
 from app.shared.terminal import wait_for_all
 from app.shared.wiring import Services
+from coft_core.suites.base import Outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,12 @@ class ExperimentRun:
 
     Attributes:
         plan: What of it takes part.
-        view: Its evaluation; None where it reads no suite.
+        view: Its evaluation.
         tables: Its tables, once they are made.
     """
 
     plan: ExperimentPlan
-    view: EvaluationView | None
+    view: EvaluationView
     tables: tuple[ExperimentTable, ...] = ()
 
 
@@ -39,73 +40,47 @@ def begin(wired: Services, request: ExperimentRequest) -> ExperimentRun:
         CoftError: The model or the data cannot be read.
     """
     plan = wired[ExperimentService].plan(request)
-    if plan.request is None:
-        return ExperimentRun(plan, None)
     service = wired[EvaluationService]
     return ExperimentRun(plan, service.view(service.submit(plan.request)))
 
 
 def finish(wired: Services, run: ExperimentRun, quiet: bool) -> ExperimentRun:
-    """Wait for an experiment's evaluation, measure what is measured, and make its tables.
+    """Wait for an experiment's evaluation, and make its tables.
 
     Raises:
         Stopped: It was interrupted; what is done is kept.
         ServiceError: The evaluation ended otherwise.
-        CoftError: A method cannot be timed.
     """
-    service, view = wired[ExperimentService], run.view
-    if view is not None and view.job is not None:
-        evaluation = view.id
+    evaluation = run.view.id
+    if run.view.job is not None:
         wait_for_all(
             wired,
-            [view.job.id],
+            [run.view.job.id],
             lambda: wired[EvaluationService].cancel(evaluation),
             f"evaluations resume {evaluation}",
             "The evaluation",
             quiet,
         )
-        view = wired[EvaluationService].view(evaluation)
-    kept = service.tables(run.plan, None if view is None else view.id)
-    with progress_bar(quiet) as moved:
-        measured = service.measure(run.plan, moved or (lambda share, label: None))
-    return replace(run, view=view, tables=(*kept, *measured))
+    return replace(made(wired, evaluation), plan=run.plan)
+
+
+def made(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
+    """The tables of an experiment, of what its evaluation has kept so far.
+
+    Raises:
+        ServiceError: It is of no experiment.
+        NotFoundError: There is no such evaluation.
+    """
+    service, view = wired[ExperimentService], wired[EvaluationService].view(evaluation_id)
+    return ExperimentRun(service.plan_of(view), view, tuple(service.tables(evaluation_id, outside)))
 
 
 # As JSON, and in words.
 
 
-def experiment_json(run: ExperimentRun) -> Json:
+def run_json(run: ExperimentRun) -> Json:
     """An experiment with its tables."""
-    experiment = run.plan.experiment
-    return {
-        "title": experiment.title,
-        "source": experiment.source,
-        "shows": experiment.shows.strip(),
-        "differs": [sentence.strip() for sentence in experiment.differs],
-        "model": run.plan.model,
-        "evaluation_id": None if run.view is None else run.view.id,
-        "suites": dict(run.plan.suites),
-        "methods": [method.label for method in run.plan.methods],
-        "left_out": list(run.plan.left_out),
-        "tables": [table_json(table) for table in run.tables],
-    }
-
-
-def table_json(table: ExperimentTable) -> Json:
-    """A table of an experiment; a row of the paper's has a source."""
-    return {
-        "title": table.title,
-        "columns": [head.title for head in table.layout.heads],
-        "rows": [
-            {
-                "head": head.title,
-                "source": head.source,
-                "cells": [None if cell is None else asdict(cell) for cell in cells],
-            }
-            for head, cells in table.layout.lines
-        ],
-        "notes": list(table.notes),
-    }
+    return experiment_json(run.plan, run.view, run.tables)
 
 
 def print_experiment(run: ExperimentRun) -> None:
@@ -122,7 +97,7 @@ def print_experiment(run: ExperimentRun) -> None:
         print("\nNot as in the paper:")
         for sentence in experiment.differs:
             print(f"- {sentence.strip()}")
-    if run.view is not None:
+    if run.view.plans:
         print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
 
 

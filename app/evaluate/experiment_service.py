@@ -5,24 +5,34 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
 
+from cachetools import LRUCache
+from pydantic import ValidationError
+
+from app.evaluate.experiment_exports import experiment_content
 from app.evaluate.experiment_figures import Kept
 from app.evaluate.experiment_files import experiment_names, given_parameters, load_experiment
 from app.evaluate.experiment_layout import ExperimentTable
-from app.evaluate.experiment_speed import Progress, SpeedMeter, Timed
+from app.evaluate.experiment_speed import measured_by, planned_words, speed_table, speed_tables
 from app.evaluate.experiment_tables import experiment_tables
-from app.evaluate.experiments import (
-    Experiment,
-    MethodEntry,
-    SpeedTable,
-)
+from app.evaluate.experiments import Experiment, ExperimentPlan, MethodEntry
 from app.evaluate.items import sampled, split
 from app.evaluate.prepared import MethodPreparer
-from app.evaluate.runs import EvaluationMethod, EvaluationRequest
+from app.evaluate.runs import (
+    AskedExperiment,
+    EvaluationEstimate,
+    EvaluationMethod,
+    EvaluationRequest,
+    EvaluationView,
+    KnownSuite,
+)
 from app.evaluate.service import EvaluationService
 from app.evaluate.sources import SuiteSources
+from app.evaluate.table_service import SUFFIXES
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
+from app.shared.files import write_text
 from app.shared.policies import parameter_values, policy_info
 from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration, load_calibration
@@ -43,6 +53,7 @@ class ExperimentRequest:
         data: See there.
         judges: See there.
         given: What methods need, by ``policy.parameter``.
+        name: Name of the evaluation; empty names it after experiment and model.
     """
 
     experiment: str
@@ -52,27 +63,27 @@ class ExperimentRequest:
     data: str = ""
     judges: tuple[tuple[str, str], ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentPlan:
-    """What of an experiment can be run here.
+class ExperimentCard:
+    """A shipped experiment as it can be chosen, told without loading a model.
 
     Attributes:
-        experiment: The experiment.
-        request: The evaluation that it needs; None where it reads no suite.
-        methods: The methods that take part.
-        suites: Key of the suite that is read, by the key that the experiment has for it.
-        model: The model.
-        left_out: What takes no part, and why, a sentence each.
+        name: Its name.
+        experiment: It itself.
+        suites: Its suites as they would be read, those that stand in for others among them.
+        lacking: What cannot take part, and why, a sentence each; what the model alone can tell is not among it.
     """
 
+    name: str
     experiment: Experiment
-    request: EvaluationRequest | None
-    methods: tuple[EvaluationMethod, ...]
-    suites: Mapping[str, str]
-    model: str
-    left_out: tuple[str, ...]
+    suites: tuple[KnownSuite, ...]
+    lacking: tuple[str, ...]
+
+
+TABLES_KEPT = 16
 
 
 class ExperimentService:
@@ -83,26 +94,44 @@ class ExperimentService:
         evaluations: EvaluationService,
         store: EvaluationsRepository,
         preparer: MethodPreparer,
-        host: ModelHost,
         sources: SuiteSources,
     ) -> None:
         self._evaluations = evaluations
         self._store = store
         self._preparer = preparer
-        self._host = host
         self._sources = sources
+        self._tables: LRUCache[tuple[object, ...], builtins.list[ExperimentTable]] = LRUCache(TABLES_KEPT)
+        self._lock = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> ExperimentService:
         """Built from the program's services."""
         return cls(
             services[EvaluationService], services[EvaluationsRepository], services[MethodPreparer],
-            services[ModelHost], services[SuiteSources],
+            services[SuiteSources],
         )  # fmt: skip
 
     def list(self) -> tuple[tuple[str, Experiment], ...]:
         """The shipped experiments by name."""
         return tuple((name, load_experiment(name)) for name in experiment_names())
+
+    def card(self, name: str, data: str = "") -> ExperimentCard:
+        """A shipped experiment as it can be chosen; loads no model.
+
+        Args:
+            name: Its name.
+            data: Folder with the suites' files; empty takes the program's.
+
+        Raises:
+            ServiceError: There is no such experiment or folder.
+        """
+        experiment = load_experiment(name)
+        found, missing = self._there(experiment, data)
+        known = {suite.key: suite for suite in self._sources.known(data)}
+        given = zip(experiment.evaluated(), experiment.methods, strict=False)
+        unready = [_lacking(method, entry, {}) for method, entry in given]
+        suites = tuple(known[key] for key in dict.fromkeys(found.values()))
+        return ExperimentCard(name, experiment, suites, (*filter(None, unready), *missing))
 
     def plan(self, request: ExperimentRequest) -> ExperimentPlan:
         """What of an experiment can be run; loads the model.
@@ -115,59 +144,107 @@ class ExperimentService:
         experiment = load_experiment(request.experiment)
         methods, left_out = self._methods(experiment, request)
         suites, missing = self._suites(experiment, request.data)
-        evaluation = None
-        if suites:
-            evaluation = EvaluationRequest(
-                name=f"{experiment.title}: {request.model}",
-                suites=tuple(dict.fromkeys(suites.values())),
-                methods=methods,
-                model=request.model,
-                seeds=request.seeds or experiment.run.seeds,
-                limit=request.limit,
-                calibration_share=experiment.run.calibration_share,
-                data=request.data,
-                judges=request.judges,
-            )
-        return ExperimentPlan(experiment, evaluation, methods, suites, request.model, (*left_out, *missing))
+        asked = AskedExperiment(request.experiment, experiment.model_dump(mode="json"), (*left_out, *missing))
+        evaluation = EvaluationRequest(
+            name=request.name or f"{experiment.title}: {request.model}",
+            suites=tuple(dict.fromkeys(suites.values())),
+            methods=methods,
+            model=request.model,
+            seeds=request.seeds or experiment.run.seeds,
+            limit=request.limit,
+            calibration_share=experiment.run.calibration_share,
+            data=request.data,
+            judges=request.judges,
+            experiment=asked,
+        )
+        return ExperimentPlan(experiment, evaluation, suites)
 
-    def tables(
-        self, plan: ExperimentPlan, evaluation_id: int | None, outside: Outside = "floor"
-    ) -> builtins.list[ExperimentTable]:
-        """The tables of what an evaluation kept; without those of speed.
+    def estimate(self, plan: ExperimentPlan) -> EvaluationEstimate:
+        """What an experiment will take, with what cannot take part; errors as of the estimate of an evaluation."""
+        found = self._evaluations.estimate(plan.request)
+        timed = planned_words(plan.experiment, [method.label for method in plan.methods])
+        return replace(found, missing=(*plan.left_out, *found.missing, *timed))
+
+    def plan_of(self, evaluation: EvaluationView) -> ExperimentPlan:
+        """The plan that an evaluation was run by, of what is kept of it; needs neither model nor data.
+
+        Raises:
+            ServiceError: It is of no experiment, or of one that this version of the program cannot read.
+        """
+        asked = evaluation.request.experiment
+        if asked is None:
+            raise ServiceError(
+                f"Evaluation {evaluation.id} is of no experiment; look at its figures, or run one with evaluate "
+                "--experiment."
+            )
+        try:
+            experiment = Experiment.model_validate(asked.content)
+        except ValidationError as error:
+            raise ServiceError(
+                f"The experiment of evaluation {evaluation.id} cannot be read by this version; run it anew."
+            ) from error
+        read = {key: (key, experiment.instead.get(key)) for key in experiment.suites}
+        present = {
+            key: next((own for own in both if own in evaluation.request.suites), None) for key, both in read.items()
+        }
+        suites = {key: own for key, own in present.items() if own is not None}
+        return ExperimentPlan(experiment, evaluation.request, suites)
+
+    def tables(self, evaluation_id: int, outside: Outside = "floor") -> builtins.list[ExperimentTable]:
+        """The tables of an experiment, of what its evaluation has kept so far.
 
         Args:
-            plan: The plan that it was run by.
-            evaluation_id: The evaluation; None for an experiment that reads no suite.
+            evaluation_id: The evaluation.
             outside: What a token that a certified set refuses counts as.
 
         Raises:
+            ServiceError: It is of no experiment.
             NotFoundError: There is no such evaluation.
         """
-        if evaluation_id is None or plan.request is None:
-            return []
         view = self._evaluations.view(evaluation_id)
-        suites = {key: self._sources.suite(read) for key, read in plan.suites.items()}
-        kept = Kept(
-            plan.experiment, plan.methods, suites, self._evaluations.all_outcomes(evaluation_id), view.calibrations,
-            lambda suite, method, seed: self._thresholds(evaluation_id, suite, method, seed),
-            lambda suite, seed: self._prompts(view.request, plan.suites.get(suite), seed), plan.left_out,
-        )  # fmt: skip
-        return experiment_tables(kept, plan.model, outside)
+        measured = None if view.job is None else (view.job.id, view.job.status)
+        key = evaluation_id, view.created_at, outside, view.done, len(view.calibrations), measured
+        with self._lock:
+            if key in self._tables:
+                return self._tables[key]
+        tables = self._made(view, outside)
+        with self._lock:
+            self._tables[key] = tables
+        return tables
 
-    def measure(self, plan: ExperimentPlan, progress: Progress) -> builtins.list[ExperimentTable]:
-        """Measure the tables of speed; empty where the experiment has none.
+    def content(self, evaluation_id: int, form: str, outside: Outside = "floor") -> str:
+        """The tables of an experiment as the text of a file.
 
         Raises:
-            CoftError: A method cannot decode, or something that it runs cannot be loaded.
+            ServiceError: There is no such format, or the evaluation is of no experiment.
+            NotFoundError: There is no such evaluation.
         """
-        tables = [table for table in plan.experiment.tables if isinstance(table, SpeedTable)]
-        if not tables:
-            return []
-        settled = self._preparer.settled(EvaluationRequest("speed", (), plan.methods, plan.model))
-        loaded = [self._preparer.load(group) for group in self._preparer.groups(settled)]
-        by_label = {ready.label: Timed(ready, own) for own in loaded for ready in own.group.methods}
-        meter = SpeedMeter(self._host, [by_label[method.label] for method in plan.methods], progress)
-        return [meter.table(table, plan.model) for table in tables]
+        if form not in SUFFIXES:
+            raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
+        view = self._evaluations.view(evaluation_id)
+        return experiment_content(self.plan_of(view), view, self.tables(evaluation_id, outside), form)
+
+    def write(self, evaluation_id: int, form: str, folder: Path, outside: Outside = "floor") -> Path:
+        """Write the tables into a folder, atomically, and return the path; errors as of :meth:`content`."""
+        content = self.content(evaluation_id, form, outside)
+        return write_text(folder / f"experiment-{evaluation_id}.{SUFFIXES[form]}", content)
+
+    def _made(self, view: EvaluationView, outside: Outside) -> builtins.list[ExperimentTable]:
+        plan = self.plan_of(view)
+        suites = {key: self._sources.suite(read) for key, read in plan.suites.items()}
+        kept = Kept(
+            plan.experiment, plan.methods, suites, self._evaluations.all_outcomes(view.id), view.calibrations,
+            lambda suite, method, seed: self._thresholds(view.id, suite, method, seed),
+            lambda suite, seed: self._prompts(view.request, plan.suites.get(suite), seed), plan.left_out,
+        )  # fmt: skip
+        timed = speed_tables(plan.experiment)
+        of_figures = iter(experiment_tables(kept, plan.model, outside))
+        measured = {own.place: own for own in measured_by(view.job) or ()}
+        further = (*(entry.stands_in for entry in plan.experiment.methods if entry.stands_in), *plan.left_out)
+        return [
+            speed_table(timed[place], measured.get(place), plan.model, further) if place in timed else next(of_figures)
+            for place in range(len(plan.experiment.tables))
+        ]
 
     # What takes part.
 
@@ -183,12 +260,8 @@ class ExperimentService:
         entries: Sequence[MethodEntry | None] = [*experiment.methods, *[None] * swept]
         for method, entry in zip(methods, entries, strict=True):
             own = given.get(method.settings.policy, {})
-            lacking = {name: text for name, text in (entry.needs if entry else {}).items() if name not in own}
-            if lacking:
-                told = "; ".join(
-                    f"--set {method.settings.policy}.{name}=… ({text.rstrip('.')})" for name, text in lacking.items()
-                )
-                left_out.append(f"{method.label} is left out, since it needs {told}.")
+            if lacking := _lacking(method, entry, own):
+                left_out.append(lacking)
                 continue
             able.append(_with(method, own))
         settled = self._preparer.settled(EvaluationRequest("experiment", (), tuple(able), request.model)).methods
@@ -204,8 +277,13 @@ class ExperimentService:
 
     def _suites(self, experiment: Experiment, data: str) -> tuple[dict[str, str], tuple[str, ...]]:
         """Suites that can be read, by the experiment's key, and why others cannot."""
-        if not experiment.reads:
-            return {}, ()
+        found, left_out = self._there(experiment, data)
+        if experiment.reads and not found:
+            raise ServiceError(f"No suite of this experiment can be read. {left_out[0]}")
+        return found, left_out
+
+    def _there(self, experiment: Experiment, data: str) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Suites whose files are there, by the experiment's key, and why others cannot be read."""
         known = {suite.key: suite for suite in self._sources.known(data)}
         found: dict[str, str] = {}
         left_out = []
@@ -217,8 +295,6 @@ class ExperimentService:
                 found[key] = other
             else:
                 left_out.append(f"{known[key].title} is left out: {known[key].missing}")
-        if not found:
-            raise ServiceError(f"No suite of this experiment can be read. {left_out[0]}")
         return found, tuple(left_out)
 
     # What was kept.
@@ -240,6 +316,15 @@ class ExperimentService:
         parts = split(suite, items, seed, request.calibration_share)
         texts = [item.asks[0].prompt for item in items]
         return [texts[place] for place in sorted(parts.apart)], [texts[place] for place in sorted(parts.evaluated)]
+
+
+def _lacking(method: EvaluationMethod, entry: MethodEntry | None, given: Mapping[str, str]) -> str:
+    """What a method needs that is not given, as a sentence; empty if there is nothing."""
+    lacking = {name: text for name, text in (entry.needs if entry else {}).items() if name not in given}
+    if not lacking:
+        return ""
+    told = "; ".join(f"--set {method.settings.policy}.{name}=… ({text.rstrip('.')})" for name, text in lacking.items())
+    return f"{method.label} is left out, since it needs {told}."
 
 
 def _with(method: EvaluationMethod, given: Mapping[str, str]) -> EvaluationMethod:

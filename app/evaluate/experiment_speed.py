@@ -1,18 +1,26 @@
-"""Tables of speed and memory: measured on the model when an experiment is run, and kept nowhere."""
+"""Tables of speed and memory: measured on the model while an experiment runs, and kept with its job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
 
 from app.evaluate import words
 from app.evaluate.experiment_figures import Value
-from app.evaluate.experiment_layout import ExperimentTable, Line, laid_out
-from app.evaluate.experiments import SpeedTable
+from app.evaluate.experiment_layout import ExperimentTable, Line, laid_out, paper_notes
+from app.evaluate.experiment_pictures import SpeedPicture, SpeedPoint
+from app.evaluate.experiments import Experiment, SpeedTable
 from app.evaluate.layout import Head
-from app.evaluate.prepared import LoadedGroup, ReadyMethod
+from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
+from app.evaluate.runs import EvaluationRequest
+from app.shared.jobs import JobContext, JobView
 from app.shared.model_host import ModelHost
+from app.shared.step_words import count, plural
 from coft_core.decode.cost import reserved_bytes, weight_bytes
 from coft_core.decode.plan import Plan, plan
 from coft_core.experiments.speed import (
@@ -25,8 +33,137 @@ from coft_core.experiments.speed import (
     timed_prompt,
     with_thresholds,
 )
+from coft_core.model.language_model import LanguageModel
 
 Progress = Callable[[float, str], None]
+
+KEPT_AS = "speed"
+"""Key in a job's result: the tables that it measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSpeed:
+    """A table of speed as it was measured.
+
+    Attributes:
+        place: Its place among the tables of the experiment, counted from 0.
+        lines: Its rows.
+        notes: Sentences that have to stand with it.
+    """
+
+    place: int
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+
+_ADAPTER = TypeAdapter(tuple[MeasuredSpeed, ...])
+
+
+def measured_by(job: JobView | None) -> tuple[MeasuredSpeed, ...] | None:
+    """The tables that an evaluation's job measured; None where it measured none."""
+    kept = None if job is None or job.result is None else job.result.get(KEPT_AS)
+    return None if kept is None else _ADAPTER.validate_python(kept)
+
+
+def speed_tables(experiment: Experiment) -> dict[int, SpeedTable]:
+    """An experiment's tables of speed by their places."""
+    return {place: table for place, table in enumerate(experiment.tables) if isinstance(table, SpeedTable)}
+
+
+def speed_table(
+    table: SpeedTable, found: MeasuredSpeed | None, model: str, further: Sequence[str] = ()
+) -> ExperimentTable:
+    """A table of speed with the paper's rows below ours, of what was measured.
+
+    Args:
+        table: The table.
+        found: What was measured; None where nothing was yet.
+        model: The model's name, to choose the paper's rows by.
+        further: Further sentences that have to stand with it.
+    """
+    corner = {"methods": "Method", "lengths": "Tokens", "batches": "Prompts"}[table.rows]
+    heads = [Head(head, _ARROWS.get(head, "")) for head in table.heads]
+    lines = () if found is None else found.lines
+    told = ("Speed is not measured yet; it is once everything is read.",) if found is None else found.notes
+    notes = (*told, *further, *paper_notes(table, model))
+    return ExperimentTable(
+        table.title, laid_out(table, model, corner, heads, lines), notes, _picture(table, lines) if lines else None
+    )
+
+
+def _picture(table: SpeedTable, lines: Sequence[Line]) -> SpeedPicture:
+    if table.rows == "methods":
+        points = [SpeedPoint(line.head, own, line.values[1]) for line in lines if (own := line.values[0]) is not None]
+        return SpeedPicture("", {table.heads[0]: tuple(points)})
+    size = {"lengths": "tokens of prompt and text", "batches": "prompts at a time"}[table.rows]
+    series: dict[str, tuple[SpeedPoint, ...]] = {}
+    for place, label in enumerate(table.methods):
+        # The last column is by how much the second method is slower than the first.
+        points = [
+            SpeedPoint(line.head, own, line.values[-1] if place else None)
+            for line in lines
+            if (own := line.values[place]) is not None
+        ]
+        series[label] = tuple(points)
+    return SpeedPicture(size, series)
+
+
+def planned_words(experiment: Experiment, methods: Sequence[str]) -> list[str]:
+    """What measuring will take, a sentence a table.
+
+    Args:
+        experiment: The experiment.
+        methods: Labels of the methods that take part.
+    """
+    said = []
+    for table in speed_tables(experiment).values():
+        timed = [label for label in methods if not table.methods or label in table.methods]
+        written = sum(batch * (length - table.prompt) for batch in table.batches for length in table.lengths)
+        runs = len(timed) * (table.repeats + 1)
+        said.append(
+            f"{table.title}: {plural(len(timed), 'method')} in {plural(table.repeats + 1, 'round')} will write about "
+            f"{count(runs * written)} tokens to measure speed; their time is not in the estimate."
+        )
+    return said
+
+
+class SpeedRun:
+    """Measures the tables of speed of an evaluation within its job."""
+
+    def __init__(self, host: ModelHost, preparer: MethodPreparer, context: JobContext) -> None:
+        self._host, self._preparer, self._context = host, preparer, context
+
+    def run(self, request: EvaluationRequest, begin: float) -> list[Any]:
+        """Measure them.
+
+        Args:
+            request: The settled request of an experiment.
+            begin: Share of the job that is done before.
+
+        Returns:
+            What :func:`measured_by` reads, as plain JSON.
+
+        Raises:
+            JobCancelled: The job was cancelled.
+            CoftError: A method cannot decode, or something that it runs cannot be loaded.
+        """
+        assert request.experiment is not None
+        self._context.begin_phase(begin, "loading what is timed")
+        tables = speed_tables(Experiment.model_validate(request.experiment.content))
+        loaded = [self._preparer.load(group) for group in self._preparer.groups(request)]
+        by_label = {ready.label: Timed(ready, own) for own in loaded for ready in own.group.methods}
+        methods = [by_label[method.label] for method in request.methods]
+        width = (1 - begin) / len(tables)
+        found = []
+        for number, (place, table) in enumerate(tables.items()):
+            meter = SpeedMeter(self._host, methods, partial(self._told, begin + number * width, width))
+            found.append(meter.table(place, table))
+        kept: list[Any] = _ADAPTER.dump_python(tuple(found), mode="json")
+        return kept
+
+    def _told(self, begin: float, width: float, share: float, label: str) -> None:
+        self._context.check_cancelled()
+        self._context.progress(min(begin + width * share, 1.0), label)
 
 
 @dataclass(frozen=True)
@@ -84,12 +221,12 @@ class SpeedMeter:
         """
         self._host, self._methods, self._progress = host, methods, progress
 
-    def table(self, table: SpeedTable, model: str) -> ExperimentTable:
+    def table(self, place: int, table: SpeedTable) -> MeasuredSpeed:
         """Measure a table.
 
         Args:
+            place: Its place among the tables of the experiment.
             table: The table.
-            model: The model's name, to choose the paper's rows by.
 
         Raises:
             CoftError: A method cannot decode the prompts.
@@ -102,13 +239,10 @@ class SpeedMeter:
             *(f"{label} is left out: it did not take part." for label in absent),
         ]
         if not methods or (table.rows != "methods" and absent):
-            layout = laid_out(table, model, "Method", [Head(head) for head in table.heads], [])
-            return ExperimentTable(table.title, layout, tuple(notes))
+            return MeasuredSpeed(place, (), tuple(notes))
         made = self._by_method if table.rows == "methods" else self._by_size
         lines, more = made(table, methods)
-        heads = [Head(head, _ARROWS.get(head, "")) for head in table.heads]
-        corner = {"methods": "Method", "lengths": "Tokens", "batches": "Prompts"}[table.rows]
-        return ExperimentTable(table.title, laid_out(table, model, corner, heads, lines), (*notes, *more))
+        return MeasuredSpeed(place, tuple(lines), (_where(methods[0].loaded.group.model), *notes, *more))
 
     def _by_method(self, table: SpeedTable, methods: Sequence[Timed]) -> tuple[list[Line], list[str]]:
         (batch,), (length,) = table.batches, table.lengths
@@ -177,6 +311,12 @@ class SpeedMeter:
         size = max(sum(reserved_bytes(own, own.max_new_tokens) for own in plans) for plans in planned)
         device = methods[0].loaded.group.model.device
         return self._host.memory.run(size, partial(efficiency, device, batch, timed, table.repeats, ran))
+
+
+def _where(model: LanguageModel) -> str:
+    """What a model was timed on."""
+    device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device)
+    return f"Measured on {device}, {model.dtype_name}."
 
 
 _ARROWS = {"Tokens a second": words.ARROWS["higher"], "Overhead, %": words.ARROWS["lower"]}

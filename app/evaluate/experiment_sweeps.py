@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.evaluate import words
@@ -16,6 +16,7 @@ from app.evaluate.experiment_layout import (
     stand_in_notes,
     sweep_of,
 )
+from app.evaluate.experiment_pictures import FrontPicture, SweptPoint
 from app.evaluate.experiments import KNOBS, ChoiceTable, PartEntry, StabilityTable, SweepEntry
 from app.evaluate.layout import Head
 from app.shared.step_words import count
@@ -142,7 +143,16 @@ def choice_table(table: ChoiceTable, figures: Figures, model: str, outside: Outs
         values = (_value(found.tested.bias), _value(found.tested.utility), None, None)
         lines.append(Line(f"{sweep.label(found.knee.chosen)}, on the other units", values))
     layout = laid_out(table, model, KNOBS[sweep.knob].capitalize(), heads, lines)
-    return ExperimentTable(table.title, layout, (*_choice_notes(found, sweep), *notes))
+    return ExperimentTable(table.title, layout, (*_choice_notes(found, sweep), *notes), _front(found, on, sweep))
+
+
+def _front(found: _Chosen, on: Sequence[bool], sweep: SweepEntry) -> FrontPicture:
+    """The picture of a choice."""
+    points = tuple(
+        SweptPoint(point.value, _value(point.bias), _value(point.utility), here, point.value in found.knee.scores)
+        for point, here in zip(found.points, on, strict=True)
+    )
+    return FrontPicture(KNOBS[sweep.knob], points, found.knee.knee, found.knee.chosen)
 
 
 def _choice_notes(found: _Chosen, sweep: SweepEntry) -> list[str]:

@@ -7,12 +7,14 @@ wrong is named with its file and field.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.evaluate.methods import methods_from
-from app.evaluate.runs import EvaluationMethod
+from app.evaluate.runs import EvaluationMethod, EvaluationRequest
 from app.shared.audits import AuditSettings
 from coft_core.experiments.averages import Part, Shown
 from coft_core.experiments.choice import VALIDATION_SHARE
@@ -450,3 +452,33 @@ class Experiment(_Entry):
             ServiceError: One does not exist, or two have one label.
         """
         return methods_from(self.specifications, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPlan:
+    """What of an experiment can be run here.
+
+    Attributes:
+        experiment: The experiment.
+        request: The evaluation that it needs; its suites are none where only speed is measured.
+        suites: Key of the suite that is read, by the key that the experiment has for it.
+    """
+
+    experiment: Experiment
+    request: EvaluationRequest
+    suites: Mapping[str, str]
+
+    @property
+    def methods(self) -> tuple[EvaluationMethod, ...]:
+        """The methods that take part."""
+        return self.request.methods
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return self.request.model
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What takes no part, and why, a sentence each."""
+        return () if self.request.experiment is None else self.request.experiment.left_out

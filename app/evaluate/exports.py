@@ -156,12 +156,17 @@ def table_latex(table: Table, evaluated: Evaluated, elsewhere: Sequence[Elsewher
     """The table for a paper, with its notes below; needs the packages booktabs and textcomp."""
     layout = laid_out(table, elsewhere)
     notes = words.notes(table, evaluated.plans, bool(elsewhere), short=True)
+    return layout_latex(layout, f"{evaluated.name}: {evaluated.model}", notes)
+
+
+def layout_latex(layout: Layout, caption: str, notes: Sequence[str]) -> str:
+    """A table of texts for a paper, with its notes below; needs the packages booktabs and textcomp."""
     heads = [layout.corner, *(_latex_head(head) for head in layout.heads)]
     lines = [
         "% \\usepackage{booktabs,textcomp}",
         "\\begin{table}[t]",
         "\\centering",
-        f"\\caption{{{latex_text(f'{evaluated.name}: {evaluated.model}')}}}",
+        f"\\caption{{{latex_text(caption)}}}",
         "\\small",
         f"\\begin{{tabular}}{{l{'r' * len(layout.heads)}}}",
         "\\toprule",
@@ -212,20 +217,22 @@ def table_fragment(layout: Layout, caption: str, name: str = "figures") -> Marku
 
 def table_html(table: Table, evaluated: Evaluated, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table as one HTML file that needs nothing else."""
-    folder = assets_path("reports")
-    return (
-        _environment()
-        .get_template("evaluation.html.j2")
-        .render(
-            style=Markup("".join((folder / name).read_text("utf-8") for name in ("report.css", "evaluation.css"))),
-            evaluated=evaluated,
-            figures=table_fragment(laid_out(table, elsewhere), "Figures"),
-            readings=table_fragment(readings_laid_out(table), "What was read", "readings"),
-            notes=words.notes(table, evaluated.plans, bool(elsewhere)),
-            reading_notes=words.reading_notes(table),
-            methods=[(method.label, words.method_sentence(method)) for method in evaluated.methods],
-        )
+    return page_html(
+        "evaluation.html.j2",
+        evaluated=evaluated,
+        figures=table_fragment(laid_out(table, elsewhere), "Figures"),
+        readings=table_fragment(readings_laid_out(table), "What was read", "readings"),
+        notes=words.notes(table, evaluated.plans, bool(elsewhere)),
+        reading_notes=words.reading_notes(table),
+        methods=[(method.label, words.method_sentence(method)) for method in evaluated.methods],
     )
+
+
+def page_html(template: str, **values: object) -> str:
+    """One HTML file that needs nothing else, from a template of ``assets/reports`` whose values are escaped."""
+    folder = assets_path("reports")
+    style = Markup("".join((folder / name).read_text("utf-8") for name in ("report.css", "evaluation.css")))
+    return _environment().get_template(template).render(style=style, **values)
 
 
 @cache

@@ -16,14 +16,16 @@ from app.evaluate.coefficients import (
     CoefficientService,
     coefficients_laid_out,
 )
+from app.evaluate.experiment_files import experiment_names
 from app.evaluate.experiment_runs import (
     ExperimentRun,
     begin,
-    experiment_json,
     finish,
     listed_json,
+    made,
     print_experiment,
     print_experiments,
+    run_json,
 )
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments import Experiment
@@ -68,8 +70,12 @@ def method_json(method: EvaluationMethod) -> Json:
 
 def evaluation_json(view: EvaluationView) -> Json:
     """An evaluation with how far it is and what is said of its thresholds."""
-    request = view.request
-    asked = {**asdict(request), "methods": [method_json(method) for method in request.methods]}
+    request, experiment = view.request, view.request.experiment
+    asked = {
+        **asdict(request),
+        "methods": [method_json(method) for method in request.methods],
+        "experiment": "" if experiment is None else experiment.name,
+    }
     return {
         "evaluation_id": view.id,
         "name": view.name,
@@ -82,6 +88,7 @@ def evaluation_json(view: EvaluationView) -> Json:
         "suites": [asdict(plan) for plan in view.plans],
         "progress": [asdict(part) for part in view.progress],
         "calibrations": [asdict(note) for note in view.calibrations],
+        "left_out": [] if experiment is None else list(experiment.left_out),
         "notes": list(view.notes),
     }
 
@@ -89,7 +96,10 @@ def evaluation_json(view: EvaluationView) -> Json:
 def summary_json(summary: EvaluationSummary) -> Json:
     """An evaluation in a list."""
     return {
-        **{name: getattr(summary, name) for name in ("name", "model", "suites", "methods", "done", "planned")},
+        **{
+            name: getattr(summary, name)
+            for name in ("name", "model", "suites", "methods", "done", "planned", "experiment")
+        },
         "evaluation_id": summary.id,
         "created_at": summary.created_at.isoformat(),
         "job": None if summary.job is None else job_json(summary.job),
@@ -108,9 +118,13 @@ def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
     """A request from JSON, in which suites and methods have the short names that a command has.
 
     Raises:
-        ServiceError: There is no such setting, suite, set or method, or one cannot take its value.
+        ServiceError: There is no such setting, suite, set, method or experiment, or one cannot take its value.
+        ModelLoadError: The model of an experiment cannot be loaded.
     """
-    named = {name: value for name, value in given.items() if name not in ("suites", "methods", "judges", "name")}
+    if given.get("experiment"):
+        return wired[ExperimentService].plan(_experiment_request(wired, given)).request
+    apart = ("suites", "methods", "judges", "name", "experiment")
+    named = {name: value for name, value in given.items() if name not in apart}
     suites = checked("The setting suites", list[str], given.get("suites", []))
     judges = checked("The setting judges", dict[str, str], given.get("judges", {}))
     # A request is read with what it was given; suites and methods are read from their short names.
@@ -122,6 +136,25 @@ def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
         methods=_methods(given.get("methods", [])),
         model=request.model if "model" in named else wired.settings.model,
         judges=tuple(judges.items()),
+    )
+
+
+def _experiment_request(wired: Services, given: Json) -> ExperimentRequest:
+    """A shipped experiment; a path would be one of this computer, and whoever asks may sit at another."""
+    own = [name for name in ("suites", "methods", "calibration_share") if name in given]
+    if own:
+        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(own)} out.")
+    name = checked("The setting experiment", str, given["experiment"])
+    if name not in experiment_names():
+        raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}.")
+    told = {part: checked(f"The setting {part}", dict[str, str], given.get(part, {})) for part in ("judges", "given")}
+    named = {part: value for part, value in given.items() if part not in told}
+    request = record(ExperimentRequest, named, others=tuple(told))
+    return replace(
+        request,
+        model=request.model if "model" in named else wired.settings.model,
+        judges=tuple(told["judges"].items()),
+        given=tuple(told["given"].items()),
     )
 
 
@@ -166,7 +199,7 @@ def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:
         state = "unknown" if item.job is None else item.job.status
         print(
             f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {state:<11} {item.done:,} of {item.planned:,} items  "
-            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites)}"
+            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites) or 'no suite'}"
         )
 
 
@@ -185,6 +218,8 @@ def print_evaluation(view: EvaluationView) -> None:
                 print(f"  {note_sentence(note)}")
     for sentence in view.notes:
         print(f"\n{sentence}")
+    if view.request.experiment is not None:
+        print(f"\nThe tables of its experiment: python -m app evaluations table {view.id} --experiment")
     if view.done:
         print(f"\nIts figures: python -m app evaluations table {view.id}")
 
@@ -291,7 +326,9 @@ def run_evaluation(wired: Services, settings: Json) -> EvaluationView:
         settings: name, suites (a list of keys, or of sets that evaluation_sets lists) and methods (a list of short
             names such as "vanilla", "coft:calibrated,lam=0.4" or "table1", or of objects with label, settings as in
             start_audit, calibrated and dropped); and optionally model, seeds, limit (items of a suite), data (folder
-            with the suites' files), calibration_share and judges (what judges written texts, by the judgement).
+            with the suites' files), calibration_share and judges (what judges written texts, by the judgement). In
+            place of suites, methods and calibration_share, experiment names a table of the paper that
+            list_experiments gives, and given says what its methods need, such as {"cda.checkpoint": "FOLDER"}.
 
     Returns:
         The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites, progress and calibrations;
@@ -325,7 +362,7 @@ class EvaluateRun:
 
 def _json_of(found: EvaluateRun | ExperimentRun) -> Json:
     if isinstance(found, ExperimentRun):
-        return experiment_json(found)
+        return run_json(found)
     return {"results": finite(found.results), **evaluation_json(found.view)}
 
 
@@ -469,9 +506,13 @@ def _refuse_beside_an_experiment(
         )
 
 
-@command("evaluations experiments", json=listed_json, text=print_experiments)
-def experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
-    """List the named experiments, each with the table of the paper that it makes."""
+@operation(json=listed_json, command="evaluations experiments", text=print_experiments)
+def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
+    """List the named experiments, each with the table of the paper that it makes.
+
+    Returns:
+        A list of experiments: name, title, source (what of the paper it is), shows, suites and methods.
+    """
     return wired[ExperimentService].list()
 
 
@@ -486,7 +527,8 @@ def list_evaluations(wired: Services) -> tuple[EvaluationSummary, ...]:
     """List evaluations, newest first.
 
     Returns:
-        A list of evaluations: evaluation_id, name, model, suites, methods, created_at, done, planned and job.
+        A list of evaluations: evaluation_id, name, model, suites, methods, created_at, done, planned, experiment (the
+        title of the one that it is of) and job.
     """
     return wired[EvaluationService].list()
 
@@ -500,8 +542,8 @@ def show_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
 
     Returns:
         The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites (release and digests of
-        what was read), progress (items done by suite, method and seed) and calibrations (contexts, measured coverage
-        with its 95 % interval, and bins that say nothing).
+        what was read), progress (items done by suite, method and seed), calibrations (contexts, measured coverage
+        with its 95 % interval, and bins that say nothing), and left_out (what of its experiment takes no part).
     """
     return wired[EvaluationService].view(evaluation_id)
 
@@ -641,24 +683,24 @@ def _table_json(shown: EvaluationTable) -> Json:
     }
 
 
-@operation(json=_table_json, command="evaluations table", text=print_table)
+@operation(json=_table_json)
 def evaluation_table(
     wired: Services,
     evaluation_id: int,
     *,
     suite: str = "",
-    reference: Compared = None,
+    reference: str | None = None,
     outside: Outside = "floor",
     beside: Path | None = None,
 ) -> EvaluationTable:
     """Show the figures of an evaluation, made of what is kept: the main figure of every suite, or all of one suite.
 
     Args:
-        evaluation_id: number of an evaluation
-        suite: key of the suite whose figures are shown, those of its parts included
-        reference: label of the method that others are compared with (default: the model alone); empty compares none
-        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
-        beside: results file of another run (JSON), whose figures stand beside
+        evaluation_id: The evaluation.
+        suite: Key of the suite whose figures are shown, those of its parts included.
+        reference: Label of the method that others are compared with (default: the model alone); empty compares none.
+        outside: What a token counts as that a certified set refuses: floor (the threshold that it misses) or zero.
+        beside: Results file of another run (JSON), whose figures stand beside.
 
     Returns:
         An object: columns (name, suite, figure, part, title, what is counted, and which values are better), and rows,
@@ -668,6 +710,77 @@ def evaluation_table(
         the sentences that have to stand with it.
     """
     return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
+
+
+@operation(json=run_json)
+def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
+    """Show the tables of the experiment that an evaluation is of, the paper's rows beside ours, made of what is kept.
+
+    Args:
+        evaluation_id: The evaluation.
+        outside: As for evaluation_table.
+
+    Returns:
+        An object: title, source, shows, differs (how it differs from the paper's), model, suites (the one that was
+        read, by the one that the experiment names), methods, left_out, and tables: title, columns, rows (head, source,
+        which is empty for ours, cells as texts, and numbers: value, deviation over seeds, low and high of the 95 %
+        interval, n and unscored) and notes.
+    """
+    return made(wired, evaluation_id, outside)
+
+
+def _shown_json(shown: EvaluationTable | ExperimentRun) -> Json:
+    return run_json(shown) if isinstance(shown, ExperimentRun) else _table_json(shown)
+
+
+def _print_shown(shown: EvaluationTable | ExperimentRun) -> None:
+    if isinstance(shown, ExperimentRun):
+        print_experiment(shown)
+        return
+    print_table(shown)
+    if shown.experiment:
+        print(f"The paper's tables: python -m app evaluations table {shown.evaluation_id} --experiment")
+
+
+@command("evaluations table", json=_shown_json, text=_print_shown)
+def table(
+    wired: Services,
+    evaluation_id: int,
+    *,
+    suite: str = "",
+    reference: Compared = None,
+    outside: Outside = "floor",
+    beside: Path | None = None,
+    experiment: bool = False,
+) -> EvaluationTable | ExperimentRun:
+    """Show the figures of an evaluation, made of what is kept: the main figure of every suite, or all of one suite.
+
+    Args:
+        evaluation_id: number of an evaluation
+        suite: key of the suite whose figures are shown, those of its parts included
+        reference: label of the method that others are compared with (default: the model alone); empty compares none
+        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
+        beside: results file of another run (JSON), whose figures stand beside
+        experiment: in their place the tables of the experiment that it is of, with the paper's rows
+    """
+    if experiment:
+        _refuse_beside_tables(suite, reference, beside)
+        return made(wired, evaluation_id, outside)
+    return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
+
+
+def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None, samples: bool = False) -> None:
+    """The tables of an experiment say themselves what stands in them.
+
+    Raises:
+        ServiceError: Something was given that belongs to figures alone.
+    """
+    given = {"suite": bool(suite), "reference": reference is not None, "beside": beside is not None, "samples": samples}
+    if told := [name for name, there in given.items() if there]:
+        raise ServiceError(
+            f"The tables of an experiment have their own rows and columns; leave {' and '.join(told)} out, or "
+            "experiment."
+        )
 
 
 @operation(answer="export")
@@ -680,6 +793,7 @@ def export_evaluation(
     outside: Outside = "floor",
     beside: Path | None = None,
     samples: bool = False,
+    experiment: bool = False,
     *,
     folder: Path,
 ) -> Path:
@@ -694,10 +808,15 @@ def export_evaluation(
         outside: As for evaluation_table.
         beside: As for evaluation_table; not with json.
         samples: Whether json holds every item with what was asked and what came of it.
+        experiment: Write the tables of the experiment that it is of, as experiment_tables gives them (csv: one row a
+            cell); without suite, reference, beside and samples.
 
     Returns:
         The file.
     """
+    if experiment:
+        _refuse_beside_tables(suite, reference, beside, samples)
+        return wired[ExperimentService].write(evaluation_id, format, folder, outside)
     request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
     return wired[TableService].write(request, format, folder, elsewhere, samples)
 
@@ -713,6 +832,7 @@ def export(
     outside: Outside = "floor",
     beside: Path | None = None,
     samples: bool = False,
+    experiment: bool = False,
     out: Path | None = None,
 ) -> str | None:
     """Export the figures of an evaluation.
@@ -726,10 +846,15 @@ def export(
         outside: as for 'evaluations table'
         beside: as for 'evaluations table'; not with json
         samples: also every item, with what was asked and what came of it (json)
+        experiment: the tables of the experiment that it is of, with the paper's rows (csv: one row a cell)
         out: file to write (default: standard output)
     """
-    request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
-    content = wired[TableService].content(request, format, elsewhere, samples)
+    if experiment:
+        _refuse_beside_tables(suite, reference, beside, samples)
+        content = wired[ExperimentService].content(evaluation_id, format, outside)
+    else:
+        request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
+        content = wired[TableService].content(request, format, elsewhere, samples)
     if out is None:
         sys.stdout.write(content)
         return None

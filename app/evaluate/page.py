@@ -11,6 +11,18 @@ from typing import Any
 import gradio as gr
 
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
+from app.evaluate.experiment_page import (
+    OWN,
+    ExperimentChoice,
+    ExperimentHandlers,
+    ExperimentPart,
+    place_given,
+    place_tables,
+    wire_choice,
+    wire_tables,
+)
+from app.evaluate.experiment_service import ExperimentService
+from app.evaluate.experiments import ExperimentPlan
 from app.evaluate.methods import METHOD_SETS, methods_from
 from app.evaluate.parts import (
     EMPTY,
@@ -51,9 +63,11 @@ FIRST = ["vanilla", "coft"]
 class EvaluateHandlers:
     """Every method answers one event of the page."""
 
-    def __init__(self, services: Services) -> None:
-        """The folder for downloads lives as long as the page."""
+    def __init__(self, services: Services, experiments: ExperimentHandlers) -> None:
+        """The folder for downloads lives as long as the page; ``experiments`` plans what is chosen by name."""
         self._evaluations = services[EvaluationService]
+        self._experiments = services[ExperimentService]
+        self._named = experiments
         self._tables = services[TableService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-evaluations-")
 
@@ -67,10 +81,15 @@ class EvaluateHandlers:
         return [gr.CheckboxGroup(readable, value=first), suites_markup(known)]
 
     @shown
-    def estimate(self, *values: Any) -> str:
+    def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
         """What the run will take."""
-        request = self._request(*values)
-        return estimate_markup(self._evaluations.estimate(request), self._evaluations.suites(request.data))
+        if experiment == OWN:
+            request = self._request(*values)
+            estimate = self._evaluations.estimate(request)
+        else:
+            plan = self._plan(experiment, given, *values)
+            request, estimate = plan.request, self._experiments.estimate(plan)
+        return estimate_markup(estimate, self._evaluations.suites(request.data))
 
     @property
     def runs(self) -> JobKind:
@@ -79,8 +98,10 @@ class EvaluateHandlers:
             JOB_KIND, self._begin, lambda job: int(job.payload["evaluation_id"]), self._newest, keeps_parts=True
         )
 
-    def _begin(self, *values: Any) -> int:
-        evaluation = self._evaluations.submit(self._request(*values))
+    def _begin(self, experiment: str, given: str | None, *values: Any) -> int:
+        own = experiment == OWN
+        request = self._request(*values) if own else self._plan(experiment, given, *values).request
+        evaluation = self._evaluations.submit(request)
         job = self._evaluations.view(evaluation).job
         assert job is not None
         return job.id
@@ -89,6 +110,13 @@ class EvaluateHandlers:
     def resume(self, event: gr.EventData) -> int:
         """Go on with what is not done of an evaluation; the job to follow."""
         return self._evaluations.resume(int(event.id))
+
+    def _plan(
+        self, experiment: str, given: str | None, name: str, model: str, data: str, suites: list[str],
+        methods: list[str], limit: float | None, seeds: float, share: float, steps: float,
+    ) -> ExperimentPlan:  # fmt: skip
+        """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
+        return self._named.plan(experiment, given, name, model, data, limit, seeds)
 
     def _request(
         self, name: str, model: str, data: str, suites: list[str], methods: list[str], limit: float | None,
@@ -146,7 +174,7 @@ class EvaluateHandlers:
             gr.Dropdown([("none", ""), *((label, label) for label in labels)], value=""),
             gr.Dropdown([("none", 0), *others], value=0),
             gr.Dropdown([(label, label) for label in labels], value=labels[0]),
-            gr.Column(visible=True),
+            gr.Column(visible=bool(view.plans)),
         ]
 
     @shown
@@ -156,6 +184,8 @@ class EvaluateHandlers:
         if shown_id is None:
             return ["", hidden, hidden, hidden]
         view = self._evaluations.view(shown_id)
+        if not view.plans:
+            return ["", hidden, hidden, hidden]
         table = self._table(view, suite, reference, outside, beside)
         return [table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
@@ -241,6 +271,9 @@ def _coverage(view: EvaluationView) -> gr.Plot:
 @dataclass(frozen=True, slots=True)
 class _Form:
     inputs: list[Any]
+    choice: ExperimentChoice
+    pickers: list[gr.Column]
+    seeds: gr.Slider
     data: gr.Textbox
     suites: gr.CheckboxGroup
     cards: gr.HTML
@@ -253,6 +286,7 @@ class _Form:
 @dataclass(frozen=True, slots=True)
 class _Result:
     head: gr.HTML
+    experiment: ExperimentPart
     group: gr.Column
     suite: gr.Dropdown
     reference: gr.Dropdown
@@ -269,7 +303,8 @@ class _Result:
 
 def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
-    handlers = EvaluateHandlers(services)
+    named = ExperimentHandlers(services)
+    handlers = EvaluateHandlers(services, named)
     topbar(services, "evaluate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
@@ -278,7 +313,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         )
         with gr.Row(elem_classes=["calib"]):
             with gr.Column(elem_classes=["stack"], min_width=0):
-                form = _form()
+                form = _form(named)
                 jobs = job_part(form.run, form.cancel, resumable=False)
                 with gr.Column(elem_classes=["group"]):
                     markup('<div class="bar"><h2>Evaluations</h2></div>')
@@ -290,6 +325,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     watch = JobWatch(services[JobService], handlers.runs)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, [form.suites, form.cards], **MULTIPLE)
+    wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
     runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
@@ -297,9 +333,10 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     resumed.success(watch.poll, [jobs.job, shown_id], jobs.watched, **EVENT)
     result.head.delete(handlers.delete, None, [shown_id, runs], **MULTIPLE)  # type: ignore[attr-defined]
     choices = [result.suite, result.reference, result.beside, result.method]
-    opened = gr.on(
-        [shown_id.change, app.load], handlers.opened, shown_id, [runs, result.head, *choices, result.group], **LATEST
-    )
+    # A run that goes on with what is shown ends without showing another one: what follows it tells that it ended.
+    opening = [shown_id.change, jobs.job.change, app.load]
+    opened = gr.on(opening, handlers.opened, shown_id, [runs, result.head, *choices, result.group], **LATEST)
+    wire_tables(named, result.experiment, shown_id, result.outside, opening)
     asked = [shown_id, result.suite, result.reference, result.outside, result.beside]
     shown_parts = [result.table, *result.pictures]
     opened.success(handlers.figures, asked, shown_parts, **LATEST)
@@ -314,31 +351,41 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     downloaded(written, "evaluation-file")
 
 
-def _form() -> _Form:
+def _form(named: ExperimentHandlers) -> _Form:
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>1. Suites</h2></div>')
+        experiment = gr.Dropdown(
+            named.choices(), value=OWN, label="What is read", elem_id="experiment",
+            info="Your own choice, or a table or figure of the paper.",
+        )  # fmt: skip
+        card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
         data = gr.Textbox(
             label="Data folder", placeholder="that of COFT_DATA", max_lines=1, elem_id="data", info="Enter looks again."
         )
-        suites = gr.CheckboxGroup([], label="Suites", elem_id="suites", elem_classes=["families-masked"])
-        with gr.Accordion("What they measure, and what not", open=False, elem_classes=["fold"]):
-            cards = markup("", "cards")
+        with gr.Column(min_width=0) as own_suites:
+            suites = gr.CheckboxGroup([], label="Suites", elem_id="suites", elem_classes=["families-masked"])
+            with gr.Accordion("What they measure, and what not", open=False, elem_classes=["fold"]):
+                cards = markup("", "cards")
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>2. Model and methods</h2></div>')
-        name = gr.Textbox(label="Name", placeholder="model and number of suites", max_lines=1)
+        name = gr.Textbox(label="Name", placeholder="model and what is read", max_lines=1)
         model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
-        methods = gr.Dropdown(
-            METHODS, value=FIRST, multiselect=True, allow_custom_value=True, label="Methods", elem_id="methods"
-        )
-        hint(
-            'A method is a name with options, as in <span class="mono">coft:calibrated,lam=0.4</span>: '
-            '<span class="mono">calibrated</span> fits its thresholds on a share of each suite. A set names several.'
-        )
+        given = place_given()
+        with gr.Column(min_width=0) as own_methods:
+            methods = gr.Dropdown(
+                METHODS, value=FIRST, multiselect=True, allow_custom_value=True, label="Methods", elem_id="methods"
+            )
+            hint(
+                'A method is a name with options, as in <span class="mono">coft:calibrated,lam=0.4</span>: '
+                '<span class="mono">calibrated</span> fits its thresholds on a share of each suite. A set names '
+                "several."
+            )
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
             seeds = gr.Slider(1, 5, 3, step=1, label="Seeds", buttons=[])
-            share = gr.Slider(0.1, 0.3, 0.15, step=0.01, label="Share of items to calibrate on", buttons=[])
-            steps = gr.Slider(8, 512, 64, step=1, label="Steps of a calibration's chains", buttons=[])
+            with gr.Column(min_width=0) as own_calibration:
+                share = gr.Slider(0.1, 0.3, 0.15, step=0.01, label="Share of items to calibrate on", buttons=[])
+                steps = gr.Slider(8, 512, 64, step=1, label="Steps of a calibration's chains", buttons=[])
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup('<div class="bar"><h2>3. Run</h2></div>')
         estimated = markup('<p class="hint">Reads one item of each suite, and says what all will take.</p>', "estimate")
@@ -346,13 +393,15 @@ def _form() -> _Form:
             estimate = gr.Button("Estimate", elem_id="estimate-run")
         run, cancel = run_buttons()
         run.interactive = True
-    inputs = [name, model, data, suites, methods, limit, seeds, share, steps]
-    return _Form(inputs, data, suites, cards, estimate, estimated, run, cancel)
+    choice, pickers = ExperimentChoice(experiment, card, given), [own_suites, own_methods, own_calibration]
+    inputs = [experiment, given, name, model, data, suites, methods, limit, seeds, share, steps]
+    return _Form(inputs, choice, pickers, seeds, data, suites, cards, estimate, estimated, run, cancel)
 
 
 def _result() -> _Result:
     with gr.Column(elem_classes=["group"], elem_id="evaluation"):
         head = listing("evaluation-head", "delete", "resume", value=EMPTY)
+        experiment = place_tables()
         with gr.Column(visible=False, min_width=0) as group:
             with gr.Row(elem_classes=["choices"]):
                 suite = gr.Dropdown([("Main figures of all", MAIN)], value=MAIN, label="Figures", elem_id="figures-of")
@@ -375,5 +424,5 @@ def _result() -> _Result:
                 kind = gr.Dropdown(list(FORMATS), value="csv", label="Format", elem_id="format")
                 save = gr.Button("Save figures", size="sm", elem_id="save-figures")
     return _Result(
-        head, group, suite, reference, beside, outside, table, pictures, method, search, items, kind, save
+        head, experiment, group, suite, reference, beside, outside, table, pictures, method, search, items, kind, save
     )  # fmt: skip

@@ -48,8 +48,7 @@ def runs_markup(runs: Sequence[EvaluationSummary], shown: int | None) -> str:
 
 def head_markup(view: EvaluationView) -> str:
     """What was evaluated, how far it is, and what must be said of it."""
-    silent = [note for note in view.calibrations if note.silent]
-    notes = [f"{note.method} on {note.suite}, seed {note.seed}: {note.silent}" for note in silent]
+    notes = words.silent_sentences(view.calibrations)
     notes += list(dict.fromkeys(text for note in view.calibrations for text in note.notes))
     return template("evaluate/head.html", view=view, notes=notes)
 

@@ -36,6 +36,31 @@ class EvaluationMethod:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedExperiment:
+    """The named experiment that an evaluation is of.
+
+    Attributes:
+        name: As it was asked for: the name of a shipped one, or the path of a YAML file.
+        content: It as it was read then, so that its tables stay the same whatever becomes of the file.
+        left_out: What of it takes no part, and why, a sentence each.
+    """
+
+    name: str
+    content: JsonObject
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its title, with what of the paper it is."""
+        return f"{self.content['title']} ({self.content['source']})"
+
+    @property
+    def measures(self) -> bool:
+        """Whether it has tables of speed, which are measured while it runs."""
+        return any(table["kind"] == "speed" for table in self.content["tables"])
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRequest:
     """A request to read suites with methods, as often as there are seeds.
 
@@ -52,6 +77,7 @@ class EvaluationRequest:
         data: Folder with the files of the suites; empty takes the program's, and where that names none a hub.
         judges: What makes a judgement of written texts, by the judgement's name; those that are left out are made as
             usual.
+        experiment: The experiment that it is of; None where suites and methods were chosen freely.
     """
 
     name: str
@@ -63,6 +89,12 @@ class EvaluationRequest:
     calibration_share: float = 0.15
     data: str = ""
     judges: tuple[tuple[str, str], ...] = ()
+    experiment: AskedExperiment | None = None
+
+    @property
+    def measures(self) -> bool:
+        """Whether speed is measured too."""
+        return self.experiment is not None and self.experiment.measures
 
     @property
     def calibrates(self) -> bool:
@@ -177,7 +209,7 @@ class EvaluationView:
 
     Attributes:
         job: The job that ran it last; None if it is not known any more.
-        resumable: Whether it stands still with items left.
+        resumable: Whether it stands still with items left, or with speed that is not measured yet.
         plans: What was read of each suite, in the order of the request.
         progress: How many items are done, by suite, method and seed, in the order of the request.
         calibrations: What is said of each calibration that was made, in the same order.
@@ -224,6 +256,8 @@ class EvaluationSummary:
     done: int
     planned: int
     job: JobView | None
+    experiment: str = ""
+    """Title of the experiment that it is of; empty for others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from threading import Lock
 from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
+from app.evaluate.experiment_speed import KEPT_AS, SpeedRun
 from app.evaluate.items import items_digest, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.kept import KeptOutcomes, SuiteContents
@@ -35,7 +36,7 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService
+from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.step_words import named
@@ -52,6 +53,9 @@ JOB_KIND = "evaluation"
 
 LARGEST_SHARE = 0.5
 """Share of the items that may be kept apart to fit thresholds."""
+
+READING_SHARE = 0.9
+"""Share of a job that counts as reading where speed is measured afterwards."""
 
 
 class EvaluationService:
@@ -177,7 +181,7 @@ class EvaluationService:
             NotFoundError: There is no such evaluation.
         """
         record = self._store.get(evaluation_id)
-        if all(part.done == part.planned for part in self._progress(record)):
+        if not self._left(record, self._progress(record), self._jobs.find(record.job_id)):
             raise ServiceError(f"Everything of “{record.name}” is done, so there is nothing to resume.")
         return self._start(record)
 
@@ -194,7 +198,7 @@ class EvaluationService:
         record = self._store.get(evaluation_id)
         request, progress = request_from(record.request), self._progress(record)
         job = self._jobs.find(record.job_id)
-        left = any(part.done < part.planned for part in progress)
+        left = self._left(record, progress, job)
         return EvaluationView(
             id=record.id,
             name=record.name,
@@ -347,13 +351,28 @@ class EvaluationService:
     def _work(self, context: JobContext, evaluation_id: int) -> JsonObject:
         record = self._store.begin(evaluation_id, context.job_id)
         request = request_from(record.request)
+        # A run that ends early is shown too, with what it has kept.
+        context.keep({"evaluation_id": evaluation_id})
         context.progress(0.0, "reading the suites")
         suites = tuple(self._as_planned(key, record) for key in request.suites)
         work = EvaluationWork(evaluation_id, request, suites, self._judges(request))
-        EvaluationRun(work, self._store, self._host, self._preparer, context, self._reader).run()
-        return {"evaluation_id": evaluation_id, "items": sum(part.done for part in self._progress(record))}
+        share = READING_SHARE * bool(suites) if request.measures else 1.0
+        if suites:
+            EvaluationRun(work, self._store, self._host, self._preparer, context, self._reader, share).run()
+        made: JsonObject = {
+            "evaluation_id": evaluation_id,
+            "items": sum(part.done for part in self._progress(record)),
+        }
+        if request.measures:
+            made[KEPT_AS] = SpeedRun(self._host, self._preparer, context).run(request, share)
+        return made
 
     # Views.
+
+    def _left(self, record: EvaluationRecord, progress: Sequence[Done], job: JobView | None) -> bool:
+        """Whether something of an evaluation is not done: items, or speed that its last job did not measure."""
+        unmeasured = request_from(record.request).measures and KEPT_AS not in ((job and job.result) or {})
+        return unmeasured or any(part.done < part.planned for part in progress)
 
     def _progress(self, record: EvaluationRecord) -> tuple[Done, ...]:
         request, counts = request_from(record.request), self._store.counts(record.id)
@@ -380,6 +399,7 @@ class EvaluationService:
             done=sum(part.done for part in progress),
             planned=sum(part.planned for part in progress),
             job=self._jobs.find(record.job_id),
+            experiment="" if request.experiment is None else request.experiment.title,
         )
 
 
@@ -390,7 +410,9 @@ def _require(request: EvaluationRequest) -> None:
         ("method", tuple(method.label for method in request.methods)),
         ("seed", request.seeds),
     ):
-        if not told or len(set(told)) < len(told):
+        # An experiment that measures speed alone reads no suite.
+        none = not told and not (what == "suite" and request.measures)
+        if none or len(set(told)) < len(told):
             raise ServiceError(f"Name at least one {what}, each once.")
     for seed in request.seeds:
         check_seed(seed)

@@ -60,12 +60,14 @@ class EvaluationTable:
         evaluation_id: The evaluation.
         evaluated: What is said above it.
         elsewhere: Figures from elsewhere.
+        experiment: Whether it is of an experiment, which has tables of its own.
     """
 
     evaluation_id: int
     evaluated: Evaluated
     table: Table
     elsewhere: tuple[Elsewhere, ...] = ()
+    experiment: bool = False
 
 
 def usual_reference(methods: Sequence[EvaluationMethod]) -> str | None:
@@ -128,7 +130,8 @@ class TableService:
             NotFoundError: There is no such evaluation.
         """
         view = self._evaluations.view(request.evaluation_id)
-        return EvaluationTable(view.id, Evaluated.of(view), self._table_of(view, request), tuple(elsewhere))
+        table, of_one = self._table_of(view, request), view.request.experiment is not None
+        return EvaluationTable(view.id, Evaluated.of(view), table, tuple(elsewhere), of_one)
 
     def beside(self, first: int, second: int, suite: str = "", outside: Outside = "floor") -> Table:
         """The methods of two evaluations in one table, which compares the items that all of them read.

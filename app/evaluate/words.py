@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from app.evaluate.measured import SuiteReading
-from app.evaluate.runs import EvaluationMethod, SuitePlan
+from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
 from app.evaluate.tables import AverageRank, Cell, Column, Contrast, Row, Table
 from app.shared.audits import AuditSettings
 from app.shared.policies import info_of, parameters_line
@@ -311,6 +311,21 @@ def _exceptions(table: Table) -> list[str]:
                 if (cell := row.cells[place]) is not None
             ]
     return told
+
+
+def silent_sentences(calibrations: Sequence[CalibrationNote]) -> list[str]:
+    """Which calibrations say nothing and why; methods that are silent on the same suite and seeds stand together."""
+    seeds: dict[tuple[str, str, str], list[int]] = {}
+    for note in calibrations:
+        if note.silent:
+            seeds.setdefault((note.suite, note.silent, note.method), []).append(note.seed)
+    methods: dict[tuple[str, str, tuple[int, ...]], list[str]] = {}
+    for (suite, reason, method), own in seeds.items():
+        methods.setdefault((suite, reason, tuple(own)), []).append(method)
+    return [
+        f"{listed(labels)} on {suite}, {'seed' if len(own) == 1 else 'seeds'} {listed(own)}: {reason}"
+        for (suite, reason, own), labels in methods.items()
+    ]
 
 
 def method_sentence(method: EvaluationMethod) -> str:

@@ -128,9 +128,11 @@ class EvaluationRun:
         preparer: MethodPreparer,
         context: JobContext,
         reader: Callable[..., AskReader] = Reader,
+        share: float = 1.0,
     ) -> None:
+        """Wire it; ``share`` is what reading takes of the whole job."""
         self._work, self._store, self._preparer = work, store, preparer
-        self._tally = _Tally(work, context)
+        self._tally = _Tally(work, context, share)
         self._bench = _Bench(work, store, host, context, reader, _Stoppable(host, context), self._tally)
 
     def run(self) -> None:
@@ -334,8 +336,8 @@ class _Stoppable:
 class _Tally:
     """How far a run is, judged by how much there is to read and to write."""
 
-    def __init__(self, work: EvaluationWork, context: JobContext) -> None:
-        self._context = context
+    def __init__(self, work: EvaluationWork, context: JobContext, share: float) -> None:
+        self._context, self._of_job = context, share
         items = {each.suite.key: each.items for each in work.suites}
         self._each = sum(
             size_of(items[suite][place]) for (suite, _), split in work.splits.items() for place in split.evaluated
@@ -374,4 +376,4 @@ class _Tally:
 
     @property
     def _share(self) -> float:
-        return min(self._counted / self._whole, 1.0)
+        return self._of_job * min(self._counted / self._whole, 1.0)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 
 import pytest
 
 from app.bootstrap import services
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
+from app.evaluate.experiment_speed import SpeedMeter
+from app.evaluate.operations import evaluation_request
+from app.evaluate.service import EvaluationService
 from app.settings import Settings
-from app.shared.errors import ServiceError
+from app.shared.errors import JobCancelled, ServiceError
+from app.shared.jobs import JobService
 from tests.conftest import load_tiny
 
 MINE = """
@@ -76,6 +82,25 @@ def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_f
     # What was kept is read again, and not the model.
     listed = json.loads(command("evaluations", "list", "--json")[1])
     assert [item["done"] for item in listed] == [24, 24]
+    assert [item["experiment"] for item in listed] == ["Mine (Table 9)"] * 2
+    # The tables of what was kept are the same, speed included, also where the file is not there any more.
+    mine.unlink()
+    number = found["evaluation_id"]
+    again = json.loads(command("evaluations", "table", number, "--experiment", "--json")[1])
+    assert again == found
+    said = command("evaluations", "table", number, "--experiment")[1]
+    assert "Mine (Table 9), tiny" in said
+    assert f"evaluations table {number} --experiment" in command("evaluations", "table", number)[1]
+    rows = list(csv.DictReader(command("evaluations", "export", number, "--experiment")[1].splitlines()))
+    (papers,) = [row for row in rows if row["source"] and row["column"] == "Right"]
+    assert (papers["row"], papers["source"], papers["value"]) == ("Ours", "paper, other", "70.0")
+    measured = speed["rows"][0]["numbers"][0]
+    (own,) = [row for row in rows if row["row"] == "Vanilla" and row["column"] == "Tokens a second"]
+    assert [float(own[name]) for name in ("value", "low", "high")] == [measured[name] for name in
+                                                                       ("value", "low", "high")]  # fmt: skip
+    for form, mark in (("latex", r"\emph{Ours (paper, other)}"), ("html", '<h2 id="h-3">Lengths</h2>')):
+        assert mark in command("evaluations", "export", number, "--experiment", "--format", form)[1]
+    assert json.loads(command("evaluations", "export", number, "--experiment", "--format", "json")[1]) == found
 
 
 def test_what_an_experiment_says_itself_is_refused_beside_it(command, mine):
@@ -92,6 +117,16 @@ def test_what_an_experiment_says_itself_is_refused_beside_it(command, mine):
         assert errors.count("\n") == 1
 
 
+def test_what_belongs_to_figures_alone_is_refused_beside_tables_of_an_experiment(command):
+    for arguments, said in (
+        (("table", "1", "--experiment", "--suite", "piqa"), "leave suite out"),
+        (("export", "1", "--experiment", "--format", "json", "--samples"), "leave samples out"),
+    ):
+        code, _, errors = command("evaluations", *arguments)
+        assert code != 0
+        assert said in errors
+
+
 def test_the_named_experiments_are_listed_with_their_tables(command):
     code, said, _ = command("evaluations", "experiments", "--json")
     assert code == 0
@@ -102,10 +137,15 @@ def test_the_named_experiments_are_listed_with_their_tables(command):
 
 
 @pytest.fixture
-def experiments(tmp_path, mine):
+def wired(tmp_path, mine):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'store.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as wired:
-        yield wired[ExperimentService]
+    with services(settings, loader=load_tiny) as found:
+        yield found
+
+
+@pytest.fixture
+def experiments(wired):
+    return wired[ExperimentService]
 
 
 def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(experiments, mine):
@@ -136,3 +176,65 @@ def test_an_experiment_none_of_whose_suites_can_be_read_is_refused(experiments, 
     )
     with pytest.raises(ServiceError, match=r"No suite of this experiment can be read\. StereoSet is left out"):
         experiments.plan(ExperimentRequest(str(mine), "tiny", 6))
+
+
+SPEED_ALONE = """
+title: Speed
+source: Table 9
+shows: Speed.
+methods: [{method: Vanilla=vanilla}, {method: Ours=coft}]
+tables:
+  - {kind: speed, title: Speed, batches: [1], lengths: [34], prompt: 30, repeats: 1}
+"""
+
+
+def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wired, experiments, mine, monkeypatch):
+    mine.write_text(SPEED_ALONE)
+    plan = experiments.plan(ExperimentRequest(str(mine), "tiny"))
+    assert plan.request.suites == ()
+    # Two methods, two rounds, four tokens.
+    assert any("will write about 16 tokens to measure speed" in said for said in experiments.estimate(plan).missing)
+    evaluations, jobs = wired[EvaluationService], wired[JobService]
+
+    def stopped(self, place, table):
+        raise JobCancelled
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SpeedMeter, "table", stopped)
+        number = evaluations.submit(plan.request)
+        assert jobs.wait(evaluations.view(number).job.id).status == "interrupted"
+    assert evaluations.view(number).resumable
+    (table,) = experiments.tables(number)
+    assert table.notes[0].startswith("Speed is not measured yet")
+    assert jobs.wait(evaluations.resume(number)).status == "done"
+    assert not evaluations.view(number).resumable
+    (table,) = experiments.tables(number)
+    assert [head.title for head, _ in table.layout.lines] == ["Vanilla", "Ours"]
+    with pytest.raises(ServiceError, match="nothing to resume"):
+        evaluations.resume(number)
+
+
+def test_programs_name_a_shipped_experiment_in_place_of_suites_and_methods(wired):
+    asked = {"experiment": "scaling", "model": "tiny", "seeds": [4], "name": "Ours"}
+    request = evaluation_request(wired, asked)
+    assert (request.name, request.seeds, request.suites) == ("Ours", (4,), ())
+    assert request.experiment.name == "scaling"
+    assert [method.label for method in request.methods] == ["Vanilla", "COFT"]
+    for change, said in (
+        ({"suites": ["piqa"], "methods": []}, "leave suites and methods out"),
+        ({"experiment": "/etc/passwd.yaml"}, "no experiment '/etc/passwd.yaml'"),
+        ({"given": {"cda.checkpoint": "x"}}, "No method of this experiment has 'cda.checkpoint'"),
+        ({"alpha": 0.1}, "no setting 'alpha'"),
+    ):
+        with pytest.raises(ServiceError, match=re.escape(said)):
+            evaluation_request(wired, asked | change)
+
+
+def test_an_evaluation_of_ones_own_choice_has_no_tables_of_an_experiment(wired, experiments):
+    evaluations = wired[EvaluationService]
+    request = evaluation_request(
+        wired, {"name": "Own", "suites": ["phantom_questions"], "methods": ["vanilla"], "model": "tiny", "limit": 2}
+    )
+    number = evaluations.submit(request)
+    with pytest.raises(ServiceError, match=f"Evaluation {number} is of no experiment"):
+        experiments.tables(number)

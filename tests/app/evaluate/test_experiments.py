@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.evaluate.experiment_files import experiment_names, given_parameters, load_experiment, read_experiment
 from app.evaluate.experiments import (
     ChainsTable,
     ChoiceTable,
+    Experiment,
     MethodsTable,
     SuitesTable,
     number_of,
@@ -44,6 +47,13 @@ def test_a_shipped_experiment_loads_and_names_suites_and_methods_that_exist(name
                 assert set(entry.rows) <= known
             elif isinstance(table, MethodsTable) and name != "masks":
                 assert set(entry.rows) <= labels
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_experiment_that_is_kept_as_json_is_read_again_as_it_was(name):
+    experiment = load_experiment(name)
+    kept = json.loads(json.dumps(experiment.model_dump(mode="json")))
+    assert Experiment.model_validate(kept) == experiment
 
 
 def paper(name, model, place=0):

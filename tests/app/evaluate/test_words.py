@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.evaluate import words
-from app.evaluate.runs import SuitePlan
+from app.evaluate.runs import CalibrationNote, SuitePlan
 from app.evaluate.tables import main_table, suite_table
 from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
 
@@ -137,3 +137,12 @@ def test_a_method_is_told_by_its_own_settings():
     assert words.method_sentence(dropped) == (
         "COFT, λ 0.4, certifying nothing, 20.0 % of the detected spans left out, greedy."
     )
+
+
+def test_calibrations_that_say_nothing_stand_together_where_suite_seeds_and_reason_are_the_same():
+    def note(method, seed, silent):
+        return CalibrationNote("bbq", method, seed, 0.1, "reference", 3, 9, None, None, None, 0, 1, 1, silent)
+
+    notes = [note("A", 0, "few"), note("B", 0, "few"), note("A", 1, "few"), note("B", 1, ""), note("C", 0, "few"),
+             note("C", 1, "few")]  # fmt: skip
+    assert words.silent_sentences(notes) == ["A and C on bbq, seeds 0 and 1: few", "B on bbq, seed 0: few"]

@@ -1,0 +1,146 @@
+"""A named experiment in the browser: chosen by keyboard, run, and shown with the paper's rows and its picture."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import app.evaluate.experiment_files as files
+import app.evaluate.experiment_service as service
+from app.bootstrap import services as open_services
+from app.evaluate.service import EvaluationService
+from app.settings import Settings
+from tests.browser import served
+from tests.conftest import load_tiny
+
+MADE = {
+    "sweep": """
+title: Two strengths
+source: Figure 9
+shows: What a higher lambda does.
+differs: [It is small.]
+suites: [phantom_gaps, phantom_questions, stereoset]
+methods:
+  - {method: CDA=cda, needs: {checkpoint: a trained model}}
+sweep: {knob: lam, values: [0, 0.5, 1], method: coft, validation: 0.6}
+averages:
+  bias: [{suite: phantom_gaps}]
+  utility: [{suite: phantom_questions}]
+run: {seeds: [0]}
+tables:
+  - kind: choice
+    title: Sweep of lambda
+    paper: [{model: LLaMA-2-13B, source: Figure 9, rows: {lambda 0.5: [0.147, 68.0]}}]
+""",
+    "timed": """
+title: Two speeds
+source: Table 9
+shows: How fast two methods are.
+differs: [This computer is another one.]
+methods: [{method: Vanilla=vanilla}, {method: COFT=coft}]
+tables:
+  - {kind: speed, title: Efficiency, batches: [1], lengths: [40], prompt: 30, repeats: 1,
+     paper: [{model: LLaMA-2-13B, source: Table 9, rows: {COFT: [108.2, 10.2, 27.1]}}]}
+  - {kind: speed, title: Lengths, rows: lengths, methods: [Vanilla, COFT], batches: [1], lengths: [36, 40], prompt: 30,
+     repeats: 1}
+""",
+}
+"""Experiments small enough for a test, in the place of the shipped ones."""
+
+
+@pytest.fixture
+def evaluate(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The page on a store of its own, where two small experiments are the named ones."""
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    for name, text in MADE.items():
+        (folder / f"{name}.yaml").write_text(text)
+    made = {name: files.read_experiment(folder / f"{name}.yaml") for name in MADE}
+    monkeypatch.setattr(service, "experiment_names", lambda: tuple(made))
+    monkeypatch.setattr(service, "load_experiment", made.__getitem__)
+    (tmp_path / "data").mkdir()
+    settings = Settings(
+        database_url=f"sqlite:///{tmp_path / 'evaluate.sqlite3'}", pipeline="none", data=str(tmp_path / "data")
+    )
+    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/evaluate")
+        expect(page.locator("#suites input")).not_to_have_count(0)
+        yield page, wired[EvaluationService]
+
+
+def choose(page: Page, title: str) -> None:
+    """Choose what is read by keyboard alone."""
+    field = page.get_by_label("What is read")
+    field.focus()
+    field.fill(title)
+    page.keyboard.press("Enter")
+    expect(page.locator("#experiment-card .experiment")).to_be_visible()
+
+
+def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_and_its_front(
+    evaluate, picture: Callable[[Page, str], None]
+) -> None:
+    page, evaluations = evaluate
+    choose(page, "Two strengths")
+    card = page.locator("#experiment-card")
+    expect(card).to_contain_text("What a higher lambda does.")
+    expect(card).to_contain_text("CDA is left out, since it needs")
+    expect(card).to_contain_text("StereoSet is left out")
+    expect(card).to_contain_text("It is small.")
+    expect(page.locator("#suites")).to_be_hidden()
+    expect(page.locator("#methods")).to_be_hidden()
+    page.get_by_text("Protocol").click()
+    page.get_by_label("Items of a suite").fill("40")
+    page.locator("#estimate-run").click()
+    expect(page.locator("#estimate tbody tr")).to_have_count(2)
+    expect(page.locator("#estimate")).to_contain_text("CDA is left out")
+    page.locator("#run").focus()
+    page.keyboard.press("Enter")
+    table = page.locator("#experiment-table table")
+    expect(table.locator("tbody tr.elsewhere th")).to_contain_text("paper, LLaMA-2-13B", timeout=60_000)
+    expect(table.locator("tbody tr.elsewhere td").first).to_have_text("0.147")
+    expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#experiment-plot .legend")).to_contain_text("not eligible")
+    expect(page.locator("table.figures tbody tr")).not_to_have_count(0)
+    picture(page, "experiment-1440-light")
+    (summary,) = evaluations.list()
+    assert (summary.experiment, summary.done) == ("Two strengths (Figure 9)", summary.planned)
+    with page.expect_download() as waiting:
+        page.locator("#save-tables").click()
+    rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
+    assert {row["source"] for row in rows} == {"", "paper, LLaMA-2-13B"}
+
+
+def test_speed_is_measured_by_a_run_without_a_suite_and_shown_with_its_picture(evaluate) -> None:
+    page, evaluations = evaluate
+    choose(page, "Two speeds")
+    page.locator("#run").click()
+    expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
+    expect(page.locator("#experiment-notes")).to_contain_text("Measured on cpu")
+    expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#evaluation-head")).to_contain_text("2 methods; speed is measured")
+    expect(page.locator("#figures")).to_be_hidden()
+    page.get_by_label("Table", exact=True).click()
+    page.get_by_role("option", name="Lengths").click()
+    expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
+    (summary,) = evaluations.list()
+    assert not evaluations.view(summary.id).resumable
+
+
+def test_the_pickers_come_back_with_ones_own_choice_and_other_evaluations_have_no_tables_of_the_paper(evaluate) -> None:
+    page, _ = evaluate
+    choose(page, "Two speeds")
+    field = page.get_by_label("What is read")
+    field.fill("Suites and methods")
+    page.keyboard.press("Enter")
+    expect(page.locator("#suites")).to_be_visible()
+    expect(page.locator("#experiment-card")).to_be_hidden()
+    page.get_by_text("Protocol").click()
+    page.get_by_label("Items of a suite").fill("6")
+    page.locator("#run").click()
+    expect(page.locator("#figures tbody tr")).not_to_have_count(0)
+    expect(page.locator("#experiment-tables")).to_be_hidden()
