@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
+from app.evaluate.coefficient_page import (
+    CoefficientHandlers,
+    CoefficientPart,
+    place_coefficients,
+    wire_coefficients,
+)
 from app.evaluate.experiment_page import (
     OWN,
     ExperimentChoice,
@@ -30,16 +38,19 @@ from app.evaluate.parts import (
     head_markup,
     items_markup,
     runs_markup,
+    suite_name,
     suites_markup,
     table_markup,
+    working_markup,
 )
 from app.evaluate.runs import EvaluationRequest, EvaluationView, SuiteOutcomes
 from app.evaluate.service import JOB_KIND, EvaluationService
+from app.evaluate.sources import HUB
 from app.evaluate.table_service import TableRequest, TableService
-from app.evaluate.tables import Column, Table, main_table, suite_table
+from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
@@ -49,6 +60,9 @@ from coft_core.suites.base import Outside, Suite
 
 MAIN = ""
 """Chosen in place of a suite for the main figures of all."""
+
+TOLD_SECONDS = 0.7
+"""How often is told how far figures are."""
 
 FORMATS = (("CSV", "csv"), ("LaTeX", "latex"), ("HTML", "html"), ("JSON with samples", "json"))
 
@@ -73,12 +87,18 @@ class EvaluateHandlers:
 
     @shown
     def suites(self, data: str) -> list[Any]:
-        """The suites that can be read, and a card for each."""
+        """The suites that are here, those that a hub has, and a card for each."""
         known = self._evaluations.suites(data.strip())
-        readable = [(f"{suite.title} ({suite.kind})", suite.key) for suite in known if not suite.missing]
-        keys = [key for _, key in readable]
+        readable = [suite for suite in known if not suite.missing]
+        here, far = ([suite for suite in readable if (suite.source == HUB) is on_hub] for on_hub in (False, True))
+        keys = [suite.key for suite in here]
         first = [key for key in keys if key.startswith("phantom")] or keys[:1]
-        return [gr.CheckboxGroup(readable, value=first), suites_markup(known)]
+        return [
+            gr.CheckboxGroup([(suite_name(suite), suite.key) for suite in here], value=first),
+            gr.CheckboxGroup([(suite_name(suite), suite.key) for suite in far], value=[]),
+            gr.Accordion(visible=bool(far)),
+            suites_markup(known),
+        ]
 
     @shown
     def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
@@ -112,16 +132,18 @@ class EvaluateHandlers:
         return self._evaluations.resume(int(event.id))
 
     def _plan(
-        self, experiment: str, given: str | None, name: str, model: str, data: str, suites: list[str],
-        methods: list[str], limit: float | None, seeds: float, share: float, steps: float,
+        self, experiment: str, given: str | None, name: str, model: str, data: str, here: list[str],
+        far: list[str], methods: list[str], limit: float | None, seeds: float, share: float, steps: float,
     ) -> ExperimentPlan:  # fmt: skip
         """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
         return self._named.plan(experiment, given, name, model, data, limit, seeds)
 
     def _request(
-        self, name: str, model: str, data: str, suites: list[str], methods: list[str], limit: float | None,
-        seeds: float, share: float, steps: float,
+        self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str],
+        limit: float | None, seeds: float, share: float, steps: float,
     ) -> EvaluationRequest:  # fmt: skip
+        chosen = {*here, *far}
+        suites = [suite.key for suite in self._evaluations.known_suites() if suite.key in chosen]
         if not suites:
             raise ServiceError("No suite is chosen; choose at least one.")
         if not methods:
@@ -177,17 +199,26 @@ class EvaluateHandlers:
             gr.Column(visible=bool(view.plans)),
         ]
 
-    @shown
-    def figures(self, shown_id: int | None, suite: str, reference: str, outside: Outside, beside: int) -> list[Any]:
-        """Table and pictures."""
+    @shown_stream
+    def figures(
+        self, shown_id: int | None, suite: str, reference: str, outside: Outside, beside: int
+    ) -> Iterator[list[Any]]:
+        """Table and pictures, and until they are there how far they are."""
         hidden = gr.Plot(visible=False)
-        if shown_id is None:
-            return ["", hidden, hidden, hidden]
-        view = self._evaluations.view(shown_id)
-        if not view.plans:
-            return ["", hidden, hidden, hidden]
-        table = self._table(view, suite, reference, outside, beside)
-        return [table_markup(table, view.plans), *_pictures(table), _coverage(view)]
+        view = None if shown_id is None else self._evaluations.view(shown_id)
+        if view is None or not view.plans:
+            yield ["", "", hidden, hidden, hidden]
+            return
+        request, told = TableRequest(view.id, suite, reference, outside), -math.inf
+        for done, total in self._tables.measuring(request, int(beside)):
+            if time.monotonic() - told > TOLD_SECONDS:
+                told = time.monotonic()
+                yield [working_markup("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
+        if beside:
+            table = self._tables.beside(view.id, int(beside), suite, outside)
+        else:
+            table = self._tables.table(request).table
+        yield ["", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
     @shown
     def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
@@ -223,28 +254,6 @@ class EvaluateHandlers:
     def _suite(self, key: str) -> Suite:
         return next(suite for suite in self._evaluations.known_suites() if suite.key == key)
 
-    def _table(self, view: EvaluationView, suite: str, reference: str, outside: Outside, beside: int) -> Table:
-        if not beside:
-            return self._tables.table(TableRequest(view.id, suite, reference, outside)).table
-        return self._beside(view, self._evaluations.view(int(beside)), suite, outside)
-
-    def _beside(self, view: EvaluationView, other: EvaluationView, suite: str, outside: Outside) -> Table:
-        """The methods of two evaluations in one table, which compares the items that all of them read."""
-        shared = [suite] if suite else [key for key in view.request.suites if key in other.request.suites]
-        methods, given = [], []
-        for one in (view, other):
-            for method in one.request.methods:
-                label = f"{method.label} ({one.request.model}, {one.name})"
-                methods.append(replace(method, label=label))
-                for key in shared:
-                    if key in one.request.suites:
-                        outcomes = self._evaluations.outcomes(one.id, key, method.label)
-                        given.append(SuiteOutcomes(key, label, outcomes))
-        suites = [self._suite(key) for key in shared]
-        if suite:
-            return suite_table(suites[0], methods, given, outside)
-        return main_table(suites, methods, given, outside)
-
 
 def _pictures(table: Table) -> list[gr.Plot]:
     """The main figure of the first suite by method or by part, and bias against utility where there are both."""
@@ -275,7 +284,7 @@ class _Form:
     pickers: list[gr.Column]
     seeds: gr.Slider
     data: gr.Textbox
-    suites: gr.CheckboxGroup
+    suites: list[Any]
     cards: gr.HTML
     estimate: gr.Button
     estimated: gr.HTML
@@ -287,11 +296,13 @@ class _Form:
 class _Result:
     head: gr.HTML
     experiment: ExperimentPart
+    coefficients: CoefficientPart
     group: gr.Column
     suite: gr.Dropdown
     reference: gr.Dropdown
     beside: gr.Dropdown
     outside: gr.Radio
+    busy: gr.HTML
     table: gr.HTML
     pictures: list[gr.Plot]
     method: gr.Dropdown
@@ -324,7 +335,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     session = gr.Number(visible=False)
     watch = JobWatch(services[JobService], handlers.runs)
     wire_job(app, watch, jobs, form.inputs)
-    gr.on([app.load, form.data.submit], handlers.suites, form.data, [form.suites, form.cards], **MULTIPLE)
+    gr.on([app.load, form.data.submit], handlers.suites, form.data, [*form.suites, form.cards], **MULTIPLE)
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
@@ -338,10 +349,16 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     opened = gr.on(opening, handlers.opened, shown_id, [runs, result.head, *choices, result.group], **LATEST)
     wire_tables(named, result.experiment, shown_id, result.outside, opening)
     asked = [shown_id, result.suite, result.reference, result.outside, result.beside]
-    shown_parts = [result.table, *result.pictures]
-    opened.success(handlers.figures, asked, shown_parts, **LATEST)
+    shown_parts = [result.busy, result.table, *result.pictures]
     changed = [part.change for part in (result.suite, result.reference, result.outside, result.beside)]
-    gr.on(changed, handlers.figures, asked, shown_parts, **LATEST)
+    for made in (
+        opened.success(handlers.figures, asked, shown_parts, **LATEST),
+        gr.on(changed, handlers.figures, asked, shown_parts, **LATEST),
+    ):
+        made.failure(lambda: "", None, result.busy, **EVENT)
+    wire_coefficients(
+        CoefficientHandlers(services), result.coefficients, opened, shown_id, result.suite, result.outside
+    )  # fmt: skip
     listed = [shown_id, result.suite, result.method, result.search]
     gr.on([result.suite.change, result.method.change], handlers.items, listed, result.items, **LATEST)
     result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
@@ -363,7 +380,13 @@ def _form(named: ExperimentHandlers) -> _Form:
             label="Data folder", placeholder="that of COFT_DATA", max_lines=1, elem_id="data", info="Enter looks again."
         )
         with gr.Column(min_width=0) as own_suites:
-            suites = gr.CheckboxGroup([], label="Suites", elem_id="suites", elem_classes=["families-masked"])
+            here = gr.CheckboxGroup(
+                [], label="In the folder, or with the program", elem_id="suites", elem_classes=["families-masked"]
+            )
+            with gr.Accordion("From a hub, downloaded when first read", open=False, elem_classes=["fold"]) as on_hub:
+                far = gr.CheckboxGroup(
+                    [], label="From a hub", elem_id="hub-suites", elem_classes=["families-masked"], show_label=False
+                )
             with gr.Accordion("What they measure, and what not", open=False, elem_classes=["fold"]):
                 cards = markup("", "cards")
     with gr.Column(elem_classes=["group"]):
@@ -394,8 +417,8 @@ def _form(named: ExperimentHandlers) -> _Form:
         run, cancel = run_buttons()
         run.interactive = True
     choice, pickers = ExperimentChoice(experiment, card, given), [own_suites, own_methods, own_calibration]
-    inputs = [experiment, given, name, model, data, suites, methods, limit, seeds, share, steps]
-    return _Form(inputs, choice, pickers, seeds, data, suites, cards, estimate, estimated, run, cancel)
+    inputs = [experiment, given, name, model, data, here, far, methods, limit, seeds, share, steps]
+    return _Form(inputs, choice, pickers, seeds, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
 
 
 def _result() -> _Result:
@@ -411,11 +434,13 @@ def _result() -> _Result:
                 [("the step's threshold", "floor"), ("nothing: the text is impossible", "zero")], value="floor",
                 label="A refused token counts as", elem_id="outside",
             )  # fmt: skip
+            busy = markup("", "figures-busy")
             table = gr.HTML(
                 "", js_on_load="coft.evaluate.mount(element)", apply_default_css=False, elem_id="figures",
                 elem_classes=["coft"],
             )  # fmt: skip
             pictures = [chart(name, visible=False) for name in ("figures-plot", "plane-plot", "coverage-plot")]
+            coefficients = place_coefficients()
             with gr.Row(elem_classes=["choices"]):
                 method = gr.Dropdown([], label="Items under", elem_id="items-under")
                 search = gr.Textbox(label="Find an item", max_lines=1, elem_id="find-item", info="Enter looks.")
@@ -424,5 +449,6 @@ def _result() -> _Result:
                 kind = gr.Dropdown(list(FORMATS), value="csv", label="Format", elem_id="format")
                 save = gr.Button("Save figures", size="sm", elem_id="save-figures")
     return _Result(
-        head, experiment, group, suite, reference, beside, outside, table, pictures, method, search, items, kind, save
+        head, experiment, coefficients, group, suite, reference, beside, outside, busy, table, pictures, method, search,
+        items, kind, save,
     )  # fmt: skip

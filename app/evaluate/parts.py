@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.evaluate import words
+from app.evaluate.coefficients import Coefficients, coefficients_laid_out
 from app.evaluate.exports import table_fragment
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.runs import (
@@ -16,6 +17,7 @@ from app.evaluate.runs import (
     SuiteOutcomes,
     SuitePlan,
 )
+from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.tables import Table
 from app.shared.markup import laid_out as template
 from coft_core.suites.base import Outcome, Scored, Written
@@ -27,13 +29,21 @@ EMPTY = (
     '<div class="empty"><h2>Measure a model on benchmarks</h2><p class="sub">Choose suites and methods, look at what '
     "the run will take, and start it. Every suite is read with every method; figures come with intervals, and each "
     "item opens as an audit. The phantom’s suites come with the program; the others are read from a folder with their "
-    "authors’ files.</p></div>"
+    "authors’ files, or from a hub where no folder is named.</p></div>"
 )
+
+
+def suite_name(suite: KnownSuite) -> str:
+    """A suite's title with its kind, and where it is read from if that is no folder or hub that all stand under."""
+    shipped = ", with the program" if suite.source == SHIPPED else ""
+    return f"{suite.title} ({suite.kind}{shipped})"
 
 
 def suites_markup(suites: Sequence[KnownSuite]) -> str:
     """A method card for each suite."""
-    return template("evaluate/suites.html", suites=suites)
+    where = {HUB: "from a hub, downloaded when first read", SHIPPED: "with the program"}
+    places = {suite.key: where.get(suite.source, "in the folder") for suite in suites}
+    return template("evaluate/suites.html", suites=suites, places=places)
 
 
 def estimate_markup(estimate: EvaluationEstimate, suites: Sequence[KnownSuite]) -> str:
@@ -64,6 +74,17 @@ def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
         notes=words.notes(table, plans),
         reading_notes=words.reading_notes(table),
     )
+
+
+def working_markup(what: str, done: int, total: int, noun: str) -> str:
+    """How far something is that takes a while."""
+    return template("evaluate/working.html", what=what, done=done, total=total, noun=noun)
+
+
+def coefficients_markup(found: Coefficients) -> str:
+    """Coefficients of mixed-effects models, with what has to be said of them."""
+    table = table_fragment(coefficients_laid_out(found), "Coefficients", "readings")
+    return template("evaluate/coefficients.html", table=table, notes=found.notes)
 
 
 @dataclass(frozen=True, slots=True)

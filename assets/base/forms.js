@@ -22,7 +22,7 @@ export const outdate = () => {
   estimate.append(made(html`<p class="caution stale-note">The settings changed since: check again.</p>`));
 };
 
-const LIVE = ["job-said", "read-note", "shares-sum", "estimate"];
+const LIVE = ["job-said", "read-note", "shares-sum", "estimate", "figures-busy", "coefficients-busy"];
 /* parts of the page come and go; what they need is set whenever something came, and so is what `settle` adds */
 export const mountForm = (settle = () => {}) => whenReady(() => {
   const all = () => {

@@ -45,6 +45,20 @@ def test_an_empty_page_says_what_to_do_first_and_what_each_suite_measures(evalua
     expect(page.locator("#cards .card", has_text="COMPAS")).to_contain_text("no files")
 
 
+def test_suites_of_a_hub_stand_apart_from_those_that_are_here_and_are_not_chosen_at_first(evaluate) -> None:
+    page, service = evaluate
+    known = service.suites()
+    here = [suite.title for suite in known if suite.source == "program"]
+    far = [suite.title for suite in known if suite.source == "hub"]
+    expect(page.locator("#suites label")).to_have_text([f"{title} ({kind}, with the program)" for title, kind in zip(
+        here, ("bias", "utility"), strict=True)])  # fmt: skip
+    page.get_by_role("button", name="From a hub, downloaded when first read").click()
+    expect(page.locator("#hub-suites label")).to_have_count(len(far))
+    expect(page.locator("#hub-suites input:checked")).to_have_count(0)
+    page.get_by_text("What they measure, and what not").click()
+    expect(page.locator("#cards .card", has_text=far[0]).first).to_contain_text("from a hub")
+
+
 def test_a_run_is_estimated_watched_and_shown_with_its_figures(evaluate, picture: Callable[[Page, str], None]) -> None:
     page, service = evaluate
     page.locator("#estimate-run").click()
