@@ -19,6 +19,9 @@ from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
+from app.evaluate.methods import methods_from
+from app.evaluate.runs import EvaluationRequest
+from app.evaluate.service import EvaluationService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
@@ -253,12 +256,39 @@ def tune(visit: Opener, services: Services, **options: Any) -> Page:
     return page
 
 
+def new_evaluation(visit: Opener, services: Services, **options: Any) -> Page:
+    page = visit("/evaluate", **options)
+    expect(page.locator("#suites input")).to_have_count(2)
+    page.locator("#estimate-run").click()
+    expect(page.locator("#estimate tbody tr")).to_have_count(2)
+    unfold(page, folds=3)
+    return page
+
+
+def evaluation(visit: Opener, services: Services, **options: Any) -> Page:
+    methods = methods_from(("vanilla", "coft:calibrated"), AuditSettings(alpha=0.5, max_new_tokens=4))
+    suites = ("phantom_gaps", "phantom_questions")
+    request = EvaluationRequest("Hiring, spring", suites, methods, seeds=(0, 1), limit=12, calibration_share=0.4)
+    number = services[EvaluationService].submit(request)
+    finish(services)
+    page = visit(f"/evaluate?evaluation={number}", **options)
+    expect(page.locator("table.figures tbody tr")).to_have_count(2)
+    expect(page.locator("#figures-plot .js-plotly-plot")).to_be_visible()
+    page.get_by_label("Figures", exact=True).click()
+    page.get_by_role("option", name="Phantom decisions").click()
+    expect(page.locator("#items tbody tr")).not_to_have_count(0)
+    unfold(page, folds=3)
+    return page
+
+
 PAGES: dict[str, Callable[..., Page]] = {
     "audit": session,
     "calibrate": calibrate,
     "compare": compare,
     "compared set": compared_set,
     "tune": tune,
+    "new evaluation": new_evaluation,
+    "evaluation": evaluation,
     "swap": swap,
     "new batch": new_batch,
     "batch": batch,
@@ -285,6 +315,15 @@ def test_a_filled_page_breaks_no_rule_and_hides_nothing_wide_or_narrow_light_or_
         assert page.evaluate(RUNS_OUT) == []
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVES) == []
+
+
+@pytest.mark.parametrize("name", ["new evaluation", "evaluation"])
+def test_benchmarks_break_no_rule_on_a_phone_and_scroll_no_further_than_its_width(visit, services: Services, name: str):
+    page = PAGES[name](visit, services, width=390)
+    assert broken(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.emulate_media(color_scheme="dark")
+    assert broken(page) == []
 
 
 def test_what_opens_above_a_page_breaks_no_rule(audit):
