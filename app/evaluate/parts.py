@@ -83,7 +83,7 @@ def working_markup(what: str, done: int, total: int, noun: str) -> str:
 
 def coefficients_markup(found: Coefficients) -> str:
     """Coefficients of mixed-effects models, with what has to be said of them."""
-    table = table_fragment(coefficients_laid_out(found), "Coefficients", "readings")
+    table = table_fragment(coefficients_laid_out(found), "Coefficients", "coefficients")
     return template("evaluate/coefficients.html", table=table, notes=found.notes)
 
 
