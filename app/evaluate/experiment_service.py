@@ -204,13 +204,11 @@ class ExperimentService:
         view = self._evaluations.view(evaluation_id)
         measured = None if view.job is None else (view.job.id, view.job.status)
         key = evaluation_id, view.created_at, outside, view.done, len(view.calibrations), measured
+        # Two that make the same at once would only wait for each other.
         with self._lock:
-            if key in self._tables:
-                return self._tables[key]
-        tables = self._made(view, outside)
-        with self._lock:
-            self._tables[key] = tables
-        return tables
+            if key not in self._tables:
+                self._tables[key] = self._made(view, outside)
+            return self._tables[key]
 
     def content(self, evaluation_id: int, form: str, outside: Outside = "floor") -> str:
         """The tables of an experiment as the text of a file.

@@ -315,6 +315,9 @@ def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
         An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
         in all, and missing, a list of sentences on what stands in the way.
     """
+    if settings.get("experiment"):
+        service = wired[ExperimentService]
+        return service.estimate(service.plan(_experiment_request(wired, settings)))
     return wired[EvaluationService].estimate(evaluation_request(wired, settings))
 
 
@@ -637,9 +640,11 @@ def estimate(
     suite: Names = None,
     method: Specifications = None,
     model: str = "",
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "0,1,2",
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "",
     limit: int | None = None,
     data: str = "",
+    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
+    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
 ) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite.
 
@@ -650,12 +655,29 @@ def estimate(
         seeds: as for evaluate
         limit: as for evaluate
         data: as for evaluate
+        experiment: as for evaluate; what cannot take part is said too
+        given: as for evaluate
     """
+    if experiment:
+        if told := [name for name, value in (("--suite", suite), ("--method", method)) if value]:
+            raise ServiceError(f"An experiment has its own suites and methods; leave {' and '.join(told)} out.")
+        return _estimated(wired, experiment, model, seeds, limit, data, given)
     service = wired[EvaluationService]
     suites = suites_from(suite or (), service.known_suites())
     methods = methods_from(method or ["table1"], AuditSettings())
-    request = EvaluationRequest("", suites, methods, model or wired.settings.model, _seeds(seeds), limit, data=data)
+    drawn = _seeds(seeds) if seeds else USUAL.seeds
+    request = EvaluationRequest("", suites, methods, model or wired.settings.model, drawn, limit, data=data)
     return service.estimate(request)
+
+
+def _estimated(
+    wired: Services, experiment: str, model: str, seeds: str, limit: int | None, data: str, given: str | None
+) -> EvaluationEstimate:
+    """What an experiment will take."""
+    service, own = wired[ExperimentService], tuple((pairs("--set", given) or {}).items())
+    drawn = _seeds(seeds) if seeds else None
+    request = ExperimentRequest(experiment, model or wired.settings.model, limit, drawn, data, given=own)
+    return service.estimate(service.plan(request))
 
 
 # Tables.

@@ -11,7 +11,7 @@ import pytest
 from app.bootstrap import services
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
 from app.evaluate.experiment_speed import SpeedMeter
-from app.evaluate.operations import evaluation_request
+from app.evaluate.operations import estimate_evaluation, evaluation_request
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
@@ -101,6 +101,24 @@ def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_f
     for form, mark in (("latex", r"\emph{Ours (paper, other)}"), ("html", '<h2 id="h-3">Lengths</h2>')):
         assert mark in command("evaluations", "export", number, "--experiment", "--format", form)[1]
     assert json.loads(command("evaluations", "export", number, "--experiment", "--format", "json")[1]) == found
+
+
+def test_what_an_experiment_will_take_is_told_with_what_takes_no_part(command, mine):
+    code, said, errors = command(
+        "evaluations", "estimate", "--experiment", mine, "--model", "tiny", "--limit", "6", "--json"
+    )
+    assert code == 0, errors
+    found = json.loads(said)
+    assert [(suite["suite"], suite["items"]) for suite in found["suites"]] == [("phantom_questions", 12)]
+    for begun in (
+        "CDA is left out",
+        "StereoSet is left out",
+        "Speed: 2 methods in 2 rounds will write about 80 tokens",
+    ):
+        assert any(told.startswith(begun) for told in found["missing"]), found["missing"]
+    code, _, errors = command("evaluations", "estimate", "--experiment", mine, "--suite", "piqa")
+    assert code != 0
+    assert "leave --suite out" in errors
 
 
 def test_what_an_experiment_says_itself_is_refused_beside_it(command, mine):
@@ -217,6 +235,7 @@ def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wire
 def test_programs_name_a_shipped_experiment_in_place_of_suites_and_methods(wired):
     asked = {"experiment": "scaling", "model": "tiny", "seeds": [4], "name": "Ours"}
     request = evaluation_request(wired, asked)
+    assert any("to measure speed" in said for said in estimate_evaluation.call(wired, asked).missing)
     assert (request.name, request.seeds, request.suites) == ("Ours", (4,), ())
     assert request.experiment.name == "scaling"
     assert [method.label for method in request.methods] == ["Vanilla", "COFT"]

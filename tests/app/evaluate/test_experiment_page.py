@@ -12,8 +12,11 @@ from playwright.sync_api import Page, expect
 import app.evaluate.experiment_files as files
 import app.evaluate.experiment_service as service
 from app.bootstrap import services as open_services
+from app.evaluate.experiment_speed import SpeedMeter
+from app.evaluate.experiments import SpeedTable
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
+from app.shared.errors import JobCancelled
 from tests.browser import served
 from tests.conftest import load_tiny
 
@@ -129,6 +132,22 @@ def test_speed_is_measured_by_a_run_without_a_suite_and_shown_with_its_picture(e
     expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
     (summary,) = evaluations.list()
     assert not evaluations.view(summary.id).resumable
+
+
+def test_a_run_that_was_stopped_is_shown_and_resumed_to_its_table(evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, _ = evaluate
+
+    def stopped(self: SpeedMeter, place: int, table: SpeedTable) -> None:
+        raise JobCancelled
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SpeedMeter, "table", stopped)
+        choose(page, "Two speeds")
+        page.locator("#run").click()
+        expect(page.locator("#experiment-notes")).to_contain_text("Speed is not measured yet", timeout=60_000)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
 
 
 def test_the_pickers_come_back_with_ones_own_choice_and_other_evaluations_have_no_tables_of_the_paper(evaluate) -> None:
