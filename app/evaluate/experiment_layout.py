@@ -170,13 +170,14 @@ def average_notes(figures: Figures, kinds: Iterable[str]) -> list[str]:
     return notes
 
 
+def stand_in_sentence(title: str, key: str) -> str:
+    """That a suite is read in the place of another one."""
+    return f"{title} stands in for {key}, of which there is no file."
+
+
 def stand_in_notes(kept: Kept) -> list[str]:
     """What stands in for something of the paper, and what takes no part."""
-    notes = [
-        f"{suite.title} stands in for {key}, of which there is no file."
-        for key, suite in kept.suites.items()
-        if suite.key != key
-    ]
+    notes = [stand_in_sentence(suite.title, key) for key, suite in kept.suites.items() if suite.key != key]
     return [*notes, *(entry.stands_in for entry in kept.experiment.methods if entry.stands_in), *kept.left_out]
 
 

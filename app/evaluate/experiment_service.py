@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from app.evaluate.experiment_exports import experiment_content
 from app.evaluate.experiment_figures import Kept
 from app.evaluate.experiment_files import experiment_names, given_parameters, load_experiment
-from app.evaluate.experiment_layout import ExperimentTable
+from app.evaluate.experiment_layout import ExperimentTable, stand_in_sentence
 from app.evaluate.experiment_speed import measured_by, planned_words, speed_table, speed_tables
 from app.evaluate.experiment_tables import experiment_tables
 from app.evaluate.experiments import Experiment, ExperimentPlan, MethodEntry
@@ -75,12 +75,14 @@ class ExperimentCard:
         experiment: It itself.
         suites: Its suites as they would be read, those that stand in for others among them.
         lacking: What cannot take part, and why, a sentence each; what the model alone can tell is not among it.
+        stand_ins: What stands in for something of the paper, a sentence each.
     """
 
     name: str
     experiment: Experiment
     suites: tuple[KnownSuite, ...]
     lacking: tuple[str, ...]
+    stand_ins: tuple[str, ...]
 
 
 TABLES_KEPT = 16
@@ -131,7 +133,9 @@ class ExperimentService:
         given = zip(experiment.evaluated(), experiment.methods, strict=False)
         unready = [_lacking(method, entry, {}) for method, entry in given]
         suites = tuple(known[key] for key in dict.fromkeys(found.values()))
-        return ExperimentCard(name, experiment, suites, (*filter(None, unready), *missing))
+        instead = [stand_in_sentence(known[read].title, key) for key, read in found.items() if read != key]
+        stand_ins = (*instead, *(entry.stands_in for entry in experiment.methods if entry.stands_in))
+        return ExperimentCard(name, experiment, suites, (*filter(None, unready), *missing), stand_ins)
 
     def plan(self, request: ExperimentRequest) -> ExperimentPlan:
         """What of an experiment can be run; loads the model.

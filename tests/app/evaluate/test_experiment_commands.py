@@ -166,13 +166,20 @@ def experiments(wired):
     return wired[ExperimentService]
 
 
-def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(experiments, mine):
+def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(wired, experiments, mine):
     text = MINE.replace("phantom_questions", "arc_easy").replace(
         "source: Table 9\n", "source: Table 9\ninstead: {arc_easy: phantom_questions}\n", 1
     )
     mine.write_text(text)
+    card = experiments.card(str(mine))
+    assert [suite.key for suite in card.suites] == ["phantom_questions"]
+    assert card.stand_ins == ("Phantom questions stands in for arc_easy, of which there is no file.",)
+    assert [said.split(" is left out")[0] for said in card.lacking] == ["CDA", "StereoSet"]
     plan = experiments.plan(ExperimentRequest(str(mine), "tiny", 6))
     assert plan.suites == {"arc_easy": "phantom_questions"}
+    evaluations = wired[EvaluationService]
+    view = evaluations.view(evaluations.submit(plan.request))
+    assert experiments.plan_of(view).suites == plan.suites
     assert plan.request.suites == ("phantom_questions",)
     assert plan.request.seeds == (0, 1)
 
