@@ -16,11 +16,13 @@ from sqlalchemy import (
     Index,
     Integer,
     PrimaryKeyConstraint,
+    String,
     Table,
     delete,
     func,
     insert,
     select,
+    type_coerce,
     update,
 )
 
@@ -257,8 +259,10 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         """
         row = items.c
         own = row.evaluation_id == evaluation_id, row.suite == suite
-        listed = select(row.method, row.seed, row.key).where(*own).order_by(row.method, row.seed, row.place)
-        wanted = select(contents.c.key, contents.c.content).where(contents.c.key.in_(select(row.key).where(*own)))
+        # Keys are digests: there are many, and nothing in them is escaped.
+        key, kept = (type_coerce(column, String) for column in (row.key, contents.c.key))
+        listed = select(row.method, row.seed, key).where(*own).order_by(row.method, row.seed, row.place)
+        wanted = select(kept, contents.c.content).where(contents.c.key.in_(select(row.key).where(*own)))
         with self._database.reading() as connection:
             find(connection, evaluations, evaluation_id)
             found = [(method, seed, key) for method, seed, key in connection.execute(listed)]

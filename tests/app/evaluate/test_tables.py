@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from app.evaluate.exports import table_csv, table_json
-from app.evaluate.tables import main_table, suite_table
+from app.evaluate.measured import measured_by_suite
+from app.evaluate.tables import main_table, main_table_of, suite_table, suite_table_of
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Likelihood, Scored
 from tests.app.evaluate.made import (
@@ -260,3 +262,32 @@ def test_the_json_of_a_table_holds_no_number_that_json_does_not_have():
     assert content["rows"][0]["cells"]["questions"]["value"] is None
     assert content["rows"][0]["cells"]["questions"]["high"] is None
     assert content["rows"][0]["cells"]["questions:length"]["value"] == 6.0
+
+
+def test_a_table_is_the_same_to_the_last_bit_whatever_else_was_measured():
+    lots = np.random.default_rng(3)
+    given = [
+        part
+        for label, chance in (("Vanilla", 0.5), ("COFT", 0.8))
+        for part in (
+            questions(
+                label,
+                [own for seed in (0, 1) for own in rights(lots.choice(["w", "r"], 40, p=[1 - chance, chance]), seed)],
+            ),
+            texts(
+                label, [text(f"t{place}", float(lots.random()), seed=seed) for seed in (0, 1) for place in range(20)]
+            ),
+        )
+    ]
+    suites, methods = [QUESTIONS, HARM], [VANILLA, COFT]
+    whole = measured_by_suite(suites, methods, given, "floor", "all")
+    for made, anew in (
+        (
+            main_table(suites, methods, given, reference="Vanilla"),
+            main_table_of(suites, methods, whole, "floor", "Vanilla"),
+        ),
+        (suite_table(QUESTIONS, methods, given), suite_table_of(QUESTIONS, methods, whole["questions"], "floor", None)),
+    ):
+        assert made == anew
+        for one, other in zip(made.rows, anew.rows, strict=True):
+            assert [cell.draws.tobytes() for cell in one.cells] == [cell.draws.tobytes() for cell in other.cells]
