@@ -114,7 +114,11 @@ def measured(
     # Units are drawn in the order in which they first appear, so that a fixed order makes figures of the same items
     # the same, and those of different methods paired.
     ordered = {label: tuple(sorted(outcomes, key=_place)) for label, outcomes in given.items()}
-    read = {label: [outcome for outcome in outcomes if not outcome.unread] for label, outcomes in ordered.items()}
+    reasons = {label: [outcome.unread for outcome in outcomes] for label, outcomes in ordered.items()}
+    read = {
+        label: [outcome for outcome, reason in zip(outcomes, reasons[label], strict=True) if not reason]
+        for label, outcomes in ordered.items()
+    }
     together = [{_place(outcome) for outcome in outcomes} for outcomes in read.values() if outcomes]
     common = set.intersection(*together) if together else set()
     certifying = {method.label: certifies_tokens(method) for method in methods}
@@ -126,7 +130,7 @@ def measured(
         if len(common) < len(read[label]):
             both = [outcome for outcome in read[label] if _place(outcome) in common]
             shared, shared_by_seed = make.figures(both), make.by_seed(both)
-        reading = _reading(suite, outcomes, read[label], len(common), certifying[label])
+        reading = _reading(suite, reasons[label], read[label], outcomes, len(common), certifying[label])
         found[label] = Measured(outcomes, own, own_by_seed, shared, shared_by_seed, reading)
     return found
 
@@ -166,9 +170,14 @@ class _Maker:
 
 
 def _reading(
-    suite: Suite, outcomes: Sequence[Outcome], read: Sequence[Outcome], compared: int, certifying: bool
+    suite: Suite,
+    reasons: Sequence[str],
+    read: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
+    compared: int,
+    certifying: bool,
 ) -> SuiteReading:
-    reasons = Counter(outcome.unread for outcome in outcomes if outcome.unread)
+    counted = Counter(reason for reason in reasons if reason)
     answers = [answer for outcome in read for answer in outcome.answers]
     texts = [likelihood for answer in answers if isinstance(answer, Scored) for likelihood in answer.likelihoods]
     written = [answer for answer in answers if isinstance(answer, Written)]
@@ -181,7 +190,7 @@ def _reading(
         suite.title,
         len(outcomes),
         len(outcomes) - len(read),
-        tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        tuple(sorted(counted.items(), key=lambda item: (-item[1], item[0]))),
         compared,
         untouched / len(read) if read else None,
         sum(text.refused for text in texts) / given if certifying and given else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -122,8 +123,8 @@ class Gsm8kFiveShot(Gsm8k):
 
 def last_number(text: str) -> str | None:
     """The last number anywhere in a text; None where the last that looks like one has no digit, or nothing does."""
-    found = [match[0] for match in FLEXIBLE.finditer(text)]
-    return found[-1] if found and _has_digit(found[-1]) else None
+    found = deque(FLEXIBLE.finditer(text), maxlen=1)
+    return found[0][0] if found and _has_digit(found[0][0]) else None
 
 
 def marked_number(text: str) -> str | None:

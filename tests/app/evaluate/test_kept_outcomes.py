@@ -1,0 +1,71 @@
+"""Outcomes are read from the store once, as long as nothing was added and there is room for them."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from app.evaluate.items import outcome_bytes
+from app.evaluate.kept import KeptOutcomes
+from coft_core.suites.base import Outcome, Unread
+from tests.app.evaluate.made import question
+
+
+class Store:
+    """Items of two methods under two seeds, which have an outcome in common; counts how often it is read."""
+
+    def __init__(self):
+        self.rows = [("Vanilla", 0, "a"), ("Vanilla", 1, "a"), ("COFT", 0, "a"), ("COFT", 0, "b")]
+        self.contents = {"a": outcome_bytes(question("q0", True)), "b": outcome_bytes(question("q1", False))}
+        self.read = 0
+
+    def done(self, number, suite):
+        return len(self.rows)
+
+    def outcomes(self, number, suite):
+        self.read += 1
+        return self.rows, self.contents
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def test_each_method_has_its_outcomes_under_their_seeds_in_the_order_of_the_store(store):
+    found = KeptOutcomes(store).of(1, "questions")
+    assert found["Vanilla"] == (question("q0", True), question("q0", True, seed=1))
+    assert found["COFT"] == (question("q0", True), question("q1", False))
+
+
+def test_what_was_read_is_read_again_only_after_something_was_added(store):
+    kept = KeptOutcomes(store)
+    assert kept.of(1, "questions") is kept.of(1, "questions")
+    assert store.read == 1
+    store.rows.append(("COFT", 1, "b"))
+    assert kept.of(1, "questions")["COFT"][-1] == question("q1", False, seed=1)
+    assert store.read == 2
+    kept.of(2, "questions")
+    assert store.read == 3
+
+
+def test_no_more_outcomes_stay_in_memory_than_there_is_room_for(store):
+    for most, read in ((3, 4), (4, 4), (8, 2)):
+        kept, store.read = KeptOutcomes(store, most), 0
+        for number in (1, 2, 1, 2):
+            assert len(kept.of(number, "questions")["COFT"]) == 2
+        assert store.read == read
+
+
+def test_garbage_is_collected_again_after_reading_even_where_an_outcome_is_damaged(store):
+    store.contents["b"] = b"{}"
+    with pytest.raises(ValueError, match="Outcome"):
+        KeptOutcomes(store).of(1, "questions")
+    assert gc.isenabled()
+
+
+def test_half_of_a_character_in_a_data_set_comes_back(store):
+    odd = Outcome("q1", "q1", {"text": "half \ud800"}, (Unread("It is too long."),))
+    store.contents["b"] = outcome_bytes(odd)
+    assert KeptOutcomes(store).of(1, "questions")["COFT"][1] == odd
