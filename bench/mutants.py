@@ -274,7 +274,7 @@ def noticed(mutant: Mutant, tests: Mapping[str, float], root: Path) -> bool | No
             done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return True
-    # Where not even the tests can be collected (2, 4), the change is noticed; a test that is gone is this script's fault.
+    # Where tests cannot even be collected (2, 4), the change is noticed; a test that is gone is this script's fault.
     if done.returncode not in (0, 1, 2, 4) or b"ERROR: not found:" in done.stdout + done.stderr:
         raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout.decode()[-2000:]}")
     return done.returncode != 0
