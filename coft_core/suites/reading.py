@@ -42,6 +42,10 @@ HELD_LOGITS = {"cpu": 1 << 26}
 
 ACCELERATOR_HELD_LOGITS = 1 << 29
 
+PADDING = 1.3
+"""How much more a batch of given texts may compute than they would one by one: to pad prompts of other lengths takes less
+time than to read many small batches, on a CPU too."""
+
 VIEWED_LOGITS = 1 << 21
 """Logits of one branch from which views are made at a time."""
 
@@ -172,6 +176,7 @@ class Reader:
         """Logits before every token of every text, ``(C, L, V)`` by branch and texts."""
         wanted = {key: row for texts in asked for key, row in zip(texts.keys, texts.rows, strict=True)}
         limits = Limits.of(self._model.device)
+        waste = max(limits.waste, PADDING)
         budget = TOKEN_BUDGET.get(self._model.device.type, ACCELERATOR_TOKEN_BUDGET)
         found: dict[Hashable, Tensor] = {}
         by_part: dict[tuple[int, Any], list[tuple[Hashable, _Row]]] = {}
@@ -182,7 +187,7 @@ class Reader:
             items = [ForcedTexts.of(row.branch.input_ids, row.texts) for _, row in rows]
             scorer = ForcedScorer(model, limits)
             with attached(model.module, hooks):
-                for batch in forced_batches(items, budget, None, limits.waste, scorer.fitting(self._room.most)):
+                for batch in forced_batches(items, budget, None, waste, scorer.fitting(self._room.most)):
                     chosen = [items[place] for place in batch]
                     whole = self._room.run(scorer.memory_size(chosen), partial(scorer.whole, chosen))  # (N, C, V)
                     for place, part in zip(batch, torch.split(whole, [item.scored for item in chosen]), strict=True):
