@@ -13,6 +13,7 @@ from app.bootstrap import services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.types import Span
+from db.sessions import SessionsRepository
 from tests.conftest import free_port, load_tiny
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,8 +75,9 @@ def test_a_terminated_server_stops_its_jobs_which_can_be_resumed(tmp_path):
         client = Client(f"http://127.0.0.1:{port}", verbose=False)
         settings = {"name": "long", "max_new_tokens": 64}
         client.submit(handle_file(prompts), settings, api_name="/run_batch")
-        while not client.predict("", api_name="/list_sessions"):
-            pass
+        with services(Settings(database_url=url, pipeline="none"), loader=load_tiny) as wired:
+            while not wired[SessionsRepository].list():
+                pass
         process.terminate()
         assert process.wait(60) == 0
     finally:
