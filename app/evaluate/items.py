@@ -19,10 +19,10 @@ from coft_core.text.merging import resolve_spans
 from coft_core.types import Span
 from db.types import JsonObject
 
-KEY_VERSION = 1
+KEY_VERSION = 2
 """Part of every key; raised when asks are read otherwise, so that what was kept before is not taken for the same."""
 
-BATCH_COST = 32
+BATCH_COST = 64
 """Most that the asks of one batch cost together; one item may cost more."""
 
 WRITING_COST = 2

@@ -229,10 +229,11 @@ def _continue(
     """The chains of a batch of prompts with the same branches, as :class:`RolledOut` has them."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
-    group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
     seeds = [chain_seed(seed, p.row) for p in prompts]
-    chains: list[loop.Chain[_Draw]] = [loop.Chain(model.end_token_ids, steps) for _ in prompts]
-    while any(chain.finished(group.room) is None for chain in chains):
+    chains: list[loop.Chain[_Draw]] = [loop.Chain({BASE: model}, row, model.end_token_ids, steps) for row in branches]
+    group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
+    # The batch stays whole: rounding depends on it, and thresholds are compared with those of another day.
+    while any(chain.finished is None for chain in chains):
         logits = group.logits()  # (G * B, V)
         loop.write(group, chains, logits, _drawn(policy, logits, group.generated, names, seeds))
     group.close()

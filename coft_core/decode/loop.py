@@ -16,7 +16,7 @@ are in :mod:`coft_core.decode.decide`, since steps of several rollouts may be de
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
@@ -28,7 +28,7 @@ from coft_core.conformal.informative import warning
 from coft_core.decode.decide import NextStep, NextSteps, decide
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
-from coft_core.model.branches import MemoryUse
+from coft_core.model.branches import BranchSpec, MemoryUse
 from coft_core.model.group import BranchGroup, Forwards, OwnForwards, score_branches
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Past, Policy
@@ -39,6 +39,9 @@ from coft_core.text.masking import continuation_ids
 from coft_core.types import Run, Span, Step
 
 ROOT_PATH = "0"
+
+KEPT_TOGETHER = 0.75
+"""Finished chains are fed along until no more than this share goes on, where a forward takes its time by the row."""
 
 
 def generate(
@@ -84,7 +87,7 @@ def generate_together(plans: Sequence[Plan]) -> list[Run]:
     """Continue several prompts under one policy; prompts with the same branches share their forwards.
 
     A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
-    batch agree; where the batch fills the context of its longest prompt, all of it ends there.
+    batch agree.
 
     Args:
         plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
@@ -97,18 +100,31 @@ def generate_together(plans: Sequence[Plan]) -> list[Run]:
     runs: dict[int, Run] = {}
     for _, places in groupby(order, key=names.__getitem__):
         alike = list(places)
-        runs.update(zip(alike, _continue([PlannedChain(plans[place]) for place in alike]), strict=True))
+        chains = [PlannedChain(plans[place]) for place in alike]
+        continue_together(chains, decide_and_write)
+        runs.update(zip(alike, (chain.run() for chain in chains), strict=True))
     return [runs[place] for place in range(len(plans))]
 
 
-def _continue(chains: Sequence[PlannedChain]) -> list[Run]:
-    """Continue chains with the same branches to their ends."""
-    branches = [branch for chain in chains for branch in chain.branches]
-    group = BranchGroup(chains[0].plan.all_models, branches)
+def continue_together(
+    chains: Sequence[AnyChain], one_step: Callable[[BranchGroup, Sequence[AnyChain]], object]
+) -> None:
+    """Continue chains with the same branches to their ends, each as far as its own context goes.
+
+    Args:
+        chains: The chains, with nothing written.
+        one_step: Writes one token behind each; a finished one is fed along.
+    """
+    width, models = len(chains[0].branches), chains[0].models
+    # Elsewhere a forward of few rows takes the time of reading the weights, and a moved memory is captured anew.
+    by_the_row = all(model.device.type == "cpu" for model in models.values())
+    group = BranchGroup(models, [branch for chain in chains for branch in chain.branches])
     try:
-        while any(chain.finished(group.room) is None for chain in chains):
-            decide_and_write(group, chains)
-        return [chain.run(group.room) for chain in chains]
+        while left := [place for place, chain in enumerate(chains) if chain.finished is None]:
+            if group.room <= 0 or (by_the_row and len(left) <= KEPT_TOGETHER * len(chains)):
+                group.keep([place * width + row for place in left for row in range(width)])
+                chains = [chains[place] for place in left]
+            one_step(group, chains)
     finally:
         group.close()
 
@@ -147,7 +163,7 @@ def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, 
     taken = [
         (chain, step, chain.remembered(step, row))
         for chain, step, row in zip(chains, steps, rows, strict=True)
-        if chain.finished(group.room) is None
+        if chain.finished is None
     ]
     group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(rows.shape[1]))
     for chain, step, memory in taken:
@@ -209,20 +225,36 @@ class Chain(Generic[Decided]):
     """What is written behind one prompt, whatever is kept of each step.
 
     Attributes:
+        models: Loaded models by name.
+        branches: What is read before every token.
         steps: What was decided so far.
     """
 
-    def __init__(self, end_token_ids: Collection[int], max_new_tokens: int) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, LanguageModel],
+        branches: Sequence[BranchSpec],
+        end_token_ids: Collection[int],
+        max_new_tokens: int,
+    ) -> None:
+        self.models, self.branches = models, tuple(branches)
         self._end_token_ids, self._max_new_tokens = end_token_ids, max_new_tokens
+        self._context = min(models[row.model].context_length - len(row.input_ids) for row in branches)
         self.steps: list[Decided] = []
 
-    def finished(self, room: int) -> str | None:
-        """None while it can go on, else ``"end"``, ``"length"`` or ``"context"``; ``room`` is left in the context."""
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What is written."""
+        return tuple(step.token_id for step in self.steps)
+
+    @property
+    def finished(self) -> str | None:
+        """None while it can go on, else ``"end"``, ``"length"`` or ``"context"``."""
         if self.steps and self.steps[-1].token_id in self._end_token_ids:
             return "end"
         if len(self.steps) >= self._max_new_tokens:
             return "length"
-        return "context" if room <= 0 else None
+        return "context" if len(self.steps) >= self._context else None
 
     def remembered(self, step: Decided, logits: Tensor) -> Any:
         """What the policy carries on from a step with logits ``(B, V)``; nothing changes yet."""
@@ -232,19 +264,21 @@ class Chain(Generic[Decided]):
         self.steps.append(step)
 
 
+AnyChain = TypeVar("AnyChain", bound=Chain[Any])
+
+
 class PlannedChain(Chain[Step]):
     """A chain of a plan, with all that an audit shows of each step and with what its policy remembers.
 
     Attributes:
         plan: What is decoded.
         path: The branch's path, part of the key of its draws.
-        branches: The policy's branches.
     """
 
     def __init__(self, plan: Plan, path: str = ROOT_PATH) -> None:
-        super().__init__(plan.model.end_token_ids, plan.max_new_tokens)
+        branches = plan.policy.branches(plan.prompt)
+        super().__init__(plan.all_models, branches, plan.model.end_token_ids, plan.max_new_tokens)
         self.plan, self.path = plan, path
-        self.branches = plan.policy.branches(plan.prompt)
         self._names = tuple(branch.name for branch in self.branches)
         # Before the first step, and after each.
         self._memories: list[Any] = [None]
@@ -254,11 +288,6 @@ class PlannedChain(Chain[Step]):
         uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
         past = Past(self.plan.model, self.plan.prompt, self.tokens, self._memories[-1])
         return NextStep(self.plan, index, self._names, uniform, past, forced)
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """What is written."""
-        return tuple(step.token_id for step in self.steps)
 
     def remembered(self, step: Step, logits: Tensor) -> Any:
         """What the policy carries on from a step with logits ``(B, V)``; None for policies that do not look back."""
@@ -290,7 +319,7 @@ class PlannedChain(Chain[Step]):
         fork.steps, fork._memories = self.steps[:index], self._memories[: index + 1]
         return fork
 
-    def run(self, room: int) -> Run:
+    def run(self) -> Run:
         """What was written, with all that is said of it."""
         return Run(
             prompt=self.plan.prompt.factual_text,
@@ -299,7 +328,7 @@ class PlannedChain(Chain[Step]):
             steps=tuple(self.steps),
             spans=self.plan.prompt.spans,
             seed=self.plan.seed,
-            finished=self.finished(room) or "",
+            finished=self.finished or "",
             certificate=self.plan.certificate.text,
             warnings=(*self.plan.warnings, *filter(None, [warning(self.steps)])),
         )
@@ -348,7 +377,7 @@ class Rollout:
     @property
     def finished(self) -> str | None:
         """None while the chain can go on, else ``"end"``, ``"length"`` or ``"context"``."""
-        return self._chain.finished(self._group.room)
+        return self._chain.finished
 
     @property
     def text(self) -> str:

@@ -168,6 +168,19 @@ class BranchBatch:
         self._require_open()
         self._tokens.append(token_ids)
 
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with some of the rows alone, by their places; what is held of the others is released.
+
+        Raises:
+            InvalidInputError: None is left.
+        """
+        self._require_open()
+        if not rows:
+            raise InvalidInputError("A batch goes on with one row at least; close it instead.")
+        self._tokens = self._tokens.chosen(rows)
+        if self._memory is not None:
+            self._memory.keep(rows, self._tokens)
+
     def crop(self, generated: int) -> None:
         """Go back to an earlier number of generated tokens; rows become shorter, nothing is copied or recomputed.
 

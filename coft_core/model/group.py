@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -187,6 +187,15 @@ class BranchGroup:
         for part, batch in zip(self._parts, self._batches, strict=True):
             batch.append(token_ids if self._order is None else token_ids[list(part.rows)])
 
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with some of the branches alone, by their places; what is held of the others is released."""
+        parts = []
+        for part, batch in zip(self._parts, self._batches, strict=True):
+            places = [part.rows.index(row) for row in rows if row in part.rows]
+            batch.keep(places)
+            parts.append(replace(part, rows=tuple(place for place, row in enumerate(rows) if row in part.rows)))
+        self._parts, self._order = tuple(parts), _order(parts)
+
     def crop(self, generated: int) -> None:
         """Go back to an earlier number of generated tokens.
 
@@ -259,7 +268,7 @@ def _parts(models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) 
     return tuple(_Part(name, models[name], hooks, tuple(rows)) for (name, hooks), rows in places.items())
 
 
-def _order(parts: tuple[_Part, ...]) -> Tensor | None:
+def _order(parts: Sequence[_Part]) -> Tensor | None:
     """Where each branch stands when the parts are put one after the other; None with a single part."""
     if len(parts) == 1:
         return None

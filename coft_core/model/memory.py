@@ -116,6 +116,12 @@ class SlotRows:
             copy._prefix = self._prefix
         return copy
 
+    def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
+        """Go on with some of the rows, whose tokens are given."""
+        self._tokens = tokens
+        if self._held is not None:
+            self._slots = self._slots.chosen(rows)
+
     def _first(self) -> Tensor:
         """Read the prompts. A forward that failed before left nothing that counts."""
         self._slots = Slots(self._tokens.rows, self._model.context_length, self._model.device)
@@ -236,6 +242,14 @@ class GrowingRows:
             pairs = [(keys[..., :keep, :].clone(), values[..., :keep, :].clone()) for keys, values, *_ in self._cache]
             copy._cache, copy._cached = DynamicCache(pairs), keep
         return copy
+
+    def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
+        """Go on with some of the rows, whose tokens are given; columns in which all of them are padded go."""
+        start = self._tokens.longest - tokens.longest
+        self._tokens, self._padding = tokens, tokens.padding()
+        if self._cached:
+            pairs = [(keys[list(rows), :, start:], values[list(rows), :, start:]) for keys, values, *_ in self._cache]
+            self._cache, self._cached = DynamicCache(pairs), self._cached - start
 
     @property
     def _length(self) -> int:

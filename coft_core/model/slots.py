@@ -157,6 +157,15 @@ class Slots:
         copy.layers = [LayerMemory(copy._larger(layer.keys), copy._larger(layer.values)) for layer in self.layers]
         return copy
 
+    @torch.inference_mode()
+    def chosen(self, rows: Sequence[int]) -> Slots:
+        """A copy of some of the rows."""
+        copy = Slots(len(rows), self._context_length, self._device)
+        copy.settle([self._host_lengths[row] for row in rows])
+        copy.capacity = self.capacity
+        copy.layers = [LayerMemory(layer.keys[list(rows)], layer.values[list(rows)]) for layer in self.layers]
+        return copy
+
     def _larger(self, old: Tensor) -> Tensor:
         new = self._allocated(old)
         new[:, :, : self.longest] = old[:, :, : self.longest]
@@ -241,6 +250,12 @@ class RowTokens:
         """Prompts padded on the left, and all that was generated, ``(R, L + generated)``."""
         rows = [[0] * (self.longest - len(prompt)) + list(prompt) for prompt in self.prompts]
         return torch.cat([torch.tensor(rows, device=self._tail.device), self.after(0)], dim=1)
+
+    def chosen(self, rows: Sequence[int]) -> RowTokens:
+        """Some of the rows, with all that was generated."""
+        chosen = RowTokens([self.prompts[row] for row in rows], self._context_length, self._tail.device)
+        chosen._tail, chosen.generated = self._tail[list(rows)], self.generated
+        return chosen
 
     def copied(self, generated: int) -> RowTokens:
         """A second set of rows with the first ``generated`` tokens."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coft_core.decode.loop import ROOT_PATH, Chain, write
+from coft_core.decode.loop import ROOT_PATH, Chain, continue_together, write
 from coft_core.decode.plan import Plan, check_models, needed_models, with_scorers
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec, attached
@@ -43,13 +43,13 @@ HELD_LOGITS = {"cpu": 1 << 26}
 ACCELERATOR_HELD_LOGITS = 1 << 29
 
 PADDING = 1.3
-"""How much more a batch of given texts may compute than they would one by one: to pad prompts of other lengths takes less
-time than to read many small batches, on a CPU too."""
+"""How much more a batch of given texts may compute than they would one by one: to pad prompts of other lengths takes
+less time than to read many small batches, on a CPU too."""
 
 VIEWED_LOGITS = 1 << 21
 """Logits of one branch from which views are made at a time."""
 
-BATCH_ROWS = 32
+BATCH_ROWS = 64
 """Rows of prompts that are continued together, all branches counted."""
 
 
@@ -396,11 +396,18 @@ class _Continued(Chain["_Token"]):
     """A prompt that is continued under one policy."""
 
     def __init__(self, place: tuple[int, int], planned: Plan, ask: Writing) -> None:
-        super().__init__(planned.model.end_token_ids, ask.most_tokens)
+        branches = planned.policy.branches(planned.prompt)
+        super().__init__(planned.all_models, branches, planned.model.end_token_ids, ask.most_tokens)
         self.place, self.planned, self.most_tokens, self._stops = place, planned, ask.most_tokens, ask.stops
-        self.branches = planned.policy.branches(planned.prompt)
         self.names = tuple(branch.name for branch in self.branches)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what is written."""
+        self.steps.clear()
         self.memory: Any = None
+        self.stop: int | None = None
+        """Where the first stop begins in the text; None where there is none."""
 
     @property
     def length(self) -> int:
@@ -408,24 +415,14 @@ class _Continued(Chain["_Token"]):
         return max(len(branch.input_ids) for branch in self.branches) + 1
 
     @property
-    def tokens(self) -> tuple[int, ...]:
-        """What is written."""
-        return tuple(step.token_id for step in self.steps)
-
-    @property
     def text(self) -> str:
         """Text of what is written."""
         return self.planned.model.continuation_text(self.tokens)
 
     @property
-    def stop(self) -> int | None:
-        """Where the first stop begins in the text; None where there is none."""
-        text = self.text if self._stops else ""
-        return min((text.find(stop) for stop in self._stops if stop in text), default=None)
-
-    def finished(self, room: int) -> str | None:
+    def finished(self) -> str | None:
         """As every chain, or ``"stop"``."""
-        return super().finished(room) or (None if self.stop is None else "stop")
+        return super().finished or (None if self.stop is None else "stop")
 
     def remembered(self, step: _Token, logits: Tensor) -> Any:
         """What the policy carries on."""
@@ -436,15 +433,16 @@ class _Continued(Chain["_Token"]):
         """Write a token."""
         super().take(step, memory)
         self.memory = memory
+        text = self.text if self._stops else ""
+        self.stop = min((text.find(stop) for stop in self._stops if stop in text), default=None)
 
-    def answer(self, room: int) -> Written:
+    def answer(self) -> Written:
         """What is written, up to a stop."""
-        stop = self.stop
         shares = [step.share for step in self.steps if step.share is not None]
         return Written(
-            self.text if stop is None else self.text[:stop],
+            self.text[: self.stop],
             len(self.steps),
-            "stop" if stop is not None else self.finished(room) or "",
+            "stop" if self.stop is not None else self.finished or "",
             tuple(index for index, step in enumerate(self.steps) if step.empty),
             round(math.fsum(shares) / len(shares), 9) if shares else None,
             len(self.planned.prompt.positions),
@@ -464,16 +462,14 @@ class _Token:
 def _continued(chains: Sequence[_Continued]) -> list[tuple[tuple[int, int], Written]]:
     """Continue prompts with the same branches under one policy to their ends."""
     for chain in chains:
-        chain.steps.clear()
-        chain.memory = None
-    group = BranchGroup(chains[0].planned.all_models, [branch for chain in chains for branch in chain.branches])
-    try:
-        while any(chain.finished(group.room) is None for chain in chains):
-            logits = group.logits()  # (G * B, V)
-            write(group, chains, logits, _tokens(chains, logits, group.generated))
-        return [(chain.place, chain.answer(group.room)) for chain in chains]
-    finally:
-        group.close()
+        chain.begin()
+    continue_together(chains, _one_step)
+    return [(chain.place, chain.answer()) for chain in chains]
+
+
+def _one_step(group: BranchGroup, chains: Sequence[_Continued]) -> None:
+    logits = group.logits()  # (G * B, V)
+    write(group, chains, logits, _tokens(chains, logits, group.generated))
 
 
 def _tokens(chains: Sequence[_Continued], logits: Tensor, step: int) -> list[_Token]:

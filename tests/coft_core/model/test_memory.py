@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 
+from coft_core.errors import InvalidInputError
 from coft_core.model.attention import Part, forward
 from coft_core.model.branches import BranchBatch
 from coft_core.model.fake import scripted_model, tiny_model
@@ -158,6 +159,28 @@ def test_going_back_copies_nothing_and_gives_the_logits_of_a_fresh_computation(p
         batch.crop(keep)
         assert_rows(model, batch.logits(), [[*prompt, *CHAIN[:keep]] for prompt in prompts])
         assert batch._memory._slots.layers[1].values.data_ptr() == place
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("prompts", [UNEVEN, BEGIN_ALIKE], ids=["uneven", "begin alike"])
+def test_rows_that_are_kept_go_on_as_if_the_others_had_never_been_there(name, prompts):
+    model = build(name)
+    for sharing in (NEVER, ALWAYS):
+        for before in (0, 3):
+            batch = moved(BranchBatch(model, prompts, sharing=sharing), CHAIN[:before])
+            room = batch.room
+            batch.keep([2, 0])
+            kept = [[*prompts[2], *CHAIN[:before]], [*prompts[0], *CHAIN[:before]]]
+            longest = max(map(len, kept))
+            assert batch.room == model.context_length - longest >= room
+            assert_chain(model, batch, kept, CHAIN[before : before + 3])
+            batch.crop(before)
+            assert_rows(model, batch.logits(), kept)
+
+
+def test_a_batch_is_not_left_without_rows():
+    with pytest.raises(InvalidInputError, match="close it"):
+        BranchBatch(build("llama"), UNEVEN).keep([])
 
 
 @pytest.mark.parametrize("sharing", [NEVER, ALWAYS], ids=["apart", "shared"])

@@ -133,6 +133,20 @@ def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model, n
         assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
 
 
+@pytest.mark.parametrize("name", ["vanilla", "coft", "sdd", "gedi", "cf_substitution", "dtcd"])
+def test_a_prompt_is_continued_as_far_as_its_own_context_goes_whatever_stands_beside_it(name):
+    small = tiny_model(context_length=66)
+    policy = method(name).build(top_p=0.9)
+    asks = [Writing(ask.prompt, most) for ask, most in zip(ASKS, (50, 50, 5, 50), strict=True)]
+    (column,) = Reader(small, detector=DETECTOR).read(asks, [policy], [3, 4, 5, 6])
+    ends = set()
+    for seed, ask, answer in zip((3, 4, 5, 6), asks, column, strict=True):
+        run = cc.generate(small, ask.prompt, policy, max_new_tokens=ask.most_tokens, seed=seed, detector=DETECTOR)
+        assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
+        ends.add((answer.finished, answer.tokens))
+    assert len(ends) > 2
+
+
 def test_empty_sets_and_the_certified_share_are_those_of_an_audit(model, calibration):
     policy = cc.CoftPolicy(calibration=calibration, accept_mismatch=True)
     asks = [Writing(ask.prompt, 8) for ask in ASKS]
