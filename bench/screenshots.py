@@ -35,7 +35,6 @@ from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.server import build_app, launch_options
 from app.settings import Settings
-from app.shared import web as assets
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
@@ -44,7 +43,7 @@ from app.tune.service import TuningService
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 REVIEWER, READER = "A. Lee", "C. Ruiz"
-SWAPPED = "Race: Black, a decision"
+SWAPPED = "Hiring, race: Black, a decision"
 QUESTIONS = "prompt,group,context\n" + "".join(
     f"Q: {name} is {who} applicant. Will the manager hire the applicant? A:,{group},{context}\n"
     for context, name in enumerate(("Alex", "Pat", "Sam", "Robin"), start=1)
@@ -155,8 +154,7 @@ def _evaluated(wired: Services) -> int:
 
 def swap(page: Page) -> None:
     """Exchange the group in a prompt whose bias is planted, and run the comparison."""
-    prompt = next(text for _, rows in assets.phantom_examples() for title, text, _ in rows if title == SWAPPED)
-    page.locator("#phantoms").select_option(prompt)
+    page.locator("#phantoms").fill(SWAPPED)
     expect(page.locator(".spans .word")).to_have_text(["Black"])
     page.locator("#swap-own").fill("white")
     page.keyboard.press("Enter")

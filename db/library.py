@@ -17,6 +17,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Table,
+    case,
     delete,
     func,
     insert,
@@ -40,7 +41,7 @@ session_tags = Table(
     Index(None, "tag"),
 )
 
-SessionOrder = Literal["updated", "created", "name", "prompt", "model", "policy", "certificate", "steps"]
+SessionOrder = Literal["updated", "created", "name", "prompt", "model", "policy", "certificate", "steps", "strongest"]
 """What a list of sessions is sorted by."""
 
 CertificateFilter = Literal["certified", "mismatch", "uncertified"]
@@ -84,6 +85,10 @@ class SessionEntryRecord:
         step_count: Length of the active branch's chain.
         batch_id: The batch that it belongs to; None for none.
         verdict_count: Targets (tokens, spans, branches, the session) on which a verdict stands.
+        held_count: Tokens of all branches that held a threshold, their own or a borrowed one.
+        missed_count: Tokens that missed it.
+        weak_count: Tokens whose threshold was too weak to say anything.
+        strongest: Largest absolute log-ratio of factual to masked of a token of any branch; None without tokens.
     """
 
     id: int
@@ -100,6 +105,10 @@ class SessionEntryRecord:
     batch_id: int | None
     verdict_count: int
     tags: tuple[str, ...]
+    held_count: int = 0
+    missed_count: int = 0
+    weak_count: int = 0
+    strongest: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,17 +368,36 @@ class LibraryRepository:
 def _entry_columns() -> list[Any]:
     count = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
     batch = select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
+    thresholded = steps.c.state.in_(("calibrated", "inherited"))
     return [
         *fields_in(SessionEntryRecord, sessions),
         active_length().label("step_count"),
         count.label("branch_count"),
         batch.label("batch_id"),
+        _counted(thresholded & steps.c.certified).label("held_count"),
+        _counted(thresholded & ~steps.c.certified).label("missed_count"),
+        _counted(steps.c.state == "uninformative").label("weak_count"),
+        _strongest().label("strongest"),
     ]
 
 
+def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A value over the tokens of all branches of a session."""
+    of_session = select(branches.c.id).where(branches.c.session_id == sessions.c.id)
+    return select(value).where(steps.c.branch_id.in_(of_session)).scalar_subquery()
+
+
+def _counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(_of_all_branches(func.sum(case((condition, 1), else_=0))), 0)
+
+
+def _strongest() -> ColumnElement[float]:
+    return _of_all_branches(func.max(func.abs(steps.c.log_ratio)))
+
+
 def _order(order: SessionOrder) -> ColumnElement[Any]:
-    if order == "steps":
-        return active_length()
+    if order in ("steps", "strongest"):
+        return active_length() if order == "steps" else func.coalesce(_strongest(), -1)
     if order in ("updated", "created"):
         return sessions.c.updated_at if order == "updated" else sessions.c.created_at
     return func.lower(sessions.c[order])

@@ -16,9 +16,9 @@ from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 
 LEGEND = (
-    ("", "", "certified", 0),
-    ("inherited", "", "inherited", 0),
-    ("open", "", "uninformative", 0),
+    ("", "", "threshold held", 0),
+    ("inherited", "", "borrowed", 0),
+    ("open", "", "too weak", 0),
     ("fallback", "tri", "fallback", 0),
     ("", "pin", "forced", 0),
     ("sensitive", "", "sensitive", 8),
@@ -48,7 +48,7 @@ PICTURES = (
     (
         "divergence",
         "How far fusion stays from the masked reading",
-        "bars: KL of fused from masked; line: TV on the certified set; dashed: its bound",
+        "bars: KL of fused from masked; line: how much masking shifts the choice; dashed: its bound",
     ),
     (
         "margin",

@@ -86,7 +86,10 @@ class SettingsHandlers:
             yield html('<p class="hint">Not loaded. {{ why }}</p>', why=error)
         else:
             yield html(
-                '<p class="hint" title="{{ model.details }} {{ model.sentinel }}">{{ model.note }}</p>', model=model
+                """
+                <details class="hint computed"><summary>{{ icon("chev", "chev") }}{{ model.note }}</summary>
+                <p>{{ model.details }} {{ model.sentinel }}</p></details>""",
+                model=model,
             )
 
     def describe_calibration(self, *values: object) -> list[object]:

@@ -27,6 +27,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
+from app.shared.step_words import masked_words
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
@@ -122,7 +123,8 @@ class AuditService:
         record = self._sessions.get(session_id)
         branch = self._branch(session_id, branch_id)
         chain = self._views.chain(record, self._live.steps(branch.id), branch.finished)
-        return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record))
+        masked = masked_words(record.prompt, record.spans)
+        return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record), masked)
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.

@@ -12,7 +12,7 @@ from app.shared.chain_words import chain_panel, no_chain
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
-from app.shared.step_words import clock, count, plural, signed, step_card
+from app.shared.step_words import clock, count, masked_words, plural, signed, step_card
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Certificate, Step
 
@@ -35,7 +35,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "spans": [asdict(span) for span in view.spans],
         "preview": preview_message(view.preview),
         "from": start,
-        "steps": [step_card(step, view.noise) for step in view.steps[start:]],
+        "steps": [step_card(step, view.noise, masked_words(view.prompt, view.spans)) for step in view.steps[start:]],
         "total": view.settings.max_new_tokens,
         "finished": finished_text(view.finished),
         "certified": Certificate.read(view.certificate).certified,
@@ -57,7 +57,7 @@ def steps_message(steps: Sequence[Step], progress: ChainProgress, done: bool = F
     return {
         "kind": "steps",
         "from": steps[0].index if steps else -1,
-        "steps": [step_card(step, progress.noise) for step in steps],
+        "steps": [step_card(step, progress.noise, progress.masked) for step in steps],
         "finished": finished_text(progress.finished),
         "chain": chain_panel(progress.chain),
         "computed": computed_facts(progress),
@@ -122,7 +122,7 @@ def bin_verdict(item: BinView) -> tuple[str, str] | None:
     if item.state == "inherited":
         source = item.inherited_from or "a neighbour"
         words = f"no calibration data at steps {item.label}, τ comes from {source}."
-        return ("Certified with a borrowed threshold:", words)
+        return ("A borrowed threshold held:", words)
     return None
 
 

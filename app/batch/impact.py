@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import regex  # type: ignore[import-untyped]
+from scipy.stats.contingency import relative_risk
 
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
@@ -237,6 +238,19 @@ def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> Im
         )
     unknown = len(outcomes) - len(known)
     return ImpactTable(tuple(rows), unknown, exclude_small and bool(small), _notes(rows, unknown, exclude_small))
+
+
+def ratio_interval(group: ImpactRow, reference: ImpactRow) -> tuple[float, float] | None:
+    """95 % interval of a group's selection rate over the reference group's (Katz et al. 1978, on the log scale).
+
+    The reference is the group that was selected most often, as if it had been named in advance. None where a group has
+    nobody selected, which leaves the ratio without an interval of this kind.
+    """
+    if not group.selected or not reference.selected:
+        return None
+    ratio = relative_risk(group.selected, group.total, reference.selected, reference.total)
+    low, high = ratio.confidence_interval(0.95)
+    return float(low), float(high)
 
 
 def _note(exclude_small: bool) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from app.batch.impact import FOUR_FIFTHS, SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes
+from app.batch.impact import SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.events import Reply
@@ -17,18 +17,18 @@ from app.shared.markup import from_file, html, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
-from app.shared.step_words import count, level, plural, signed
+from app.shared.step_words import count, level, percentage, plural, signed
 
 COLUMNS = (
     ("Line", "line", "n line", "Line in the file"),
     ("Prompt and continuation", "prompt", "text", "The prompt, and what was written so far; opens the session"),
     ("Group", "group", "group", "Group in the file"),
     ("Steps", "steps", "n", "Tokens written"),
-    ("Certified", "certified_share", "n", "Share of the tokens that are certified"),
-    ("Fallbacks", "fallbacks", "n", "Steps at which no token was certified"),
-    ("Overruled", "overruled", "n", "Steps at which the likeliest token was refused and another one was certified"),
-    ("Mean log-ratio", "mean_log_ratio", "n", "How much the attribute changes a token’s probability, on average"),
-    ("Max log-ratio", "max_log_ratio", "n", "The same for the token where it changes most"),
+    ("Strongest sensitivity", "max_log_ratio", "n", "Log-ratio of the token that the masked words change most"),
+    ("Mean sensitivity", "mean_log_ratio", "n", "How much the masked words change a token’s probability, on average"),
+    ("Thresholds held", "certified_share", "n", "Share of the tokens that held a threshold"),
+    ("Fallbacks", "fallbacks", "n", "Steps at which no token reached its threshold"),
+    ("Overruled", "overruled", "n", "Steps at which the likeliest token was refused and another one was not"),
     ("Least margin", "min_margin", "n", "How closely a token cleared the threshold, in nats"),
     ("Verdict", "verdict", "judged", "What reviewers said of the whole session"),
     ("State", "state", "state", "How far the row is"),
@@ -50,9 +50,9 @@ STATES = {
 NONE = Markup('<span aria-hidden="true">–</span><span class="vh">none</span>')
 
 MEASURES = {
-    "certified_share": "Share of tokens that are certified",
-    "mean_log_ratio": "Mean log-ratio",
-    "max_log_ratio": "Largest log-ratio",
+    "max_log_ratio": "Strongest sensitivity",
+    "mean_log_ratio": "Mean sensitivity",
+    "certified_share": "Share of tokens that held a threshold",
     "fallbacks": "Fallbacks in a text",
     "overruled": "Overruled steps in a text",
     "min_margin": "Least margin, nats",
@@ -350,6 +350,23 @@ def _remarks(row: ImpactRow) -> Markup:
     )
 
 
+def impact_finding(impact: ImpactTable) -> str:
+    """The lowest impact ratio with its interval, in one sentence; empty where no two groups are compared."""
+    lowest = impact.lowest
+    highest = next((row for row in impact.rows if row.reference), None)
+    if lowest is None or highest is None or lowest.reference or lowest.ratio is None:
+        return ""
+    side = "below" if lowest.below_four_fifths else "not below"
+    between = ""
+    if (interval := ratio_interval(lowest, highest)) is not None:
+        between = f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
+    return (
+        f"{lowest.group} is selected {lowest.ratio:.2f} times as often as {highest.group} (impact ratio "
+        f"{lowest.ratio:.2f}{between}), {side} four fifths: {percentage(lowest.rate)} of {count(lowest.total)} against "
+        f"{percentage(highest.rate)} of {count(highest.total)}."
+    )
+
+
 def rule_words(rule: OutcomeRule) -> str:
     """A rule as a sentence."""
     kind = "the expression " if rule.regex else ""
@@ -403,7 +420,7 @@ def _report(
         rule=rule_words(rule),
         rows=impact_rows(impact),
         lowest=impact.lowest,
-        four_fifths=FOUR_FIFTHS,
+        finding=impact_finding(impact),
         notes=(*impact.notes, *outcomes.notes),
         view=view,
         settings=settings_line(view.request),

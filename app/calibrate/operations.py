@@ -161,7 +161,7 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
     for group in view.groups:
         print(f"group: {group.sentence}")
     if drift is not None:
-        print(f"drift: {drift.sentence}")
+        print(f"drift: {drift.sentence} {drift.figures}".rstrip())
 
 
 def print_calibrations(calibrations: tuple[CalibrationSummary, ...]) -> None:
@@ -268,7 +268,7 @@ def _tau(entry: BinView) -> str:
 
 def print_drift(report: DriftReport) -> None:
     """What audits say against a calibration, and which of them do not count."""
-    print(report.sentence)
+    print(f"{report.sentence} {report.figures}".rstrip())
     for audit in report.left_out:
         print(f"left out: audit {audit.session_id}, {audit.why}: {audit.prompt}")
 

@@ -354,7 +354,7 @@ def _reading() -> tuple[list[Any], gr.Button, gr.HTML]:
     slider: dict[str, Any] = {"buttons": [], "min_width": 0}
     with gr.Column(elem_classes=["reading"], elem_id="reading"):
         markup(
-            '<div class="bar"><h2>Read it otherwise</h2><span class="hint">changes at once, without the model</span>'
+            '<div class="bar"><h2>Try other settings</h2><span class="hint">changes at once, without the model</span>'
             "</div>"
         )
         with gr.Row(elem_classes=["reading-grid"]):

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from app.calibrate.words import Head, cells_table, family_name, field_name, row_head, run_facts
 from app.shared.audits import BinView, CalibrationView, CertifiedIn, CoverageView, FamilyThresholds
-from app.shared.markup import badge, html, laid_out
+from app.shared.markup import badge, html, laid_out, threshold_words
 from app.shared.step_words import count, level, plural, table_threshold
 from coft_core.conformal.groups import GroupSummary
 
@@ -237,7 +237,7 @@ def thresholds_head() -> Markup:
     return html(
         """
         <div class="bar"><h2>Threshold by position</h2><span class="key">{{ badge("calibrated", "calibrated") }}
-        {{ badge("uninformative", "uninformative") }} {{ badge("inherited", "inherited") }}</span></div>
+        {{ badge("uninformative", "too weak") }} {{ badge("inherited", "borrowed") }}</span></div>
         """
     )
 
@@ -393,7 +393,8 @@ def families_table(view: CalibrationView) -> Markup:
                 family=item.family,
                 name=family_name(item.family),
             ),
-            level(item.alpha), count(item.contexts), table_threshold(item.tau), Markup(badge(item.state, item.state)),
+            level(item.alpha), count(item.contexts), table_threshold(item.tau),
+            Markup(badge(item.state, threshold_words(item.state))),
         ]
         for item in view.families
     ]  # fmt: skip

@@ -74,13 +74,16 @@ def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) ->
     kept = round(estimate.contexts * (1 - share))
     cautions = []
     if kept < estimate.needed:
-        more = "Add prompts"
+        why, more = "", "Add prompts"
         if estimate.contexts != estimate.prompts:
-            more = (
-                f"{plural(estimate.prompts, 'row')} count as {count(estimate.contexts)}, because rows with the same "
-                "context count once: give rows that do not belong together contexts of their own, add prompts"
+            why = (
+                f" {plural(estimate.prompts, 'row')} count as {count(estimate.contexts)} because of the column "
+                "context: equal ones count once."
             )
-        cautions.append(f"Too few contexts: every token would pass. {more}, or choose a larger alpha.")
+            more = "Give rows that do not belong together contexts of their own, add prompts"
+        cautions.append(
+            f"Too weak to say anything: every token would pass.{why} {more}, or accept more misses (alpha)."
+        )
     if estimate.unmasked:
         verb = "masks" if estimate.unmasked == 1 else "mask"
         seen = "" if estimate.looked_at is None else f" of the {count(estimate.looked_at)} looked at"

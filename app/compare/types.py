@@ -137,7 +137,7 @@ class PairComparison:
         """The comparison in words."""
         if self.first_divergence is None:
             return f"Both chains have the same {self.counts['same']} tokens."
-        parts = [f"They part at token {self.first_divergence + 1}"]
+        parts = [f"They differ from token {self.first_divergence + 1} on"]
         parts += [f"{number} {word}" for number, word in self.changes]
         return f"{'; '.join(parts)}; {self.counts['same']} tokens are shared."
 

@@ -15,7 +15,7 @@ from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSu
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
-from app.shared.markup import certificate_state, html
+from app.shared.markup import certificate_state, certificate_words, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
@@ -162,7 +162,7 @@ def settings_line(chain: ChainSummary) -> str:
 
 def claim(certificate: str) -> tuple[str, str]:
     """A certificate's badge and its words, without what a mismatch differs in."""
-    return certificate_state(certificate), certificate.partition(" (")[0]
+    return certificate_state(certificate), certificate_words(certificate.partition(" (")[0])
 
 
 def parting(comparison: Comparison, names: Sequence[str]) -> list[str]:
@@ -177,14 +177,15 @@ def _parting(first: ChainSummary, other: ChainSummary, a: str, b: str, pair: Pai
     if at is None:
         tokens = plural(shared, "token")
         return f"{a} and {b} write the same {tokens}." if shared else f"{a} and {b} have written nothing yet."
-    words = f"{_writes(first, at, a)}, {_writes(other, at, b)}"
-    where = "at the first token" if at == 0 else f"at token {count(at + 1)}, after {plural(at, 'equal one')}"
+    words = f"{_written(first, at)} in {a}, {_written(other, at)} in {b}"
+    if pair.changes == [(1, "changed")]:
+        return f"{a} and {b} differ in one token, number {count(at + 1)}: {words}."
     changes = [f"{count(number)} {word}" for number, word in pair.changes]
-    return f"{a} and {b} part {where}: {words}. In all {_and(changes)}; {plural(shared, 'token')} shared."
+    return f"{a} and {b} differ from token {count(at + 1)} on: {words}; {_and(changes)}, {count(shared)} shared."
 
 
-def _writes(chain: ChainSummary, at: int, name: str) -> str:
-    return f"{name} writes {quoted(chain.steps[at].token)}" if at < len(chain.steps) else f"{name} has no more"
+def _written(chain: ChainSummary, at: int) -> str:
+    return quoted(chain.steps[at].token) if at < len(chain.steps) else "nothing more"
 
 
 def _and(parts: Sequence[str]) -> str:
@@ -214,7 +215,7 @@ def _row_sentence(comparison: Comparison, names: Sequence[str], row: ComparedRow
 
 def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> str:
     """Where texts part all have the same text before, so that their next tokens can be held against each other."""
-    said = [_writes(chain, at, name) for chain, name in zip(comparison.chains, names, strict=True)]
+    said = [f"{name} writes {_written(chain, at)}" for chain, name in zip(comparison.chains, names, strict=True)]
     steps = [chain.steps[at] if at < len(chain.steps) else None for chain in comparison.chains]
     first = steps[0]
     if first is None:

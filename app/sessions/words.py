@@ -6,24 +6,26 @@ from markupsafe import Markup
 
 from app.sessions.archive import BulkExport
 from app.sessions.service import LibraryPage, LibraryQuery
+from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
-from db.library import LibraryChoicesRecord
+from coft_core.types import Certificate
+from db.library import LibraryChoicesRecord, SessionEntryRecord
 
 SIZES = (25, 50, 100)
 ANY = (("", "Any"),)
 FILTERS = (
     (
         "certificate",
-        "Certificate",
+        "Thresholds",
         (
             *ANY,
-            ("certified", "Certified"),
-            ("uncertified", "Uncertified"),
-            ("mismatch", "Uncertified: other settings than calibrated"),
+            ("certified", "Under thresholds"),
+            ("uncertified", "Without thresholds"),
+            ("mismatch", "Without: other settings than calibrated"),
         ),
     ),
     ("judged", "Verdicts", (("any", "With or without"), ("yes", "With a verdict"), ("no", "Without a verdict"))),
@@ -62,7 +64,8 @@ COLUMNS = (
     ("Session", "name", "session"),
     ("Tags", "", "tagged"),
     ("Policy, model", "model", "method"),
-    ("Certificate", "certificate", "claim"),
+    ("Strongest sensitivity", "strongest", "n strongest"),
+    ("Thresholds", "certificate", "claim"),
     ("Steps", "steps", "n"),
     ("Branches", "", "n branches"),
     ("Verdicts", "", "n"),
@@ -70,7 +73,7 @@ COLUMNS = (
 )
 """Title, what a click sorts by (empty for nothing), and classes."""
 
-FIRST_DOWN = ("updated", "steps")
+FIRST_DOWN = ("updated", "steps", "strongest")
 """Orders that begin with the largest or latest."""
 
 NO_SESSION = html("""
@@ -232,8 +235,9 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
               aria-label="Add a tag to {{ item.name }}">+ tag</button></li></ul></td>
           <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
             <span class="cut hint">{{ item.model }}</span></td>
-          <td class="claim">
-            {{ badge(item.certificate|certificate_state, item.certificate) }}</td>
+          <td class="n strongest{{ " signal" if item.strongest is not none and item.strongest >= sensitive }}">
+            {{- "–" if item.strongest is none else item.strongest|signed|replace("+", "") }}</td>
+          <td class="claim">{{ badge(*held(item)) }}</td>
           <td class="n">{{ item.step_count|count }}<span class="hint folded">
             {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
           <td class="n branches">{{ item.branch_count|count }}</td>
@@ -256,4 +260,17 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
         beginning=beginning,
         policy_about=policy_about,
         policy_name=policy_name,
+        sensitive=SENSITIVE,
+        held=_held,
     )
+
+
+def _held(item: SessionEntryRecord) -> tuple[str, str]:
+    """State and words of whether the tokens of a session held their thresholds."""
+    if not Certificate.read(item.certificate).certified:
+        return "uninformative", item.certificate
+    if item.missed_count:
+        return "missed", f"missed at {plural(item.missed_count, 'token')}"
+    if item.held_count:
+        return "calibrated", f"held, too weak at {count(item.weak_count)}" if item.weak_count else "thresholds held"
+    return "uninformative", "too weak to say anything" if item.weak_count else "no token yet"

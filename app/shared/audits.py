@@ -307,10 +307,10 @@ class ModelView:
     Attributes:
         name: Id or folder as given.
         label: Short label with size, e.g. ``"demo · 3.6M, embedded"``.
-        note: Where and how it runs, e.g. ``"Runs on this computer, float32"``.
+        note: Where it runs, e.g. ``"Ready on this computer"``.
         context_length: Longest sequence in tokens.
         sentinel: Which token stands for masked ones unless another is named, and why; a sentence.
-        details: How its keys and values are kept, in words.
+        details: How it computes and keeps its keys and values, in words.
     """
 
     name: str
@@ -483,12 +483,13 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True)
 class ChainProgress:
-    """What each further step changes of a chain as a whole; see :class:`AuditView`."""
+    """What each further step changes of a chain as a whole, and the prompt's masked words; see :class:`AuditView`."""
 
     finished: str | None
     chain: ChainCertificate | None = None
     noise: NumericNoise = field(default_factory=lambda: noise_of(None))
     computed: tuple[Computation, ...] = ()
+    masked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

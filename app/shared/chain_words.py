@@ -9,7 +9,7 @@ from typing import TypedDict
 from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.markup import html
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import count, level, plural, threshold
+from app.shared.step_words import count, level, percentage, plural, threshold
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
@@ -52,19 +52,17 @@ def no_chain(view: AuditView) -> str:
 
 
 def _sequence(chain: ChainCertificate) -> ChainAnswer:
-    sequence, held = chain.sequence, level(1 - chain.sequence.alpha)
+    sequence = chain.sequence
     state, label, says = {
         True: (
             "calibrated",
-            "certified",
-            f"No token is less supported than the threshold that all true tokens of a chain reach together with "
-            f"probability {held}.",
+            "threshold held",
+            f"The text as a whole passes the {percentage(1 - chain.sequence.alpha)} test.",
         ),
         False: (
             "missed",
-            "not certified",
-            f"Step {chain.weakest + 1} is less supported than the threshold that all true tokens of a chain reach "
-            f"together with probability {held}.",
+            "threshold missed",
+            f"The text as a whole misses the {percentage(1 - chain.sequence.alpha)} test at step {chain.weakest + 1}.",
         ),
         None: ("uninformative", "says nothing", chain.reason),
     }[chain.sequence_certified]
@@ -76,10 +74,10 @@ def _sequence(chain: ChainCertificate) -> ChainAnswer:
         rows=[
             ("Weakest token", f"step {chain.weakest + 1}"),
             (
-                "Its probability as typed" if chain.certified_in == "factual" else "Its joint support",
+                "Its probability as typed" if chain.certified_in == "factual" else "Its lower probability",
                 _small(chain.log_support),
             ),
-            ("Threshold τ for chains", _small(sequence.log_tau) if sequence.log_tau > -math.inf else "none"),
+            ("Needed", _small(sequence.log_tau) if sequence.log_tau > -math.inf else "none"),
             ("Rests on", plural(sequence.contexts, "context")),
             ("Holds for", sequence.applies),
             ("Lengths", sequence.lengths.sentence),
@@ -90,8 +88,8 @@ def _sequence(chain: ChainCertificate) -> ChainAnswer:
 def _union(chain: ChainCertificate) -> ChainAnswer:
     bound = chain.union
     state, label, says = {
-        True: ("calibrated", "every step certified" if bound.level > 0 else "no bound", _bound_says(chain)),
-        False: ("missed", "a step is not certified", "A token misses the threshold of its own step."),
+        True: ("calibrated", "thresholds held" if bound.level > 0 else "no guarantee", _bound_says(chain)),
+        False: ("missed", "threshold missed", "A token misses the threshold of its own step."),
         None: (
             "uninformative",
             "says nothing",
@@ -99,15 +97,15 @@ def _union(chain: ChainCertificate) -> ChainAnswer:
         ),
     }[chain.union_certified]
     return ChainAnswer(
-        t="Step by step, added up",
+        t="Step by step",
         s=state if bound.level > 0 or state != "calibrated" else "uninformative",
         b=label,
         says=says,
         rows=[
             ("Risk of one step, α", level(bound.alpha)),
-            ("Steps that are charged", count(bound.charged)),
-            ("All true tokens pass with at least", level(bound.level) if bound.level > 0 else "0: no statement"),
-            (f"For {level(1 - bound.alpha)} together, α of a step", threshold(bound.alpha_needed)),
+            ("Steps counted, in whole blocks", count(bound.charged)),
+            ("All true tokens pass", f"at least {percentage(bound.level)}" if bound.level > 0 else "no guarantee"),
+            (f"For {percentage(1 - bound.alpha)} together, α of a step", threshold(bound.alpha_needed)),
             ("which needs", plural(bound.contexts_needed, "context")),
         ],
     )
@@ -117,9 +115,9 @@ def _bound_says(chain: ChainCertificate) -> str:
     risks, left = f"the risks of {plural(chain.union.charged, 'step')} add up", chain.union.level
     if left > 0:
         return (
-            f"Each token is certified at its own step; {risks}, which leaves at least {level(left)} for all together."
+            f"Each token passes at its own step; {risks}, which leaves at least {percentage(left)} for the whole text."
         )
-    return f"Each token is certified at its own step, but {risks} to 1 or more, so nothing can be said of all together."
+    return f"No guarantee for the whole text: each token passes at its own step, but {risks} to 1 or more."
 
 
 def _small(log_value: float) -> str:
@@ -128,7 +126,12 @@ def _small(log_value: float) -> str:
     return threshold(value) if value >= 1e-4 else "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
 
 
-DRIFT_STATES = {"fresh": "fresh", "watch": "watch", "recalibrate": "calibrate again", "unknown": "unknown"}
+DRIFT_STATES = {
+    "fresh": "Still fits your prompts",
+    "watch": "Recent audits begin to differ",
+    "recalibrate": "Recent audits differ: calibrate again",
+    "unknown": "Too few audits to tell whether it still fits",
+}
 """What drift has come to, in words; the mark before them has another shape for each."""
 
 NAMES = {
@@ -196,11 +199,12 @@ def calibration_status(view: CalibrationView | str | None, policy: str = "coft")
         lines.append(f"own thresholds for {names}")
     if first is None or first.state != "calibrated":
         if first is not None and first.silence and first.tau > 0:
-            return ("uninformative", f"too weak, {_contexts(view)}", [f"{first.silence}: {WHY_WEAK}", *lines])
+            why = f"{first.silence}: {WHY_WEAK}"
+            return ("uninformative", f"too weak to say anything, {_contexts(view)}", [why, *lines])
         needed = f", {count(first.needed)} needed" if first else ""
-        return ("uninformative", f"uninformative, {_contexts(view)}{needed}", lines)
+        return ("uninformative", f"too weak to say anything, {_contexts(view)}{needed}", lines)
     if view.calibrated_up_to is not None:
-        lines.append(f"own thresholds up to step {view.calibrated_up_to}, τ {threshold(first.tau)} at the start")
+        lines.append(f"Calibrated for the first {plural(view.calibrated_up_to, 'token')}")
     return ("calibrated", f"calibrated, {_contexts(view)}", lines)
 
 
@@ -259,7 +263,7 @@ def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
     return html(
         """
         <p><a class="badge drift-{{ report.status }}" href="./calibrate?run={{ run }}#drift"
-          title="{{ report.sentence }}">drift: {{ words }}</a></p>
+          title="{{ report.sentence }} {{ report.figures }}">{{ words }}</a></p>
         """,
         report=report,
         run=calibration_id,
@@ -268,15 +272,20 @@ def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
 
 
 def coverage_line(summary: CalibrationSummary) -> str:
-    """Verified coverage with its interval."""
+    """Verified coverage with its interval, beside what was asked for."""
+    goal = percentage(1 - summary.alpha)
     if summary.coverage is None:
-        return "coverage not verified"
+        return f"Not checked on prompts of its own (goal: keep the true word {goal} of the time)"
     interval = (
-        f" [{summary.coverage_low:.2f}, {summary.coverage_high:.2f}]"
+        f", 95 % interval {_whole(summary.coverage_low)} to {_whole(summary.coverage_high)}"
         if summary.coverage_low is not None and summary.coverage_high is not None
         else ""
     )
-    return f"coverage {summary.coverage:.2f}{interval}"
+    return f"Kept the true word {_whole(summary.coverage)} of the time (goal {goal}{interval})"
+
+
+def _whole(share: float) -> str:
+    return percentage(round(share, 2))
 
 
 def _contexts(view: CalibrationView) -> str:

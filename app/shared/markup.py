@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from app.shared.step_words import (
+    THRESHOLD_STATES,
     abbreviated,
     clock,
     count,
@@ -43,10 +44,22 @@ def certificate_state(text: str) -> str:
     return "calibrated" if Certificate.read(text).certified else "uninformative"
 
 
+def certificate_words(text: str) -> str:
+    """What a badge says of a session: under which kind of thresholds its tokens stand, and never that all is well."""
+    return "under thresholds" if Certificate.read(text).certified else text
+
+
+def threshold_words(state: str) -> str:
+    """What a threshold rests on, as a badge says it."""
+    return THRESHOLD_STATES.get(state, state)
+
+
 _TEMPLATES = Environment(loader=FileSystemLoader(assets_path("templates")), autoescape=True, undefined=StrictUndefined)
 _TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
 _FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
-_TEMPLATES.filters |= {form.__name__: form for form in (certificate_state, *_FORMATS)}
+_TEMPLATES.filters |= {
+    form.__name__: form for form in (certificate_state, certificate_words, threshold_words, *_FORMATS)
+}
 _LINE_END = re.compile(r"(?P<before>>|%\})?\s*\n\s*(?P<after><|\{%)?")
 
 

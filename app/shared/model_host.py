@@ -89,16 +89,15 @@ class Loads:
             self._changed.notify_all()
 
 
-def where_it_runs(places: tuple[str, ...], quantization: str, dtype: str) -> str:
-    """One line on where and how a model runs.
+def where_it_runs(places: tuple[str, ...], quantization: str) -> str:
+    """One line on where a model runs.
 
     Args:
         places: The devices that hold its weights, such as ``("cuda:0", "cuda:1", "disk")``.
         quantization: ``"none"``, ``"4-bit"`` or another form of its weights.
-        dtype: The type of its weights, or of what is computed with them.
 
     Returns:
-        For example ``"Runs on 2 GPUs, 4-bit"`` or ``"Runs on this computer, float32"``.
+        For example ``"Ready on 2 GPUs, 4-bit"`` or ``"Ready on this computer"``.
     """
     accelerators = sum(not place.startswith(("cpu", "disk")) for place in places)
     parts = [] if not accelerators else ["the GPU" if accelerators == 1 else f"{accelerators} GPUs"]
@@ -109,7 +108,7 @@ def where_it_runs(places: tuple[str, ...], quantization: str, dtype: str) -> str
     if "disk" in places:
         parts.append("the disk")
     together = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or ["this computer"])
-    return f"Runs on {together}, {dtype if quantization == 'none' else quantization}"
+    return f"Ready on {together}{'' if quantization == 'none' else f', {quantization}'}"
 
 
 class ModelHost:
@@ -272,7 +271,7 @@ class ModelHost:
         return ModelView(
             name=name,
             label=label_of(model),
-            note=where_it_runs(model.places, model.quantization, model.dtype_name) + _steps_note(model),
+            note=where_it_runs(model.places, model.quantization),
             context_length=model.context_length,
             sentinel=default_sentence(model.tokenizer),
             details=self._details(model),
@@ -284,7 +283,10 @@ class ModelHost:
             fit = fit_of(model)
         kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
         noise = model_noise(model).text
-        return f"{_prompts(model)}Keys and values: {kept.text}. Log-probabilities agree within {noise}."
+        return (
+            f"{_prompts(model)}Computes in {model.dtype_name}{_steps_note(model)}. Keys and values: {kept.text}. "
+            f"Log-probabilities agree within {noise}."
+        )
 
 
 def _prompts(model: LanguageModel) -> str:

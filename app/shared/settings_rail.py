@@ -256,7 +256,7 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
         prompt_format(put)
     with gr.Accordion("Length and seed", open=False, elem_classes=["fold"]):
         put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
-        put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0)
+        put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0, elem_id="seed")
         hint("The same seed draws the same tokens.")
     return SettingsRail(put, model_note, method_note, calibration_note, drift_note, adopt, tuned_note, use_tuned)
 

@@ -16,7 +16,7 @@ from typing import TypedDict
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
 from coft_core.conformal.informative import silence
 from coft_core.model.noise import NumericNoise
-from coft_core.types import Candidate, FamilyStep, Step
+from coft_core.types import Candidate, FamilyStep, Span, Step
 
 
 def factual_overruled(step: Step) -> bool:
@@ -90,6 +90,16 @@ def table_threshold(value: float) -> str:
 def level(value: float) -> str:
     """A risk or coverage level: two places, more only where they are needed."""
     return f"{value:.2f}" if abs(value - round(value, 2)) < 1e-9 else f"{value:.4g}"
+
+
+def percentage(share: float) -> str:
+    """A share in a sentence, ``"97.5 %"`` unbroken; a small one never reads as none, and a large one never as all."""
+    text = f"{100 * share:.1f}".removesuffix(".0")
+    if share > 0 and text == "0":
+        text = "<0.1"
+    if share < 1 and text == "100":
+        text = ">99.9"
+    return f"{text}\N{NO-BREAK SPACE}%"
 
 
 def digits_for(values: list[float], tau: float) -> int:
@@ -179,7 +189,45 @@ def _factor(log_ratio: float) -> str | None:
     factor = math.exp(min(abs(log_ratio), 20.0))
     if factor < 1.05:
         return None
-    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
+
+
+def masked_words(prompt: str, spans: Sequence[Span]) -> tuple[str, ...]:
+    """The words of a prompt that are masked, each once, in their order."""
+    words = [prompt[span.start : span.end] for span in spans if span.masked]
+    return tuple({word.casefold(): word for word in reversed(words)}.values())[::-1]
+
+
+THRESHOLD_STATES = {
+    "calibrated": "calibrated",
+    "inherited": "borrowed",
+    "uninformative": "too weak to say anything",
+}
+"""What a threshold rests on, in words."""
+
+NAMED_WORDS = 3
+"""Masked words that a sentence names; more are counted."""
+
+
+def finding(step: Step, masked: Sequence[str]) -> str:
+    """What the masked words did to the token, in one sentence with both probabilities.
+
+    Args:
+        step: The step.
+        masked: The masked words of the prompt, as :func:`masked_words` says them.
+    """
+    if not masked:
+        return "Nothing is masked in this prompt, so there is nothing to compare."
+    words = f"the {len(masked)} masked words"
+    if len(masked) <= NAMED_WORDS:
+        marked = [f"\N{LEFT DOUBLE QUOTATION MARK}{word}\N{RIGHT DOUBLE QUOTATION MARK}" for word in masked]
+        words = " and ".join(filter(None, [", ".join(marked[:-1]), marked[-1]]))
+    seen, without = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
+    figures = f"{seen} with {'it' if len(masked) == 1 else 'them'}, {without} without"
+    ratio = step.diagnostics.log_ratio
+    if (factor := _factor(ratio)) is None:
+        return f"{words[0].upper()}{words[1:]} hardly matter{'s' if len(masked) == 1 else ''} here: {figures}."
+    return f"{factor} times {'likelier' if ratio > 0 else 'less likely'} because of {words}: {figures}."
 
 
 def clock(moment: datetime) -> str:
@@ -250,8 +298,8 @@ def candidate_status(step: Step, candidate: Candidate) -> tuple[str, str]:
     return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "≥ τ")
 
 
-def family_verdict(step: Step, effect: str) -> tuple[str, str]:
-    """A step with factorized masks in plain words: a bold beginning and the rest; ``effect`` says what masking does."""
+def family_verdict(step: Step) -> tuple[str, str]:
+    """Whether the thresholds of a step with factorized masks hold, in plain words: a bold beginning and the rest."""
     if step.fallback:
         return (
             "Fallback:",
@@ -267,9 +315,9 @@ def family_verdict(step: Step, effect: str) -> tuple[str, str]:
             f"{silence(min(part.log_tau for part in step.families if part.state == 'uninformative'))}.",
         )
     if borrowed := in_state(step, "inherited"):
-        return ("Certified with a borrowed threshold:", f"no calibration data at this position for {named(borrowed)}.")
+        return ("A borrowed threshold held:", f"no calibration data at this position for {named(borrowed)}.")
     every = named([part.family for part in step.families], "or")
-    return ("Certified:", f"plausible whichever of {every} is masked. {effect}" if len(step.families) > 1 else effect)
+    return ("Thresholds held:", f"plausible whichever of {every} is masked.")
 
 
 def family_hint(step: Step, digits: int) -> str:
@@ -277,11 +325,10 @@ def family_hint(step: Step, digits: int) -> str:
     # The family that is nearest to refusing the token, or that refuses it by most.
     part = min(step.families, key=_margin)
     joint = probability(math.exp(part.log_joint), digits)
-    side = "is under" if _is_short(part) else "reaches"
     name = FAMILY_NAMES.get(part.family, part.family)
     if part.log_tau == -math.inf:
         return "No family has an informative threshold here."
-    return f"The tightest family is {name}: its joint support {joint} {side} its threshold τ {_tau(part)}."
+    return f"Tightest for {name}: lower probability {joint}; needed {_tau(part)}."
 
 
 def _status(part: FamilyStep) -> tuple[str, str]:
@@ -318,13 +365,13 @@ def has_threshold(step: Step) -> bool:
 
 
 def verdict(step: Step, digits: int) -> tuple[str, str]:
-    """The step in plain words: a bold beginning and the rest."""
+    """Whether the step's threshold holds, in plain words: a bold beginning and the rest."""
     if step.state == "none":
         return ("Not certified:", "no calibration is used, so there is no threshold.")
     if step.state == "mismatch":
         return ("Not certified:", "the calibration belongs to another policy, so its threshold proves nothing here.")
     if step.families:
-        return family_verdict(step, _effect_of_masking(step, digits))
+        return family_verdict(step)
     if step.state == "uninformative":
         return ("Not certified in any useful sense:", f"{silence(step.log_tau)}.")
     if step.forced and not step.certified:
@@ -342,39 +389,38 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
             f"no token {_enough(step)}, so the likeliest one was written. Nothing is certified here.",
         )
     if step.state == "inherited":
-        return ("Certified with a borrowed threshold:", "no calibration data at this position.")
+        return ("A borrowed threshold held:", "no calibration data at this position.")
     if step.certified_in == "factual":
-        return ("Certified as typed:", f"{_as_typed(step, digits)}. {_effect_of_masking(step, digits)}")
-    return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
+        return ("Threshold held as typed:", f"{_as_typed(step, digits)}.")
+    return ("Threshold held:", "plausible with the masked words and without them.")
 
 
 def hint(step: Step, digits: int) -> str:
-    """The figures behind the verdict, and what would have happened otherwise."""
+    """The figures behind the verdict, and what would have happened otherwise; may be empty."""
     by_family = step.families and step.state != "none"
     sentences = [family_hint(step, digits)] if by_family else [_support(step, digits)]
     if step.state == "inherited" and (step.fallback or not step.certified):
         sentences.append("The threshold is borrowed from another position.")
     if step.forced and step.policy_token_id != step.token_id:
         sentences.append(f"Left alone, the policy would have written {quoted(step.policy_token)}.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def _support(step: Step, digits: int) -> str:
-    """The support against the threshold; without one, what masking does."""
+    """The support against the threshold; empty without one."""
     tau = threshold(math.exp(step.log_tau))
     if not has_threshold(step):
-        return _effect_of_masking(step, digits)
+        return ""
     if step.set_size == 0:
         best = max(math.exp(candidate.log_support(step.certified_in)) for candidate in step.candidates)
         if step.certified_in == "factual" and best >= math.exp(step.log_tau):
             return "Tokens reach the threshold; the method refuses them by a limit of its own."
-        name = "probability as typed" if step.certified_in == "factual" else "joint support"
-        return f"The best {name} is {probability(best, digits)}, under the threshold τ {tau}."
+        name = "probability as typed" if step.certified_in == "factual" else "lower probability"
+        return f"The best {name} is {probability(best, digits)}; needed {tau}."
     if step.certified_in == "factual":
         sentence = _as_typed(step, digits)
         return f"{sentence[0].upper()}{sentence[1:]}."
-    side = "reaches" if step.log_support >= step.log_tau else "is under"
-    return f"Joint support {probability(math.exp(step.log_support), digits)} {side} the threshold τ {tau}."
+    return f"Lower probability {probability(math.exp(step.log_support), digits)}; needed {tau}."
 
 
 def _enough(step: Step) -> str:
@@ -401,10 +447,10 @@ def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str,
     ratio = step.diagnostics.log_ratio
     mass = (probability(step.certified_mass), "of the fused probability")
     return [
+        ("Sensitivity", signed(ratio), times_likelier(ratio)),
+        ("How much masking shifts the choice", *_variation(step)),
         _set_fact(step, noise),
         ("Certified mass", *(mass if step.state != "none" else ("none", "nothing is certified"))),
-        ("TV on the set", *_variation(step)),
-        ("Sensitivity", signed(ratio), times_likelier(ratio)),
     ]
 
 
@@ -432,23 +478,9 @@ def _variation(step: Step) -> tuple[str, str]:
     distance, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
     if distance is None:
         return ("none", "undefined: the set is empty")
-    if bound is None:
-        alone = step.certified_in == "factual" and has_threshold(step)
-        why = "the set is certified as typed alone" if alone else "there is no threshold"
-        return (probability(distance), f"no bound: {why}")
-    if bound > 1:
-        return (probability(distance), f"bound {bound:.2f}: above 1, so it says nothing here")
-    return (probability(distance), f"and at most {bound:.2f} by its bound")
-
-
-def _effect_of_masking(step: Step, digits: int) -> str:
-    seen = probability(math.exp(step.log_p_factual), digits)
-    masked = probability(math.exp(step.log_p_masked), digits)
-    if seen == masked:
-        return f"Masking leaves this token at {seen}."
-    masked += " on average over the families" if len(step.families) > 1 else ""
-    verb = "lowers" if step.log_p_masked < step.log_p_factual else "raises"
-    return f"Masking {verb} this token from {seen} to {masked}."
+    if bound is None or bound > 1:
+        return (probability(distance), "0 not at all, 1 entirely")
+    return (probability(distance), f"0 not at all, 1 entirely; at most {bound:.2f} by its bound")
 
 
 NOTICEABLE = 0.1
@@ -484,6 +516,7 @@ class Card(TypedDict):
 
     ``i`` index, ``id`` token id, ``t`` raw text, ``w`` shown text, ``c`` classes, ``k`` marks, ``h`` bar height,
     ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
+    ``e`` what the masked words did,
     ``v`` verdict, ``b`` the bin words the verdict, ``d`` hint, ``rows`` table, ``p`` bars (factual, masked, fused),
     ``tau`` threshold, ``tt`` its text, ``facts`` figures, ``s`` set size, ``st`` state, ``r`` log ratio,
     ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks, ``rest`` the candidates beyond the
@@ -503,6 +536,7 @@ class Card(TypedDict):
     g: bool
     sr: str
     o: str
+    e: str
     v: tuple[str, str]
     b: bool
     d: str
@@ -525,8 +559,14 @@ class Card(TypedDict):
     a: bool
 
 
-def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
-    """Everything that the page shows of a step; ``noise`` bounds the numeric noise of the model's type."""
+def step_card(step: Step, noise: NumericNoise | None = None, masked: Sequence[str] = ()) -> Card:
+    """Everything that the page shows of a step.
+
+    Args:
+        step: The step.
+        noise: Bounds the numeric noise of the model's type.
+        masked: The masked words of the prompt.
+    """
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio
@@ -543,6 +583,7 @@ def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
         g=step.index > 0 and not step.token[:1].isspace(),
         sr=spoken_state(step),
         o="you forced it" if step.forced else "fallback" if step.fallback else "",
+        e=finding(step, masked),
         v=verdict(step, digits),
         b=_worded_by_bin(step),
         d=hint(step, digits),
@@ -628,10 +669,10 @@ def _spoken_certificate(step: Step) -> str:
     if step.state in ("none", "mismatch"):
         return {"none": "uncertified, no calibration", "mismatch": "uncertified, policy mismatch"}[step.state]
     if step.state == "uninformative" and not _is_refused(step):
-        return "threshold uninformative" if step.log_tau == -math.inf else "threshold too weak"
+        return "threshold too weak to say anything"
     if not step.certified:
         return "not certified"
-    return "inherited threshold" if step.state == "inherited" else "certified"
+    return "borrowed threshold held" if step.state == "inherited" else "threshold held"
 
 
 def _is_refused(step: Step) -> bool:

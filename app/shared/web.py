@@ -19,11 +19,13 @@ TEMPLATES = ASSETS / "templates"
 FAVICON = ASSETS / "favicon.png"
 
 
-def examples() -> list[tuple[str, str]]:
-    """Title and prompt of each example that comes with the application."""
+def examples() -> list[tuple[str, str, str]]:
+    """Title and prompt of each example that comes with the application, and a seed that shows much; empty for any."""
     if not EXAMPLES.is_file():
         return []
-    return [(item["title"], item["prompt"]) for item in json.loads(EXAMPLES.read_text("utf-8"))]
+    return [
+        (item["title"], item["prompt"], str(item.get("seed", ""))) for item in json.loads(EXAMPLES.read_text("utf-8"))
+    ]
 
 
 def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:

@@ -16,7 +16,16 @@ from app.shared.json import span_json, step_numbers
 from app.shared.markup import from_file, html
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.prompt_words import Message, finished_text
-from app.shared.step_words import plural, probability, quoted, shapes, shown_token, spoken_state, token_marks
+from app.shared.step_words import (
+    percentage,
+    plural,
+    probability,
+    quoted,
+    shapes,
+    shown_token,
+    spoken_state,
+    token_marks,
+)
 from app.swap.types import (
     SwapChain,
     SwapOffer,
@@ -77,7 +86,7 @@ def _chain_json(chain: SwapChain) -> dict[str, Any]:
 
 
 _READINGS = {
-    "factual": ("Visible", "the model alone, reading the prompt as it stands", "Visible: {}"),
+    "factual": ("Visible", "the model alone, reading the prompt as it stands", "as typed {}"),
     "fused": ("After fusion", "what the policy makes of the visible and the masked reading", "after fusion {}"),
     "drawn": ("Drawn from", "what is left of it on the certified tokens, which the policy draws from",
               "among the certified tokens {}"),
@@ -416,12 +425,31 @@ def progress_message(progress: SwapProgress) -> Message:
 
 
 def lead(result: SwapResult) -> str:
-    """The comparison in one sentence: the largest distance in each view."""
+    """The comparison in one sentence: how much of the compared token's probability the swap moves, in each view."""
     first, *rest = result.views
     a, b = furthest(result, first)
-    begin = f"up to {distance(result.largest(first))} between {quoted(a)} and {quoted(b)}"
-    parts = [reading(result, view)[2].format(distance(result.largest(view))) for view in rest]
-    return "; ".join(part for part in (reading(result, first)[2].format(begin), ", ".join(parts)) if part) + "."
+    token, largest = f"token {result.answer_step + 1}", result.largest(first)
+    effect = f"moves {moved(largest)} of the probability of {token}"
+    if largest < HARDLY:
+        effect = f"hardly changes {token}: {moved(largest)} of its probability moves"
+    parts = ", ".join(reading(result, view)[2].format(moved(result.largest(view))) for view in rest)
+    return f"Swapping {_swapped(a)} for {_swapped(b)} {effect}{'; ' if parts else ''}{parts}."
+
+
+def _swapped(label: str) -> str:
+    """A variant's label in a sentence: the words, where it says what was typed there."""
+    typed = label.removeprefix("as typed (")
+    return "what was typed" if label == "as typed" else quoted(label if typed == label else typed.removesuffix(")"))
+
+
+HARDLY = 0.05
+"""Total variation under which a swap hardly changes a token."""
+
+
+def moved(value: float) -> str:
+    """A total variation as the share of probability that moves, in whole percent."""
+    rounded = round(value, 2)
+    return "<1\N{NO-BREAK SPACE}%" if rounded == 0 and value >= 1e-6 else percentage(rounded)
 
 
 def furthest(result: SwapResult, view: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from app.shared.terminal import PolicyOptions, wait_for
 from app.shared.wiring import Services
 from app.tune.runs import TUNABLE, TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
 from app.tune.service import TuningService
-from app.tune.words import calibrated_sentence, kept_sentence, none_sentence
+from app.tune.words import calibrated_sentence, kept_sentence, none_sentence, tuning_finding
 
 USUAL = TuningRequest("", ())
 
@@ -44,6 +44,8 @@ def _print(view: TuningView) -> None:
     print(f"{view.name} (tuning {view.id}): {view.model} on {view.set_name}, {view.prompts} graded prompts, "
           f"{view.pairs} pairs; {certified}")  # fmt: skip
     print(f"Vanilla{'':<40}{_figures(view.vanilla)}")
+    if finding := tuning_finding(view):
+        print(finding)
     if view.complete:
         print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
     else:

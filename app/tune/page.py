@@ -117,8 +117,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "tune")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
-            '<div class="pagehead"><h1>Tune</h1><p class="sub">Turn every method up in the same way, and compare each '
-            "at its best: the smallest gap that loses at most 5 % of the accuracy of the model alone.</p></div>"
+            '<div class="pagehead"><h1>Tune</h1><p class="sub">How strong can each method be before accuracy '
+            "drops 5 %? Each is compared there, by the gap between groups that it leaves.</p></div>"
         )
         with gr.Row(elem_classes=["calib"]):
             with gr.Column(elem_classes=["stack"], min_width=0):

@@ -12,6 +12,7 @@ from app.shared.charts import plain_layout
 from app.shared.job_watch import ENDED
 from app.shared.markup import html, table
 from app.shared.policies import info_of, policy_name
+from app.shared.step_words import percentage
 from app.tune.runs import TunedMethod, TunedPoint, TuningView
 from app.tune.sets import TuningSet
 
@@ -48,6 +49,27 @@ def none_sentence(method: TunedMethod, floor: float) -> str:
     if all(point.accuracy[0] < floor for point in method.points):
         return f"{name}: none, no point keeps enough accuracy."
     return f"{name}: none, no point that keeps enough accuracy has a smaller gap than the model alone beyond noise."
+
+
+def tuning_finding(view: TuningView) -> str:
+    """Which method leaves the smallest gap at its best, with its interval; empty for a run that ended early."""
+    if not view.complete:
+        return ""
+    chosen = [(method, method.best) for method in view.methods if method.best is not None]
+    if not chosen:
+        return "No method narrows the gap between groups beyond noise and keeps 95 % of the accuracy."
+    method, best = min(chosen, key=lambda pair: pair[1].gap[0])
+    gap, accuracy = best.gap, best.accuracy[0]
+    return (
+        f"{policy_name(method.policy)} ({values_text(best)}) leaves the smallest gap: {_figure(gap)} instead of "
+        f"{_figure(view.vanilla.gap)}, with {percentage(accuracy)} right answers instead of "
+        f"{percentage(view.vanilla.accuracy[0])}."
+    )
+
+
+def _figure(measured: tuple[float, float, float]) -> str:
+    mean, low, high = measured
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def kept_sentence(view: TuningView) -> str:
@@ -165,12 +187,14 @@ def run_details(view: TuningView) -> tuple[str, str]:
         """
         <div class="bar"><h2>{{ view.name }}</h2>
         <span class="hint tnum">{{ view.model }}, {{ view.set_name }}, {{ view.created_at | day }}</span></div>
+        {% if finding %}<p class="effect">{{ finding }}</p>{% endif %}
         <p class="sub">{{ view.prompts | plural("prompt") }} with a right answer, {{ view.pairs | plural("pair") }};
         {{ calibrated }}; {{ sampling }}. To the left is less gap between groups, higher is more accurate. Points below
         the dotted line lose more than 5 % of the accuracy of the model alone and
         {{ "are not chosen; filled marks are" if view.complete else "could not be chosen" }}.</p>
         """,
         view=view,
+        finding=tuning_finding(view),
         calibrated=calibrated_sentence(view),
         sampling=sampling_sentence(view),
     )
@@ -210,4 +234,4 @@ def _points_table(view: TuningView) -> Markup:
 
 
 def _figures(point: TunedPoint) -> list[str]:
-    return [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in (point.gap, point.accuracy)]
+    return [_figure(point.gap), _figure(point.accuracy)]

@@ -137,6 +137,13 @@ const reading = (preview) => {
   box.querySelector(".several").textContent = preview.branches || "";
   cautions(find(".cautions"), state.spans.length || preview.warnings.length ? preview.warnings : []);
 };
+/* the seed under which an example shows what it is for; the field may be absent where a page has no draws of its own */
+const setSeed = (seed) => {
+  const number = document.querySelector("#seed input");
+  if (!number) return;
+  number.value = seed;
+  ["input", "change"].forEach((kind) => number.dispatchEvent(new Event(kind, { bubbles: true })));
+};
 /* what an audit of a phantom's scenario should find; it holds for that text alone */
 const planted = (text) => {
   find(".planted").hidden = !text;
@@ -295,12 +302,20 @@ export const editor = {
     field.addEventListener("input", () => write(field.value));
     document.addEventListener("selectionchange", choose);
     field.addEventListener("blur", () => setTimeout(choose, 0));
-    ["#examples", "#phantoms"].forEach((selector) => find(selector).addEventListener("change", ({ target }) => {
-      const chosen = target.selectedOptions[0];
+    find("#examples").addEventListener("change", ({ target }) => {
+      const { seed } = target.selectedOptions[0].dataset;
       if (target.value) editor.take(target.value);
-      if (selector === "#phantoms") planted(chosen.dataset.planted || "");
+      if (seed) setSeed(seed);
       target.value = "";
-    }));
+    });
+    /* a scenario is taken when its name is whole: chosen from the list, or typed */
+    find("#phantoms").addEventListener("input", ({ target }) => {
+      const chosen = [...target.list.options].find((option) => option.value === target.value);
+      if (!chosen) return;
+      editor.take(chosen.dataset.prompt);
+      planted(chosen.dataset.planted || "");
+      target.value = "";
+    });
     root.addEventListener("change", ({ target }) => {
       if (target.dataset.do !== "relabel") return;
       edit(target, (span) => Object.assign(span, decided({ ...span, category: target.value })));

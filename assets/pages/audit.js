@@ -53,6 +53,11 @@ const choose = (index, focus = false) => {
   state.follow = index >= state.cards.length - 1;
   select(index, focus);
 };
+/* where a reader of a finished chain looks first: the token that the masked words moved most, of this branch's own */
+const telling = () => {
+  const own = state.cards.slice(state.crumbs?.at ?? 0);
+  return own.length ? own.reduce((one, other) => (Math.abs(other.r) > Math.abs(one.r) ? other : one)).i : state.cards.length - 1;
+};
 /* many tokens may arrive within one frame; what shows them follows once */
 const later = () => {
   if (frameAt === null) {
@@ -120,7 +125,10 @@ const extend = (message) => {
     idle();
   } else if (state.pausing) send("pause", ids());
   const follow = (state.follow && !inspector.typing()) || state.selected < 0;
-  if (state.cards.length > known && follow) select(state.cards.length - 1, strip.contains(document.activeElement));
+  const ended = message.done && state.finished;
+  if (ended) reserve(reel, state);
+  if (follow && ended) select(telling(), strip.contains(document.activeElement));
+  else if (state.cards.length > known && follow) select(state.cards.length - 1, strip.contains(document.activeElement));
   else later();
 };
 
@@ -139,7 +147,7 @@ const load = (message) => {
   notice();
   find(".empty").hidden = true;
   find(".chain").hidden = false;
-  find(".legend .open .w").textContent = message.certified ? "uninformative" : "uncertified";
+  find(".legend .open .w").textContent = message.certified ? "too weak" : "no threshold";
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);
@@ -155,7 +163,7 @@ const load = (message) => {
   whole.cost(message.cost, session);
   readdress({ session, branch, calibration: null, duplicate: null, policy: null, step: null });
   idle();
-  choose(permalink(state) ?? (same ? message.from : crumbs.at ?? state.cards.length - 1));
+  choose(permalink(state) ?? (same ? message.from : crumbs.at ?? (finished ? telling() : state.cards.length - 1)));
 };
 const ANSWERS = {
   session(message) {
@@ -171,7 +179,11 @@ const ANSWERS = {
     idle();
     opened(message);
   },
-  blank(message) { idle(); opened(message); },
+  blank(message) {
+    idle();
+    opened(message);
+    if (document.activeElement === document.body) editor.focus();
+  },
   mismatch({ text }) {
     idle();
     notice(text, html`<button type="button" class="btn small" data-do="proceed">Proceed uncertified</button>`);

@@ -7,7 +7,7 @@ import { inspector } from "./audit_token.js";
 
 const PAUSE = 300;
 const KINDS = {
-  any: ["Remarkable", (card) => card.c.includes("sensitive") || card.c.includes("fallback") || card.u],
+  any: ["Flagged", (card) => card.c.includes("sensitive") || card.c.includes("fallback") || card.u],
   sensitive: ["Sensitive", (card) => card.c.includes("sensitive")],
   fallback: ["Fallback", (card) => card.c.includes("fallback")],
   overruled: ["Overruled", (card) => card.u],

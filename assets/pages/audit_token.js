@@ -36,7 +36,7 @@ const families = (rows, alone) => {
   draw(table.tBodies[0], rows.map(family));
   at(".cand").classList.toggle("factorized", rows.length > 0 || alone);
   heading.textContent = alone ? "Certified as typed" : "Certified";
-  heading.title = `Certified when ${alone ? "the probability as typed (factual)" : "joint support"} reaches the threshold`;
+  heading.title = `Certified when ${alone ? "the probability as typed (factual)" : "the lower probability"} reaches the threshold`;
 };
 const verdict = (bins) => {
   const bin = card.b && bins.find((item) => item.first <= card.i && (item.last === null || card.i <= item.last));
@@ -50,10 +50,17 @@ const unfold = (wanted) => {
   button.textContent = wanted ? "Show fewer" : `Show ${hidden} more`;
   at(".cand").classList.toggle("all", wanted);
 };
+/* where the page is narrow, the token is a sheet that shows what it says first */
+const fold = (button) => {
+  const folded = document.body.classList.toggle("sheet-folded");
+  button.setAttribute("aria-expanded", String(!folded));
+  button.textContent = folded ? "More" : "Less";
+};
 export const inspector = {
   mount(element) {
     root = element.querySelector("section");
-    act(root, { rest: () => unfold(!unfolded) });
+    act(root, { rest: () => unfold(!unfolded), fold });
+    document.body.classList.add("sheet-folded");
     root.addEventListener("click", ({ target }) => {
       const hit = target.closest("[data-token]");
       /* the row belongs to the shown step, which the selection may have left already */
@@ -101,6 +108,8 @@ export const inspector = {
     redraw(at(".bigtok"), word(card.t));
     draw(at(".marks"), card.k.map((name) => icon(name)));
     const [strong, rest] = verdict(bins);
+    redraw(at(".effect"), html`${card.e}`);
+    at(".effect").classList.toggle("strong", card.c.includes("sensitive"));
     redraw(at(".verdict"), html`<strong>${strong}</strong>${` ${rest}`}`);
     at(".because").textContent = card.d;
     draw(at(".cand tbody"), card.rows.map(line));
@@ -240,7 +249,7 @@ export const whole = {
     box.hidden = !chain && !why;
     box.title = chain ? chain.text : "";
     box.querySelector(".sentence").textContent = chain
-      ? "Two answers, which need not agree: one threshold for the whole chain, and the steps’ own thresholds added up." : why;
+      ? "Does the guarantee cover the whole text? Two ways to ask: one threshold for the whole text, or the steps’ own added up." : why;
     draw(box.querySelector(".answers"), chain ? chain.parts.map((part) => answer(part, chain.weakest, cards)) : nothing);
   },
   /* what the chain was written with: one line, and under it what the method does and all its parameters */

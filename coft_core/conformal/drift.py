@@ -96,18 +96,25 @@ class DriftReport:
 
     @property
     def sentence(self) -> str:
-        """The result in words, with its numbers."""
-        if self.two_sample_p is None or self.lower_share is None:
+        """The result in words."""
+        if self.two_sample_p is None:
             return f"Drift cannot be judged: {self.reason}."
         verdict = {
-            "fresh": "Nothing speaks against the calibration",
-            "watch": "The audits begin to differ from the calibration",
-            "recalibrate": "The audits differ from the calibration; calibrate again",
+            "fresh": "No sign that recent audits differ from the calibration",
+            "watch": "Recent audits begin to differ from the calibration",
+            "recalibrate": "Recent audits differ from the calibration; calibrate again",
         }.get(self.status, "")
+        return f"{verdict}: {self.audits} audits against {self.baseline} contexts."
+
+    @property
+    def figures(self) -> str:
+        """The numbers behind the sentence; empty where nothing can be said."""
+        if self.two_sample_p is None or self.lower_share is None:
+            return ""
         return (
-            f"{verdict}: {self.audits} audits against {self.baseline} contexts, test martingale at most "
-            f"{self.peak:.3g} (without drift it reaches {WATCH:g} in at most 1 of {WATCH:g} cases), "
-            f"two-sample p {self.two_sample_p:.2g}, {self.lower_share:.0%} of comparisons lower."
+            f"Test martingale {self.martingale:.3g} now and at most {self.peak:.3g}: without drift it reaches "
+            f"{WATCH:g} in at most 1 of {WATCH:g} cases. Two-sample p {self.two_sample_p:.2g}, {self.lower_share:.0%} "
+            "of comparisons lower."
         )
 
 

@@ -94,7 +94,7 @@ METHODS: tuple[Method, ...] = (
         "Nothing: it draws from the model under the sampling controls alone.",
     ),
     Method(
-        "coft", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
+        "coft", "fusion", "Blends answers with and without the sensitive words; keeps words plausible in both.",
         "COFT, ICML 2026", CoftPolicy,
         "The paper pools the tokens of all texts; here thresholds count texts unless the pooled estimator is "
         "chosen, and scores are compared as logarithms.", calibrated=True, fuses=True,

@@ -37,12 +37,12 @@ def test_both_certificates_of_a_chain_stand_side_by_side_and_follow_each_step(au
     expect(answers.nth(0)).to_contain_text("As one chain")
     expect(answers.nth(0)).to_contain_text("and has not ended: the certificate of whole chains is for")
     expect(answers.nth(1)).to_contain_text("Step by step, added up")
-    expect(answers.nth(1).locator("dl div", has_text="Steps that are charged")).to_contain_text("8")
+    expect(answers.nth(1).locator("dl div", has_text="Steps counted")).to_contain_text("8")
     expect(answers.nth(0).locator("dl div", has_text="Weakest token")).to_contain_text("step 1")
     for _ in range(8):
         page.locator("[data-do=step]").click()
     expect(page.locator(".strip .tok[data-i]")).to_have_count(9)
-    expect(answers.nth(1).locator("dl div", has_text="Steps that are charged")).to_contain_text("16")
+    expect(answers.nth(1).locator("dl div", has_text="Steps counted")).to_contain_text("16")
 
 
 def test_the_weakest_token_leads_to_its_step(audit):

@@ -123,7 +123,7 @@ def refusing(step: Step, *names: str) -> Step:
 def test_a_familys_borrowed_or_missing_threshold_is_never_called_certified_without_a_caveat(state):
     step = factorized(state)
     card = step_card(step)
-    assert card["v"][0] != "Certified:"
+    assert card["v"][0] != "Thresholds held:"
     assert all(row["mark"] != "tick" for row in card["rows"])
     assert all(row["mark"] != "tick" for row in card["fam"])
 
@@ -176,7 +176,7 @@ def test_each_familys_line_shows_its_own_threshold_and_the_tightest_one_is_expla
     taus = [math.exp(part.log_tau) for part in step.families]
     assert [float(row["tau"]) for row in card["fam"]] == pytest.approx(taus, rel=0.05)
     tightest = min(step.families, key=lambda part: part.log_joint - part.log_tau)
-    assert f"The tightest family is {tightest.family}" in card["d"]
+    assert f"Tightest for {tightest.family}" in card["d"]
 
 
 def test_with_one_masked_branch_nothing_is_said_of_families():
@@ -195,12 +195,16 @@ def chain(steps: int = 5, **changes: object):
 
 @pytest.mark.parametrize(
     ("certified", "state", "word"),
-    [(True, "calibrated", "certified"), (False, "missed", "not certified"), (None, "uninformative", "says nothing")],
+    [
+        (True, "calibrated", "threshold held"),
+        (False, "missed", "threshold missed"),
+        (None, "uninformative", "says nothing"),
+    ],
 )
 def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words(certified, state, word):
     panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
     assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
-    assert ("No token is less supported" in panel["parts"][0]["says"]) is (certified is True)
+    assert ("The text as a whole passes" in panel["parts"][0]["says"]) is (certified is True)
 
 
 def test_a_union_bound_of_nothing_is_said_to_say_nothing():
@@ -208,18 +212,18 @@ def test_a_union_bound_of_nothing_is_said_to_say_nothing():
     assert found.union.level == 0
     part = chain_panel(replace(found, union_certified=True))["parts"][1]
     assert part["s"] == "uninformative"
-    assert "nothing can be said" in part["says"]
-    assert ("All true tokens pass with at least", "0: no statement") in part["rows"]
+    assert part["says"].startswith("No guarantee for the whole text")
+    assert ("All true tokens pass", "no guarantee") in part["rows"]
 
 
 def test_a_union_bound_names_its_level_and_what_a_whole_chain_would_need():
     found = chain(5)
     union = replace(found.union, charged=8, level=0.2, alpha_needed=0.0125, contexts_needed=79)
     part = chain_panel(replace(found, union=union, union_certified=True))["parts"][1]
-    assert "at least 0.20 for all together" in part["says"]
+    assert "at least 20\N{NO-BREAK SPACE}% for the whole text" in part["says"]
     rows = dict(part["rows"])
-    assert rows["Steps that are charged"] == "8"
-    assert rows["For 0.90 together, α of a step"] == "0.013"
+    assert rows["Steps counted, in whole blocks"] == "8"
+    assert rows["For 90\N{NO-BREAK SPACE}% together, α of a step"] == "0.013"
     assert rows["which needs"] == "79 contexts"
 
 

@@ -100,14 +100,15 @@ def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, 
     )
     step = replace(view.steps[0], log_tau=view.steps[0].candidates[0].log_joint - 0.1, state="calibrated")
     narrow = replace(view, noise=computations.noise_of("bfloat16"), steps=(step,))
-    assert "0.2 nats, bfloat16" in session_message(narrow)["steps"][0]["facts"][0][2]
-    assert "numeric noise" not in session_message(replace(view, steps=(step,)))["steps"][0]["facts"][0][2]
+    assert "0.2 nats, bfloat16" in session_message(narrow)["steps"][0]["facts"][2][2]
+    assert "numeric noise" not in session_message(replace(view, steps=(step,)))["steps"][0]["facts"][2][2]
     assert "0.2 nats, bfloat16" in dict(session_message(narrow)["computed"])["Numeric noise"]
 
 
 def test_a_model_says_how_its_keys_and_values_are_kept(wired):
     details = wired[AuditService].model("tiny").details
-    assert details.startswith("Keys and values: preallocated memory, may share forwards with other sessions.")
+    assert details.startswith("Computes in float32")
+    assert "Keys and values: preallocated memory, may share forwards with other sessions." in details
     assert "0.00005 nats, float32" in details
 
 

@@ -11,7 +11,8 @@ def test_the_note_goes_through_all_phases_to_where_the_model_runs(wired, monkeyp
     notes = list(SettingsHandlers(wired).describe_model("demo"))
     assert [phase for phase in LoadingPhase if LOADING_PHASES[phase] in " ".join(notes)] == list(LoadingPhase)
     assert all("Loading the model" in note for note in notes[:-1])
-    assert "Runs on this computer, float32" in notes[-1]
+    assert "Ready on this computer" in notes[-1]
+    assert "float32" in notes[-1]
 
 
 def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_message(wired, monkeypatch):

@@ -17,6 +17,7 @@ from app.shared.charts import PALETTES, support_histogram, template
 from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
     digits_for,
+    masked_words,
     probability,
     shapes,
     shown_token,
@@ -25,6 +26,7 @@ from app.shared.step_words import (
     threshold,
     times_likelier,
 )
+from coft_core.types import Span
 from tests.records import make_step, position_bins
 
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
@@ -33,10 +35,10 @@ STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
 @pytest.mark.parametrize("state", [s for s in STATES if s != "calibrated"])
 def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat(state):
     card = step_card(make_step(3, " his", state))
-    assert card["v"][0] != "Certified:"
+    assert card["v"][0] != "Threshold held:"
     assert all(row["mark"] != "tick" for row in card["rows"])
     assert {"open", "inherited"} & set(card["c"].split())
-    assert not card["sr"].endswith(", certified")
+    assert not card["sr"].endswith(", threshold held")
 
 
 def test_a_fallback_is_never_called_certified_even_if_flagged_so():
@@ -67,12 +69,35 @@ def test_sensitive_begins_at_one_half_in_both_directions(ratio, sensitive):
     assert step_card(step)["n"] is (ratio < 0)
 
 
-def test_a_bound_above_one_is_said_to_say_nothing():
+def test_a_bound_above_one_is_left_out():
     step = make_step(2, " filed")
     low = replace(step, diagnostics=replace(step.diagnostics, tv_bound=0.4))
-    assert "says nothing" in step_card(step)["facts"][2][2]
-    assert "says nothing" not in step_card(low)["facts"][2][2]
-    assert "0.40" in step_card(low)["facts"][2][2]
+    assert "bound" not in step_card(step)["facts"][1][2]
+    assert "at most 0.40 by its bound" in step_card(low)["facts"][1][2]
+
+
+@pytest.mark.parametrize(
+    ("seen", "without", "masked", "sentence"),
+    [
+        (0.9, 0.06, ("he",), "15 times likelier because of “he”: 0.90 with it, 0.06 without."),
+        (0.06, 0.9, ("he", "his"), "15 times less likely because of “he” and “his”: 0.06 with them, 0.90 without."),
+        (0.5, 0.5, ("he",), "“he” hardly matters here: 0.50 with it, 0.50 without."),
+        (0.5, 0.49, ("he", "his"), "“he” and “his” hardly matter here: 0.50 with them, 0.49 without."),
+        (0.4, 0.1, tuple("abcd"), "4.0 times likelier because of the 4 masked words: 0.40 with them, 0.10 without."),
+        (0.4, 0.1, (), "Nothing is masked in this prompt, so there is nothing to compare."),
+    ],
+)
+def test_the_headline_says_what_the_masked_words_did_with_both_probabilities(seen, without, masked, sentence):
+    step = make_step(2, " filed")
+    told = replace(step.diagnostics, log_ratio=math.log(seen / without))
+    step = replace(step, log_p_factual=math.log(seen), log_p_masked=math.log(without), diagnostics=told)
+    assert step_card(step, masked=masked)["e"] == sentence
+
+
+def test_a_word_that_is_masked_twice_is_named_once_and_kept_ones_never():
+    prompt = "He said he and she left"
+    spans = [Span(0, 2, "gender"), Span(8, 10, "gender"), replace(Span(15, 18, "gender"), kept=True)]
+    assert masked_words(prompt, spans) == ("He",)
 
 
 def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
@@ -121,7 +146,7 @@ def test_bins_word_the_verdict_of_their_tokens():
         "6 contexts, 9 needed, so every token passes.",
     )
     assert bin_verdict(inherited) == (
-        "Certified with a borrowed threshold:",
+        "A borrowed threshold held:",
         "no calibration data at steps 33 and later, τ comes from 17–24.",
     )
     assert bin_verdict(position_bins()[0]) is None

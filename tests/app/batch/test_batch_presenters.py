@@ -122,7 +122,7 @@ def test_the_sorted_column_alone_says_so_and_its_next_click_turns_it_round(view)
     assert 'aria-sort="descending"' in heads[3]
     assert 'data-order="steps" data-down="false"' in heads[3]
     assert 'data-order="min_margin" data-down="false"' in heads[9]
-    assert 'data-order="max_log_ratio" data-down="true"' in heads[8]
+    assert 'data-order="max_log_ratio" data-down="true"' in heads[4]
 
 
 def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero():
@@ -163,7 +163,7 @@ def test_a_finished_batch_says_so_and_names_its_claim_and_its_sessions(view):
     message = batch_message(view, BatchQuery(1))
     assert "24 of 24 prompts finished." in message["status"]
     assert "resume" not in message["status"]
-    assert '<span class="badge calibrated">certified</span>' in message["head"]
+    assert '<span class="badge calibrated">under thresholds</span>' in message["head"]
     assert "./sessions?batch=1" in message["head"]
     assert "Hiring &lt;1&gt;" in message["head"]
     assert message["groups"][0] == ("g:white", "white (6)")
@@ -172,7 +172,7 @@ def test_a_finished_batch_says_so_and_names_its_claim_and_its_sessions(view):
 def test_different_claims_are_each_named_with_their_number(view):
     first = replace(view.rows[0], certificate="uncertified: no calibration")
     head = batch_message(replace(view, rows=(first, *view.rows[1:])), BatchQuery(1))["head"]
-    assert "certified (23)" in head
+    assert "under thresholds (23)" in head
     assert "uncertified: no calibration (1)" in head
 
 

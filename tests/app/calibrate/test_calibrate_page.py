@@ -154,7 +154,7 @@ def test_the_estimate_counts_contexts_and_warns_of_what_they_do_not_suffice_for(
     said = page.locator("#estimate")
     expect(said).to_contain_text("3 prompts, 3 contexts")
     expect(said).to_contain_text("Alpha 0.10 needs at least 9.")
-    expect(said).to_contain_text("Too few contexts")
+    expect(said).to_contain_text("Too weak to say anything")
     expect(said).to_contain_text("1 prompt masks nothing")
     expect(said).to_have_attribute("aria-live", "polite")
     page.get_by_label("Lambda").first.fill("0.4")

@@ -217,8 +217,8 @@ def test_a_row_with_two_errors_counts_once():
 
 def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
     found = CalibrationEstimate(prompts=12, contexts=12, needed=9, tried=4, seconds=5400, unmasked=0)
-    assert "Too few" not in estimate_panel(found, 0.1, 0.25)
-    assert "Too few" in estimate_panel(found, 0.1, 0.5)
+    assert "Too weak to say anything" not in estimate_panel(found, 0.1, 0.25)
+    assert "Too weak to say anything" in estimate_panel(found, 0.1, 0.5)
     assert "about 1 h 30 min" in estimate_panel(found, 0.1, 0.25)
     assert "2 prompts mask nothing" in estimate_panel(replace(found, unmasked=2), 0.1, 0.25)
 
@@ -284,5 +284,5 @@ def test_a_threshold_that_is_too_weak_is_amber_and_told_so_wherever_it_shows(ser
     assert told in thresholds(weak_view)
     assert '<td colspan="2" class="caution">' in thresholds(weak_view)
     assert f"1–8: {told}" in promises(weak_view)
-    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak, 413 contexts")
+    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak to say anything, 413 contexts")
     assert bin_verdict(weak) == ("Not certified in any useful sense:", f"{told}.")

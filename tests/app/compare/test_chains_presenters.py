@@ -94,20 +94,20 @@ def test_headers_say_how_a_column_was_decoded_and_what_may_be_claimed():
     assert settings_line(chain(1, TEXTS[0])) == "λ 0.60, α 0.10, calibrated, 412 contexts"
     bare = replace(COFT, calibration_id=None, mask_layout="factorized")
     assert settings_line(chain(1, TEXTS[0], bare)) == "λ 0.60, no calibration, one mask for each family"
-    assert claim("certified") == ("calibrated", "certified")
+    assert claim("certified") == ("calibrated", "under thresholds")
     assert claim("uncertified: policy mismatch (lam)") == ("uninformative", "uncertified: policy mismatch")
 
 
 def test_it_is_said_where_texts_part_and_what_each_writes_there(both):
     (sentence,) = parting(both, ["Vanilla", "COFT"])
     assert sentence == (
-        "Vanilla and COFT part at token 2, after 1 equal one: Vanilla writes “Latino”, COFT writes “driver”. "
-        "In all 1 left out and 1 added; 3 tokens shared."
+        "Vanilla and COFT differ from token 2 on: “Latino” in Vanilla, “driver” in COFT; 1 left out and 1 added, "
+        "3 shared."
     )
     equal = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0], VANILLA))
     assert parting(equal, ["a", "b"]) == ["a and b write the same 4 tokens."]
     shorter = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0][:1], VANILLA))
-    assert "a writes “Latino”, b has no more" in parting(shorter, ["a", "b"])[0]
+    assert "“Latino” in a, nothing more in b" in parting(shorter, ["a", "b"])[0]
     empty = comparison(chain(1, []), chain(2, [], VANILLA))
     assert parting(empty, ["a", "b"]) == ["a and b have written nothing yet."]
 

@@ -74,7 +74,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     expect(page.locator(".lanehead .badge").nth(1)).to_have_text("certified")
     expect(page.locator(".lanehead").first.locator("ins")).to_have_text(["he", "then"])
     expect(page.locator(".cmp-prompt .span").first).to_contain_text("uncle")
-    expect(page.locator(".parting li").first).to_contain_text("part at token 2")
+    expect(page.locator(".parting li").first).to_contain_text("differ from token 2 on")
     second = rows(page).nth(1)
     expect(second).to_have_class("on")
     expect(second.locator("th")).to_contain_text("differs")

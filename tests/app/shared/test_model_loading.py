@@ -116,14 +116,14 @@ def test_what_the_settings_say_reaches_the_loader(monkeypatch):
 @pytest.mark.parametrize(
     ("places", "quantization", "said"),
     [
-        (("cpu",), "none", "Runs on this computer, float32"),
-        (("cuda:0",), "none", "Runs on the GPU, float32"),
-        (("cuda:0", "cuda:1"), "4-bit", "Runs on 2 GPUs, 4-bit"),
-        (("cuda:0", "cpu", "disk"), "8-bit", "Runs on the GPU, the processor and the disk, 8-bit"),
-        (("cpu", "disk"), "none", "Runs on this computer and the disk, float32"),
-        (("cpu:0", "cpu:1"), "none", "Runs on 2 processes, float32"),
-        ((), "gptq", "Runs on this computer, gptq"),
+        (("cpu",), "none", "Ready on this computer"),
+        (("cuda:0",), "none", "Ready on the GPU"),
+        (("cuda:0", "cuda:1"), "4-bit", "Ready on 2 GPUs, 4-bit"),
+        (("cuda:0", "cpu", "disk"), "8-bit", "Ready on the GPU, the processor and the disk, 8-bit"),
+        (("cpu", "disk"), "none", "Ready on this computer and the disk"),
+        (("cpu:0", "cpu:1"), "none", "Ready on 2 processes"),
+        ((), "gptq", "Ready on this computer, gptq"),
     ],
 )
-def test_the_note_says_where_and_how_a_model_runs(places, quantization, said):
-    assert where_it_runs(places, quantization, "float32") == said
+def test_the_note_says_where_a_model_runs(places, quantization, said):
+    assert where_it_runs(places, quantization) == said

@@ -169,7 +169,7 @@ def test_a_token_that_only_the_reading_as_typed_certifies_is_never_called_plausi
         step, log_p_masked=-9.0, log_tau=-3.0, log_p_factual=-1.0, certified=True, candidates=rows,
         certified_in="factual",
     )  # fmt: skip
-    assert verdict(alone, 2)[0] == "Certified as typed:"
+    assert verdict(alone, 2)[0] == "Threshold held as typed:"
     assert "its probability as typed, 0.37, reaches τ 0.05." in verdict(alone, 2)[1]
     assert hint(alone, 2) == "Its probability as typed, 0.37, reaches τ 0.05."
     refused = tuple(replace(row, log_p_masked=-1.0, log_p_fused=-1.0, certified=False) for row in step.candidates)

@@ -100,8 +100,8 @@ def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downl
     expect(page.locator("mark.swapped.pronoun")).to_contain_text("she")
     compare(page)
     expect(page.locator(".lead")).to_have_text(
-        "Visible: up to 0.04 between “as typed (he)” and “she”; after fusion 0.02, among the certified tokens 0.02, "
-        "masked 0.00."
+        "Swapping “he” for “she” hardly changes token 1: 4\N{NO-BREAK SPACE}% of its probability moves; after fusion "
+        "2\N{NO-BREAK SPACE}%, among the certified tokens 2\N{NO-BREAK SPACE}%, masked 0\N{NO-BREAK SPACE}%."
     )
     expect(page.locator(".heat-table")).to_have_count(4)
     expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.04")

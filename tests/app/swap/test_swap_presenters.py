@@ -181,8 +181,8 @@ def test_only_pronouns_that_could_be_something_else_are_asked_about():
 
 def test_the_largest_distances_are_said_in_one_sentence():
     assert lead(result_of()) == (
-        "Visible: up to 0.41 between “as typed” and “Sikh”; after fusion 0.14, among the certified tokens 0.12, "
-        "masked 0.00."
+        "Swapping what was typed for “Sikh” moves 41\N{NO-BREAK SPACE}% of the probability of token 1; after fusion "
+        "14\N{NO-BREAK SPACE}%, among the certified tokens 12\N{NO-BREAK SPACE}%, masked 0\N{NO-BREAK SPACE}%."
     )
     assert "certified tokens" not in lead(result_of(calibration=None))
 
