@@ -12,8 +12,8 @@ def host(faster_steps):
 def test_steps_that_are_asked_for_are_prepared_as_the_last_phase_of_loading_and_told():
     own = host("on")
     assert list(own.loading("m"))[-1] is LoadingPhase.WARM_UP
-    assert own.describe("m").note.endswith("float32, steps traced")
+    assert "Computes in float32, steps traced." in own.describe("m").details
 
 
 def test_nothing_is_prepared_where_that_is_switched_off():
-    assert host("off").describe("m").note.endswith("float32")
+    assert "Computes in float32. " in host("off").describe("m").details

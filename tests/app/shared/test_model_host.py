@@ -138,5 +138,6 @@ def test_the_page_says_in_which_form_a_processor_holds_the_weights(monkeypatch, 
         return model
 
     for steps, said in (("off", "float32, "), ("on", "float32, steps traced; ")):
-        note = ModelHost(loader=load, faster_steps=steps).describe("m").note
-        assert note.endswith(said + (f"weights plain ({reason})" if reason else "weights packed"))
+        note = ModelHost(loader=load, faster_steps=steps).describe("m").details
+        weights = f"weights plain ({reason})" if reason else "weights packed"
+        assert f"Computes in {said}{weights}." in note
