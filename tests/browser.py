@@ -222,7 +222,7 @@ def audit(visit: Opener) -> Opener:
     def opener(query: str = "", **options: object) -> Page:
         page = visit(f"/{query}", **options)
         expect(page.locator(".rail .note .badge")).to_have_count(1)
-        expect(page.locator(".rail .note").first).to_contain_text("Runs on")
+        expect(page.locator(".rail .note").first).to_contain_text("Ready on")
         if "session=" in query:
             expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
         else:

@@ -194,13 +194,13 @@ class Rereading:
             return ""
         then = f"{self.certified_then} as audited"
         if not self.fits:
-            return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
+            return f"Thresholds held: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
         marks = Counter(row.certificate_mark for row in self.rows)
         silent = sum(row.now.state == "uninformative" for row in self.rows)
         hanging = sum(row.now.hangs_on_tail for row in self.rows)
-        text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
+        text = f"Thresholds held: {self.certified_now} of {len(self.rows)} now, {then}"
         if silent:
-            text += f"; at {silent} the threshold says nothing, so that nothing is certified there"
+            text += f"; at {silent} the threshold says nothing, and counts as missed"
         if marks["lost"] or marks["gained"]:
             text += f"; {marks['lost']} would lose the certificate and {marks['gained']} would gain one"
         if hanging:
@@ -432,8 +432,8 @@ def certificate_word(certified: bool | None, state: str) -> str:
     if state == "uninformative":
         return "says nothing"
     if not certified:
-        return "not certified"
-    return "certified, borrowed" if state == "inherited" else "certified"
+        return "missed"
+    return "held, borrowed" if state == "inherited" else "held"
 
 
 def settings_text(lam: float, alpha: float | None) -> str:
@@ -475,4 +475,4 @@ def _badge(rereading: Rereading) -> tuple[str, str]:
     """State and word of the thresholds' badge."""
     if rereading.thresholds.kind == "none":
         return "none", "no thresholds"
-    return ("calibrated", "certified") if rereading.fits else ("uninformative", "uncertified")
+    return ("calibrated", "under thresholds") if rereading.fits else ("uninformative", "no threshold fits")

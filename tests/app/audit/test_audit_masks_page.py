@@ -187,5 +187,5 @@ def test_drift_stands_beside_the_calibration_and_warns_in_the_session_where_audi
     link = page.locator("#drift-note a")
     expect(link).to_have_class(f"badge drift-{status}")
     expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
-    expect(link).to_have_attribute("title", report.sentence)
+    expect(link).to_have_attribute("title", f"{report.sentence} {report.figures}")
     expect(page.locator("#transcript .cautions li", has_text=report.sentence)).to_have_count(warned)

@@ -70,10 +70,10 @@ def test_every_state_shows_by_shape_and_in_words(audit):
         expect(token.locator(".vh")).to_contain_text(spoken)
         expect(token.locator(".mk svg")).to_have_count(marks)
 
-    has(2, "sensitive", spoken="forced by you, certified, sensitivity +0.89", marks=1)
+    has(2, "sensitive", spoken="forced by you, threshold held, sensitivity +0.89", marks=1)
     has(13, "fallback", spoken="fallback, nothing certified", marks=1)
-    has(26, "open", spoken="threshold uninformative")
-    has(34, "inherited", "sensitive", spoken="inherited threshold, sensitivity +0.74")
+    has(26, "open", spoken="threshold too weak to say anything")
+    has(34, "inherited", "sensitive", spoken="borrowed threshold held, sensitivity +0.74")
     plain = page.locator(".tok[data-i]:not(.fallback):not(.open):not(.inherited):not(.outside)")
     expect(plain).to_have_count(23)
 
@@ -111,9 +111,12 @@ def test_only_the_selected_token_can_be_tabbed_to(audit):
 def test_the_inspector_explains_each_kind_of_step(audit, picture):
     page = audit("?session=1")
     verdict = page.locator("#inspector .verdict")
-    expect(verdict).to_contain_text("Certified: plausible in both worlds. Masking lowers this token from 0.34 to 0.14.")
+    expect(page.locator("#inspector .effect")).to_contain_text("2.4 times likelier because of")
+    expect(page.locator("#inspector .effect")).to_contain_text("0.34 with them, 0.14 without.")
+    expect(page.locator("#inspector .effect")).to_have_class(re.compile("strong"))
+    expect(verdict).to_contain_text("Threshold held: plausible with the masked words and without them.")
     expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")
-    expect(page.locator("#facts dl")).to_contain_text("above 1, so it says nothing here")
+    expect(page.locator("#facts dl")).not_to_contain_text("bound")
     expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")
     expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")
     expect(page.locator(".cand tbody tr").nth(5)).to_contain_text("both < τ")
@@ -127,7 +130,7 @@ def test_the_inspector_explains_each_kind_of_step(audit, picture):
     expect(page.locator(".cand .tick")).to_have_count(0)
     page.locator(".tok[data-i='34']").click()
     expect(verdict).to_contain_text(
-        "Certified with a borrowed threshold: no calibration data at steps 33 and later, τ comes from 17–24."
+        "A borrowed threshold held: no calibration data at steps 33 and later, τ comes from 17–24."
     )
     expect(page.locator(".cand .tick")).to_have_count(0)
 

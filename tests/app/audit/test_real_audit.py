@@ -51,7 +51,7 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(embedded, page
         re.compile(r"log-probabilities agree within 0\.0000[\d]+ nats, float32")
     )
     page.locator(".madewith > summary").click()
-    expect(page.locator("p.hint[title^='Keys and values']")).to_have_count(1)
+    expect(page.locator("details.computed")).to_contain_text("Keys and values")
     page.locator("[data-do=contribute]").click()
     expect(page.locator(".matrix .lines > div")).to_have_count(1)
     expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)

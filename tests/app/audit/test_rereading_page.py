@@ -49,7 +49,7 @@ def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_a
     expect(page.locator(".told-now")).to_contain_text("1 of 38 tokens would be another one, at step 4 (“his” → “they”)")
     expect(rows(page)).to_have_count(1)
     expect(rows(page).first).to_contain_text("they")
-    expect(page.locator(".standing .badge")).to_have_text("uncertified")
+    expect(page.locator(".standing .badge")).to_have_text("no threshold fits")
     expect(page.locator(".reach")).to_contain_text("not what would be written")
     expect(page.locator("#inspector .where")).to_contain_text("step 2 of 38")
     number.fill("1")
@@ -63,14 +63,14 @@ def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_a
     page.get_by_role("button", name="Back to the audit’s own").click()
     expect(number).to_have_value("0.6")
     expect(marked(page, "other")).to_have_count(0)
-    expect(page.locator(".standing .badge")).to_have_text("certified")
+    expect(page.locator(".standing .badge")).to_have_text("under thresholds")
     page.locator("#reread-alpha-number").fill("0.3")
     expect(page.locator(".told-now .certificate")).to_contain_text("21 would lose the certificate and 8 would gain one")
     lost = page.locator(".restrip .rt[data-mark$='lost']")
     expect(lost).to_have_count(21)
     expect(lost.first.locator(".mk svg")).to_have_count(1)
     expect(rows(page)).to_have_count(21 + 8)
-    expect(rows(page).first).to_contain_text("not certified")
+    expect(rows(page).first).to_contain_text("missed")
 
 
 def test_the_newest_wish_is_shown_last_what_is_typed_stays_and_new_tokens_join_the_reading(

@@ -87,7 +87,7 @@ def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation():
 def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit():
     message = rereading_message(reading(0.7, "mismatch", {3: " her"}))
     assert message["state"] == ("uninformative", "uncertified")
-    assert message["certificate"].startswith("Certified: none of 38 now, because the thresholds do not fit")
+    assert message["certificate"].startswith("Thresholds held: none of 38 now, because the thresholds do not fit")
     assert "Uncertified" in message["renewal"]
     assert {row["now"] for row in message["rows"]} == {"uncertified"}
     assert {mark["c"] for mark in message["marks"]} == {""}
@@ -130,9 +130,9 @@ def test_a_table_of_a_long_chain_is_cut_and_says_so(found):
 def test_certificates_are_named_with_what_they_rest_on():
     assert certificate_word(None, "calibrated") == "cannot be told"
     assert certificate_word(True, "uninformative") == "says nothing"
-    assert certificate_word(True, "inherited") == "certified, borrowed"
+    assert certificate_word(True, "inherited") == "held, borrowed"
     assert certificate_word(False, "mismatch") == "uncertified"
-    assert certificate_word(False, "calibrated") == "not certified"
+    assert certificate_word(False, "calibrated") == "missed"
     assert settings_text(0.4, 0.1) == "λ 0.4 and α 0.1"
 
 

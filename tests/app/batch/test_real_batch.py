@@ -32,7 +32,7 @@ def test_four_prompts_become_four_certified_sessions_and_a_table_by_group(embedd
     expect(page.locator("#estimate")).to_contain_text("4 prompts, 2 contexts, 2 groups: 4 sessions with 24 tokens")
     page.locator("#run").click()
     expect(page.locator(".batchstatus")).to_contain_text("4 of 4 prompts finished.")
-    expect(page.locator(".batchhead .badge")).to_have_text("certified")
+    expect(page.locator(".batchhead .badge")).to_have_text("under thresholds")
     expect(page.locator(".batchrows tbody tr")).to_have_count(ROWS)
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
     page.get_by_label("Selected if the text has").fill("Yes")

@@ -71,7 +71,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     ]
     assert {own.max_new_tokens for own in columns} == {9}
     expect(page.locator(".lanehead").nth(1)).to_contain_text("λ 0.60, α 0.10, calibrated, 413 contexts")
-    expect(page.locator(".lanehead .badge").nth(1)).to_have_text("certified")
+    expect(page.locator(".lanehead .badge").nth(1)).to_have_text("under thresholds")
     expect(page.locator(".lanehead").first.locator("ins")).to_have_text(["he", "then"])
     expect(page.locator(".cmp-prompt .span").first).to_contain_text("uncle")
     expect(page.locator(".parting li").first).to_contain_text("differ from token 2 on")

@@ -52,7 +52,7 @@ def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded
     expect(note).to_contain_text("Loading the model")
     choose_model(page, "demo")
     loaded.set()
-    expect(note).to_contain_text("Runs on")
+    expect(note).to_contain_text("Ready on")
 
 
 def test_what_is_typed_for_the_selected_step_outlives_the_frame_that_shows_the_step(audit):
