@@ -86,7 +86,7 @@ def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation():
 
 def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit():
     message = rereading_message(reading(0.7, "mismatch", {3: " her"}))
-    assert message["state"] == ("uninformative", "uncertified")
+    assert message["state"] == ("uninformative", "no threshold fits")
     assert message["certificate"].startswith("Thresholds held: none of 38 now, because the thresholds do not fit")
     assert "Uncertified" in message["renewal"]
     assert {row["now"] for row in message["rows"]} == {"uncertified"}
