@@ -15,9 +15,9 @@ from app.shared.step_words import visible
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 
-MOST_TOKENS = 8
+MOST_TOKENS = 6
 """Tokens that a finding lists."""
-AROUND = 60
+AROUND = 44
 """Characters of the text on either side of a token."""
 MOST_WORDS = 3
 """Masked words that a sentence names; the others are counted."""
