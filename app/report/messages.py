@@ -47,8 +47,8 @@ class Catalogue:
         return self._localised(f"<{least:.{digits}f}" if value > 0 and float(text.replace(",", "")) == 0 else text)
 
     def probability(self, value: float) -> str:
-        """A probability: two places, or two significant digits where that is less than one in a hundred."""
-        if value == 0 or value >= 0.01:
+        """A probability: two places, or two significant digits where it is less than one in ten."""
+        if value == 0 or value >= 0.1:
             return self.number(value)
         return self.number(value, min(MOST_PLACES, 1 - math.floor(math.log10(value))))
 
