@@ -10,16 +10,23 @@ const write = (kind, told = {}) => {
   say("Writing the report …");
   send("export", { id: asked.session, kind, auditor: "", question: "", language: "en", ...told });
 };
-const signed = async (kind, from) => {
+/* who signs a formal report and what it answers, or null when nothing was decided; gives the focus back */
+const sign = async (from) => {
   const { auditor, question, language } = dialog.querySelector("form").elements;
   auditor.value ||= reviewer.name();
   const answer = answered(dialog);
   auditor.select();
-  if (await answer === "yes") write(kind, { auditor: auditor.value, question: question.value, language: language.value });
+  const told = await answer === "yes" ? { auditor: auditor.value, question: question.value, language: language.value } : null;
   if (from.isConnected) from.focus();
+  return told;
+};
+const signed = async (kind, from) => {
+  const told = await sign(from);
+  if (told) write(kind, told);
 };
 
 export const downloads = {
+  sign,
   mount(element, trigger, props, watch) {
     const panel = element.querySelector("#menu-download");
     dialog = element.querySelector("#formal");
