@@ -17,6 +17,12 @@ ENV PYTHONUNBUFFERED=1 \
     COFT_DATABASE_URL=sqlite:////data/coft-audit.sqlite3 \
     HF_HOME=/data/models
 
+# What formal reports are written as PDF with: text layout, and letters.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core \
+    && rm -rf /var/lib/apt/lists/*
+
 WORKDIR /srv/coft-audit
 COPY requirements.txt ./
 RUN pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' requirements.txt)" \

@@ -24,6 +24,7 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 from coft_core.model.noise import NumericNoise, noise_of
+from coft_core.notebook import RunView, show
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.fusion import fuse_logits
@@ -77,6 +78,7 @@ __all__ = [
     "RereadStep",
     "Rollout",
     "Run",
+    "RunView",
     "Shift",
     "Span",
     "SpanContribution",
@@ -109,5 +111,6 @@ __all__ = [
     "record_chains",
     "reread",
     "score",
+    "show",
     "weights_by_context",
 ]

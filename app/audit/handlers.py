@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import gradio as gr
 
@@ -16,7 +14,6 @@ from app.audit.rereading import RereadRequest, departure_message, refusal_messag
 from app.audit.service import AuditService
 from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
-from app.report.service import ReportService
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream
@@ -58,9 +55,7 @@ class AuditHandlers(SettingsHandlers):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._reports = services[ReportService]
         self._library = services[SessionLibrary]
-        self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
@@ -123,11 +118,6 @@ class AuditHandlers(SettingsHandlers):
         """Depart from the chain at a step with another token."""
         view = self._audits.fork(event.session, event.branch, event.index, event.token)
         return packed(event, session_message(view, start=event.index))
-
-    @shown
-    def report(self, event: gr.EventData) -> str:
-        """Write the session's report to a file for download."""
-        return str(self._reports.write(event.session, "csv", Path(self._folder.name)))
 
     @shown
     def contribute(self, event: gr.EventData) -> Message:

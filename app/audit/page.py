@@ -7,9 +7,10 @@ import gradio as gr
 from app.audit.handlers import AuditHandlers, BranchHandlers, RereadingHandlers
 from app.audit.panel import prompt_events, wire_settings
 from app.audit.service import AuditService
+from app.report.panel import place_downloads
 from app.shared.audits import AuditSettings
 from app.shared.charts import candidates_figure, steps_figure
-from app.shared.events import EVENT, GENERATING, MULTIPLE, On, downloaded, wire
+from app.shared.events import EVENT, GENERATING, MULTIPLE, On, wire
 from app.shared.markup import place
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.shared.web import span_editor, topbar
@@ -59,8 +60,7 @@ PICTURES = (
 """The pictures: name, title, what the marks mean."""
 
 SESSION_SCRIPT = (
-    "coft.session.mount(trigger, props, watch, ['open', 'start', 'step', 'run', 'more', 'pause', 'fork', 'report', "
-    "'overhead'])"
+    "coft.session.mount(trigger, props, watch, ['open', 'start', 'step', 'run', 'more', 'pause', 'fork', 'overhead'])"
 )
 
 
@@ -104,15 +104,15 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             for feature in services.features:
                 if feature.on_audit:
                     feature.place_panel(services)
-    download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
+    place_downloads(services)
     app.load(None, rail.inputs, None, js=CHANGED)
     wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)
-    _wire_session(handlers, stage, rail, download)
+    _wire_session(handlers, stage, rail)
     wire(spans, {"contribute": On(handlers.contribute, spans)}, {**EVENT, "trigger_mode": "once"})
     wire_settings(app, handlers, rail)
 
 
-def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton) -> None:
+def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail) -> None:
     events = {
         "open": On(handlers.open, [stage, *rail.inputs]),
         "start": On(handlers.start, stage, rail.inputs, GENERATING),
@@ -124,7 +124,6 @@ def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail, d
         "overhead": On(handlers.overhead, stage, settings=GENERATING),
     }
     wire(stage, events, MULTIPLE)
-    downloaded(stage.report(handlers.report, None, download, **MULTIPLE), "report-file")  # type: ignore[attr-defined]
 
 
 def _branches(services: Services) -> None:

@@ -9,11 +9,14 @@ from typing import Annotated, NamedTuple
 import typer
 
 from app.audit.operations import DecodingOptions
+from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
+from app.report.service import FORMAL, SUFFIXES, ReportService
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
-from app.shared.files import write_text
+from app.shared.files import write_bytes, write_text
+from app.shared.formal_reports import LANGUAGES, Statement
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
@@ -273,3 +276,63 @@ def delete_batch(wired: Services, batch: int) -> str:
     """
     wired[BatchService].delete(batch)
     return f"Batch {batch} deleted; its sessions stay."
+
+
+def _formal(wired: Services, batch_id: int, kind: str, statement: Statement, rule: RatesRule) -> bytes:
+    view = wired[BatchService].view(batch_id)
+    return wired[ReportService].formal_batch(audited_batch(view, rule), statement, kind)
+
+
+@operation(answer="report")
+def formal_batch_report(
+    wired: Services,
+    batch_id: int,
+    auditor: str = "",
+    question: str = "",
+    language: str = "en",
+    kind: str = "pdf",
+    rule: RatesRule | None = None,
+    *,
+    folder: Path,
+) -> Path:
+    """Write the formal report of a batch: one page with the finding, and annexes for what the law asks for.
+
+    Args:
+        batch_id: The batch.
+        auditor: Who audited.
+        question: What the audit was to answer.
+        language: en or de.
+        kind: pdf, or formal for HTML.
+        rule: How rates are read, all optional: {"selected": "hired", "other": "rejected", "regex": false,
+            "match_case": false, "score": "number", "exclude_small": false}.
+
+    Returns:
+        The file.
+    """
+    content = _formal(wired, batch_id, kind, Statement(auditor, question, language), rule or RatesRule())
+    return write_bytes(folder / f"coft-audit-batch-{batch_id}{SUFFIXES[kind]}", content)
+
+
+@command("batch report")
+def batch_report(
+    wired: Services,
+    batch: int,
+    *,
+    format: Annotated[str, Choices(FORMAL)] = "pdf",
+    auditor: str = "",
+    question: str = "",
+    language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
+    rule: RatesRule,
+    out: Path,
+) -> str:
+    """Write the formal report of a batch, with selection and scoring rates.
+
+    Args:
+        batch: number of a batch
+        format: pdf, or formal for HTML
+        auditor: who audited
+        question: what the audit was to answer
+        language: language of the report
+        out: file to write
+    """
+    return str(write_bytes(out, _formal(wired, batch, format, Statement(auditor, question, language), rule)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gradio.components import Component
 
 from app.audit.panel import SettingsHandlers, wire_settings
 from app.audit.service import AuditService
+from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table, outcomes_of
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv, whole_number
 from app.batch.service import BatchRequest, BatchService
@@ -31,11 +32,14 @@ from app.batch.words import (
     totals_table,
 )
 from app.calibrate.service import CalibrationService
+from app.report.panel import place_downloads
+from app.report.service import SUFFIXES, ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
-from app.shared.files import write_text
+from app.shared.files import write_bytes, write_text
+from app.shared.formal_reports import Statement
 from app.shared.markup import chart, from_file, hint, markup, place
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -62,7 +66,7 @@ from app.shared.settings_rail import (
 from app.shared.web import topbar
 from app.shared.wiring import Services
 
-EVENTS = "['find', 'listed', 'cancel', 'resume', 'delete', 'totals', 'outcome', 'export']"
+EVENTS = "['find', 'listed', 'cancel', 'resume', 'delete', 'totals', 'outcome', 'export', 'formal']"
 
 
 def outcome_rule(form: Mapping[str, Any]) -> OutcomeRule:
@@ -234,6 +238,7 @@ class BatchHandlers:
     def __init__(self, services: Services) -> None:
         self._batches = services[BatchService]
         # Lives as long as the page.
+        self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
 
     @shown
@@ -303,6 +308,16 @@ class BatchHandlers:
         else:
             raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
         return str(write_text(Path(self._folder.name) / f"coft-audit-batch-{batch_id}-{kind}.csv", text))
+
+    @shown
+    def formal(self, event: gr.EventData) -> str:
+        """Write the batch's formal report for download, with selection rates where the page has a rule."""
+        rule = outcome_rule(event.rule)
+        read = RatesRule(**asdict(rule), exclude_small=bool(event.rule.get("small")))
+        batch, kind = audited_batch(self._batches.view(int(event.batch)), read), str(event.kind)
+        statement = Statement(str(event.auditor), str(event.question), str(event.language))
+        content = self._reports.formal_batch(batch, statement, kind)
+        return str(write_bytes(Path(self._folder.name) / f"coft-audit-batch-{batch.id}{SUFFIXES[kind]}", content))
 
     def _shown(self, event: gr.EventData, said: str = "") -> Reply:
         query = batch_query(event.query)
@@ -419,6 +434,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         )
         form = _begin(services, handlers)
         stage, plot = _open()
+    place_downloads(services)
     file = gr.DownloadButton("Table", elem_id="batch-file", elem_classes=["offscreen"])
     wire_new(app, handlers, form, stage)
     _wire_open(BatchHandlers(services), stage, plot, file)
@@ -460,5 +476,8 @@ def _wire_open(handlers: BatchHandlers, stage: gr.HTML, plot: gr.Plot, file: gr.
         "totals": On(handlers.totals, [stage, plot]),
         "outcome": On(handlers.outcome, stage),
         "export": On(handlers.export, file),
+        "formal": On(handlers.formal, file),
     }
-    downloaded(wire(stage, events)["export"], "batch-file", "coft.batches.written();")
+    wired = wire(stage, events)
+    for name in ("export", "formal"):
+        downloaded(wired[name], "batch-file", "coft.batches.written();")

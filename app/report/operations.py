@@ -10,12 +10,13 @@ from textwrap import wrap
 from typing import Annotated
 
 from app.report.bundle import bundle_digest
-from app.report.service import SUFFIXES, ReportService
+from app.report.service import FORMAL, SUFFIXES, ReportService
 from app.report.verify.findings import Check, Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
+from app.shared.formal_reports import LANGUAGES, Statement
 from app.shared.operations import command, operation
 from app.shared.wiring import Services
 
@@ -69,6 +70,34 @@ def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
     return wired[ReportService].write(session_id, "csv", folder)
 
 
+@operation(answer="report")
+def formal_report(
+    wired: Services,
+    session_id: int,
+    auditor: str = "",
+    question: str = "",
+    language: str = "en",
+    kind: str = "pdf",
+    *,
+    folder: Path,
+) -> Path:
+    """Write the formal report of a session: one page with the finding, and annexes for what the law asks for.
+
+    Args:
+        session_id: The session.
+        auditor: Who audited.
+        question: What the audit was to answer.
+        language: en or de.
+        kind: pdf, or formal for HTML.
+
+    Returns:
+        The file.
+    """
+    if kind not in FORMAL:
+        raise ServiceError(f"There is no formal report {kind!r}; choose {', '.join(FORMAL)}.")
+    return wired[ReportService].write(session_id, kind, folder, Statement(auditor, question, language))
+
+
 @command("report")
 def report(
     wired: Services,
@@ -76,6 +105,9 @@ def report(
     *,
     format: Annotated[str, Choices(tuple(SUFFIXES))] = "csv",
     branch: int | None = None,
+    auditor: str = "",
+    question: str = "",
+    language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
     out: Path | None = None,
 ) -> str | None:
     """Export a past audit.
@@ -83,18 +115,25 @@ def report(
     Args:
         session: session number
         format: csv: steps; json: everything; html: for people; zip: all tables; bundle: evidence that 'verify'
-            recomputes
+            recomputes; formal: one page and annexes as HTML; pdf: the same as PDF
         branch: only the chain of this branch (csv)
+        auditor: who audited (formal, pdf)
+        question: what the audit was to answer (formal, pdf)
+        language: language of the report (formal, pdf)
         out: file to write; default for csv and json: standard output
     """
     if branch is not None and format != "csv":
         raise ServiceError("Only the format csv can be of one branch; leave --branch out.")
+    if format not in FORMAL and (auditor or question or language != "en"):
+        raise ServiceError(
+            f"The format {format} has no auditor, question or language; leave them out, or choose formal or pdf."
+        )
     if out is None and format not in TEXTS:
         raise ServiceError(f"The format {format} is written to a file; name it with --out.")
     if branch is not None:
         content = wired[ReportService].csv(session, branch).encode("utf-8", "replace")
     else:
-        content = wired[ReportService].content(session, format)
+        content = wired[ReportService].content(session, format, Statement(auditor, question, language))
     if out is None:
         sys.stdout.write(content.decode("utf-8"))
         return None

@@ -1,4 +1,4 @@
-"""Reports of stored sessions: tables, JSON, HTML and the evidence bundle; no model is needed."""
+"""Reports of stored sessions: tables, JSON, HTML, formal reports and the evidence bundle; no model is needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from app.report.bundle import (
     tables_of,
 )
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
+from app.report.formal import formal_batch, formal_session
 from app.report.html import render
+from app.report.pdf import pdf_of
 from app.report.tables import SessionData, steps_csv
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.fingerprints import detector_parts
+from app.shared.formal_reports import AuditedBatch, Statement
 from app.shared.planning import stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
@@ -49,8 +52,12 @@ SUFFIXES = {
     "zip": ".zip",
     "bundle": "-bundle.zip",
     WITH_PROMPTS: "-bundle-with-prompts.zip",
+    "formal": "-formal.html",
+    "pdf": "-formal.pdf",
 }
 """Kinds of exports with the ends of their files' names."""
+FORMAL = ("formal", "pdf")
+"""Those that an auditor signs with a name and a question."""
 
 
 class ReportService:
@@ -114,6 +121,40 @@ class ReportService:
         data = self.data(session_id)
         return render(data, self._document(data, self._calibration(data.record)))
 
+    def formal(self, session_id: int, statement: Statement) -> str:
+        """The formal report of a session: one page and annexes, as an HTML file that needs nothing else.
+
+        Raises:
+            ServiceError: There is no such language.
+        """
+        data, reading = self.data(session_id), None
+        if (calibration := self._calibration(data.record)) is not None:
+            reading = calibration[1]
+        document = self._document(data, calibration)
+        return formal_session(data, document, reading, self._views.drift(data.record), statement)
+
+    def formal_batch(self, batch: AuditedBatch, statement: Statement, kind: str) -> bytes:
+        """The formal report of a batch.
+
+        Args:
+            batch: The batch.
+            statement: What the auditor says.
+            kind: ``formal`` or ``pdf``.
+
+        Raises:
+            ServiceError: No session of it is left, there is no such language or kind, or PDF cannot be written here.
+        """
+        if kind not in FORMAL:
+            raise ServiceError(f"There is no formal report {kind!r}; choose {', '.join(FORMAL)}.")
+        sessions = [data for number in batch.sessions if (data := self._found(number)) is not None]
+        if not sessions:
+            raise ServiceError(f"The batch “{batch.name}” has no finished session to report; run it first.")
+        record = sessions[0].record
+        calibration = self._calibration(record)
+        reading = None if calibration is None else calibration[1]
+        page = formal_batch(batch, sessions, reading, self._views.drift(record), statement)
+        return _encoded(page, kind)
+
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
 
@@ -137,16 +178,19 @@ class ReportService:
             further[PROMPTS_FILE] = self._prompts(data.record)
         return bundle_of(data, self._document(data, calibration), further)
 
-    def content(self, session_id: int, kind: str) -> bytes:
+    def content(self, session_id: int, kind: str, statement: Statement | None = None) -> bytes:
         """An export as a file's content.
 
         Args:
             session_id: The session.
-            kind: ``csv``, ``json``, ``html``, ``zip``, ``bundle`` or ``bundle-with-prompts``.
+            kind: One of :data:`SUFFIXES`.
+            statement: What the auditor says in formal reports; other exports do without.
 
         Raises:
-            ServiceError: There is no such kind.
+            ServiceError: There is no such kind or language, or PDF cannot be written here.
         """
+        if kind in FORMAL:
+            return _encoded(self.formal(session_id, statement or Statement()), kind)
         if kind in ("bundle", WITH_PROMPTS):
             return self.bundle(session_id, with_prompts=kind == WITH_PROMPTS)
         if kind == "zip":
@@ -157,14 +201,24 @@ class ReportService:
         # A lone surrogate has no UTF-8; only the JSON file, which is ASCII, keeps it.
         return texts[kind](session_id).encode("utf-8", "replace")
 
-    def write(self, session_id: int, kind: str, folder: Path) -> Path:
-        """Write an export into a folder, atomically, and return its path.
+    def write(self, session_id: int, kind: str, folder: Path, statement: Statement | None = None) -> Path:
+        """Write an export into a folder, atomically, and return its path; see :meth:`content`.
 
         Raises:
-            ServiceError: There is no such kind.
+            ServiceError: There is no such kind or language, or PDF cannot be written here.
         """
-        content = self.content(session_id, kind)
+        content = self.content(session_id, kind, statement)
         return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
+
+    def _found(self, session_id: int) -> SessionData | None:
+        """A session with its chains and its log, without what certifies them; None if it has been deleted."""
+        try:
+            record = self._sessions.get(session_id)
+        except NotFoundError:
+            return None
+        branches = self._sessions.branches(session_id)
+        chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
+        return SessionData(record, branches, chains, self._log.history(session_id), {}, None)
 
     def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
         settings = settings_from_json(data.record.policy_settings["settings"])
@@ -213,3 +267,8 @@ class ReportService:
         listed = None if request.user_list_id is None else stored_list(self._user_lists, request.user_list_id)
         rows = tuple(self._prompt_sets.rows(run.prompt_set_id))
         return prompts_file(CalibrationSource(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
+
+
+def _encoded(page: str, kind: str) -> bytes:
+    """A formal report as the kind of file that is asked for."""
+    return pdf_of(page) if kind == "pdf" else page.encode("utf-8", "replace")

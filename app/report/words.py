@@ -39,33 +39,32 @@ def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSe
     if not steps:
         return ("No token has been written yet.",)
     opening = f"The model wrote {plural(summary.steps, 'token')}."
-    return (opening, *_certified_sentences(summary, settings), *_sensitivity_sentences(summary, steps))
+    return (opening, *_sensitivity_sentences(summary, steps), *_threshold_sentences(summary, settings))
 
 
-def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
+def _threshold_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
     if summary.uncertified == summary.steps:
         if not info_of(settings.policy).certifies:
-            return [f"The method, {policy_name(settings.policy)}, certifies nothing."]
-        return ["Nothing is certified: there is no calibration of this very policy."]
+            return [f"The method, {policy_name(settings.policy)}, has no threshold that could hold or be missed."]
+        return ["There is no threshold: no calibration of this very policy is used."]
     if summary.uninformative == summary.steps:
         return [
-            "Nothing useful is certified: the thresholds are too weak to say anything."
+            "The thresholds are too weak to say anything."
             if summary.too_weak
-            else "Nothing useful is certified: the calibration has too few texts for this risk level, so every token "
+            else "The thresholds say nothing: the calibration has too few texts for this risk level, so every token "
             "passes."
         ]
-    every = summary.certified == summary.steps
-    counted = "Every token" if every else plural(summary.certified, "token")
+    counted = "every token" if summary.certified == summary.steps else plural(summary.certified, "token")
     readings = (
         "when the masked words are visible; nothing is said of the reading in which they are masked"
         if info_of(settings.policy).certified_in == "factual"
         else "both when the masked words are visible and when they are masked"
     )
-    sentences = [f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough {readings}."]
+    sentences = [f"The threshold held at {counted}: likely enough {readings}."]
     if summary.inherited:
         sentences.append(
-            f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
-            "other steps, because no calibration text reached so far."
+            f"At {plural(summary.inherited, 'token')} a threshold held that is borrowed from other steps, because no "
+            "calibration text reached so far."
         )
     weak = summary.too_weak or 0
     if weak:
@@ -78,8 +77,8 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
     if summary.fallback:
         enough = _enough(info_of(settings.policy))
         sentences.append(
-            f"At {plural(summary.fallback, 'step')} no token was {enough}; the likeliest one was written, and nothing "
-            "is certified there (fallback)."
+            f"At {plural(summary.fallback, 'step')} no token was {enough}, so the threshold was missed and the "
+            "likeliest one was written (fallback)."
         )
     if summary.forced:
         sentences.append(_forced_sentence(summary))
@@ -124,7 +123,7 @@ def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
     places = f"step {near[0]}" if len(near) == 1 else f"steps {', '.join(near[:-1])} and {near[-1]}"
     return (
         f"At {places} a token stands at the threshold within numeric noise ({noise.text}), so that another machine or "
-        "another way of computing could certify otherwise."
+        "another way of computing could find otherwise."
     )
 
 
@@ -135,24 +134,25 @@ def is_empty(report: ReportPart) -> bool:
 
 
 def stamp(report: ReportPart) -> str:
-    """The certificate in a few words, with the reservation that empties it."""
-    text = report.session.certificate
-    return (
-        f"{text}, but uninformative: the thresholds say nothing"
-        if Certificate.read(text).certified and is_empty(report)
-        else text
-    )
+    """What the thresholds rest on, in a few words."""
+    certificate = Certificate.read(report.session.certificate)
+    if not certificate.certified:
+        return f"no certificate: {certificate.reason}"
+    return "too weak to say anything" if is_empty(report) else "of a calibration that fits these settings"
 
 
 def claims(report: ReportPart) -> tuple[str, ...]:
-    """What the certificate claims, as sentences; a single one where it claims nothing."""
+    """What thresholds that hold claim, as sentences; a single one where they claim nothing."""
     session, thresholds = report.session, report.thresholds
-    if not Certificate.read(session.certificate).certified or thresholds is None:
-        return (f"Nothing is certified. The session says: {session.certificate}.",)
+    certificate = Certificate.read(session.certificate)
+    if not certificate.certified:
+        return (f"Nothing: {certificate.reason}.",)
+    if thresholds is None:
+        return ("Nothing that could still be read: the calibration has been deleted.",)
     if is_empty(report):
         return (
             f"Nothing: at the risk level {thresholds.alpha:g} the calibration “{thresholds.calibration}” has too few "
-            "texts for a threshold, so that every token passes and the certificate is empty.",
+            "texts for a threshold, so that every token passes.",
         )
     level = f"{1 - thresholds.alpha:.6g}"
     group = "" if thresholds.group is None else f" of the group “{thresholds.group}”"
@@ -163,7 +163,7 @@ def claims(report: ReportPart) -> tuple[str, ...]:
         f"In a new text{group} like those of the calibration “{thresholds.calibration}”, the true next token {reached} "
         f"with probability at least {level}, averaged over such texts and over the steps that share a threshold; "
         "nothing is promised of single steps.",
-        *_certified_tokens(info),
+        *_held_tokens(info),
         f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
         *_differing(thresholds),
     )
@@ -179,16 +179,16 @@ def _differing(thresholds: ThresholdsPart) -> tuple[str, ...]:
     )
 
 
-def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
-    """What is true of every certified token under a method."""
+def _held_tokens(info: PolicyInfo) -> tuple[str, ...]:
+    """What is true of every token whose threshold held under a method."""
     if info.certified_in != "factual":
         return (
-            "Every certified token has at least the probability τ of its step in the fused reading and, at the same "
-            "time, in the reading in which the sensitive words are masked.",
+            "Every token whose threshold held has at least the probability τ of its step in the fused reading and, at "
+            "the same time, in the reading in which the sensitive words are masked.",
         )
     sentence = (
-        "Every certified token has at least the probability τ of its step in the prompt as typed; nothing is claimed "
-        "of the reading in which the sensitive words are masked.",
+        "Every token whose threshold held has at least the probability τ of its step in the prompt as typed; nothing "
+        "is claimed of the reading in which the sensitive words are masked.",
     )
     if info.kind != "constraint":
         return sentence
@@ -200,9 +200,10 @@ def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
 
 
 def not_claimed(report: ReportPart) -> tuple[str, ...]:
-    """What must not be read into the certificate."""
+    """What must not be read into a threshold that held."""
     sentences = [
-        f"That this text, or the model, is fair. Certified means {_meaning(report)}, and no more.",
+        f"That this text, or the model, is fair. A threshold that held means {_meaning(report)}, and no more; a token "
+        "can pass it and still depend on the attribute.",
         "Anything about this one prompt: the level is an average over texts like those of the calibration.",
         "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
         "Anything about words of the prompt that were not masked, or that hint at an attribute unnoticed.",
@@ -242,19 +243,19 @@ def step_sentence(step: Step, policy: str = "coft") -> str:
     )
     tau = probability(math.exp(step.log_tau), DIGITS)
     if step.state == "none":
-        sentence = "Not certified: there is no threshold."
+        sentence = "No threshold: there is no calibration."
     elif step.state == "mismatch":
-        sentence = "Not certified: the threshold belongs to another policy."
+        sentence = "No threshold that counts: it belongs to another policy."
     elif step.state == "uninformative":
-        sentence = f"Not certified in any useful sense: {silence(step.log_tau)}."
+        sentence = f"Nothing can be said: {silence(step.log_tau)}."
     elif step.fallback:
         where = "in the prompt as typed" if factual else "in both readings"
-        sentence = f"Fallback: no token reached the threshold {where}, so nothing is certified here."
+        sentence = f"Threshold missed, fallback: no token reached it {where}."
     elif not step.certified:
-        sentence = f"Not certified: {joint}, threshold {tau}."
+        sentence = f"Threshold missed: {joint}, threshold {tau}."
     else:
-        borrowed = " with a borrowed threshold" if step.state == "inherited" else ""
-        sentence = f"Certified{borrowed}: {joint}, threshold {tau}."
+        held = "Borrowed threshold held" if step.state == "inherited" else "Threshold held"
+        sentence = f"{held}: {joint}, threshold {tau}."
     forced = ""
     if step.forced:
         same = step.policy_token_id == step.token_id
@@ -266,13 +267,13 @@ def step_sentence(step: Step, policy: str = "coft") -> str:
 def status_word(step: Step) -> str:
     """A step's state in a word or two, for a column."""
     if step.state in ("none", "mismatch", "uninformative"):
-        weak = "too weak" if step.log_tau > -math.inf else "uninformative"
+        weak = "too weak" if step.log_tau > -math.inf else "too few texts"
         return {"none": "no threshold", "mismatch": "other policy", "uninformative": weak}[step.state]
     if step.fallback:
-        return "fallback"
+        return "missed, fallback"
     if not step.certified:
-        return "not certified"
-    return "certified" if step.state == "calibrated" else "certified, borrowed τ"
+        return "missed"
+    return "held" if step.state == "calibrated" else "borrowed, held"
 
 
 def chosen(step: Step) -> str:

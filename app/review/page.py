@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.report.panel import place_downloads
 from app.review.log import VERDICTS, VerdictRequest
 from app.review.service import VerdictService
 from app.review.words import agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
@@ -160,6 +161,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         picker = session_picker()
         sheet = review_sheet()
         agreement = agreement_part()
+    place_downloads(services)
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
     told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")  # type: ignore[attr-defined]
     told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")  # type: ignore[attr-defined]

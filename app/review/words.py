@@ -354,7 +354,7 @@ def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said:
         "kind": "sheet",
         "session": sheet.session_id,
         "reviewer": reviewer,
-        "head": _head(sheet),
+        "head": _head(sheet, hidden=closed or _is_blind(sheet)),
         "review": _reviews(sheet, reviewer),
         "targets": CLOSED if closed else _targets(sheet, reviewer),
         "statuses": [] if closed else _status_choices(sheet),
@@ -385,17 +385,27 @@ CLOSED = html("""
       <p><button type="button" class="btn" data-do="reveal">Show the verdicts</button></p></div>""")
 
 
-def _head(sheet: ReviewSheet) -> Markup:
-    """Name, prompt, and the ways to the session's audit and to other sessions."""
+def _head(sheet: ReviewSheet, hidden: bool = False) -> Markup:
+    """Name, prompt, and the ways to the session's audit and to other sessions.
+
+    Args:
+        sheet: What the service gives to this reviewer.
+        hidden: Whether others' verdicts are hidden from the reader; reports hold them, so none is offered then.
+    """
     return html(
         """
         <div class="bar"><h2 tabindex="-1">{{ sheet.name }}</h2><span class="end">
           <a class="btn small" href="./?session={{ sheet.session_id }}">Open on the audit page</a>
+          {% if not hidden %}
+            <button type="button" class="btn small" data-do="report" aria-haspopup="menu" aria-expanded="false">
+              {{ icon("down") }}Download</button>
+          {% endif %}
           <button type="button" class="btn small quiet" data-do="refresh">Refresh</button>
           <button type="button" class="btn small quiet" data-do="other">Another session</button></span></div>
         <p class="sub">{{ prompt }}</p>""",
         sheet=sheet,
         prompt=beginning(sheet.prompt),
+        hidden=hidden,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 import gradio as gr
 
-from app.report.service import ReportService
+from app.report.panel import place_downloads
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
@@ -20,7 +20,7 @@ from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
 
-EVENTS = "['find', 'pick', 'act', 'export', 'gather']"
+EVENTS = "['find', 'pick', 'act', 'gather']"
 YES_NO: Mapping[str, bool | None] = {"yes": True, "no": False, "any": None}
 
 
@@ -85,7 +85,6 @@ class SessionHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
         self._library = services[SessionLibrary]
-        self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -102,11 +101,6 @@ class SessionHandlers:
     def act(self, event: gr.EventData) -> Reply:
         """Do something with one or several sessions, and list what matches now."""
         return self._page(event, self._done(event.action, [int(number) for number in event.ids], str(event.text)))
-
-    @shown
-    def export(self, event: gr.EventData) -> str:
-        """Write one session's report for download."""
-        return str(self._reports.write(int(event.id), str(event.kind), Path(self._folder.name)))
 
     @shown
     def gather(self, event: gr.EventData) -> list[Any]:
@@ -149,14 +143,11 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             elem_id="library",
             elem_classes=["coft"],
         )
-    file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
+    place_downloads(services)
+    file = gr.DownloadButton("Reports", elem_id="session-file", elem_classes=["offscreen"])
     library.find(handlers.find, None, library, **MULTIPLE)  # type: ignore[attr-defined]
     library.pick(handlers.pick, None, library, **MULTIPLE)  # type: ignore[attr-defined]
-    exported = {
-        "export": library.export(handlers.export, None, file, **MULTIPLE),  # type: ignore[attr-defined]
-        "gather": library.gather(handlers.gather, None, [library, file], **MULTIPLE),  # type: ignore[attr-defined]
-    }
+    gathered = library.gather(handlers.gather, None, [library, file], **MULTIPLE)  # type: ignore[attr-defined]
+    downloaded(gathered, "session-file")
+    told_of_failure(gathered, "gather")
     told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")  # type: ignore[attr-defined]
-    for name, event in exported.items():
-        downloaded(event, "session-file", f"coft.library.written('{name}');")
-        told_of_failure(event, "export")

@@ -36,20 +36,6 @@ FILTERS = (
 )
 """Name, label and choices of each menu; those of tags, policies and models are filled with what the store holds."""
 
-EXPORTS = (
-    ("csv", "CSV", "One table, one row a token. For a spreadsheet."),
-    ("zip", "CSV bundle (zip)", "Steps, candidate words and the verdict log as three tables. For your own analysis."),
-    ("html", "HTML report", "To read, print or hand on: one file that needs nothing else."),
-    ("json", "JSON", "Everything in the report as data with a fixed form. For other programs."),
-    ("bundle", "Evidence bundle", "The report with all that a third party needs to recompute and check it."),
-    (
-        "bundle-with-prompts",
-        "Evidence bundle with calibration prompts",
-        "The same with the prompts of its calibration, so that this can be made again. They may be confidential.",
-    ),
-)
-"""Kinds of reports, their names, and what each is for."""
-
 BULK = (
     ("tag", "Add a tag", ""),
     ("untag", "Remove a tag", ""),
@@ -122,11 +108,6 @@ def browser() -> Markup:
             <button type="button" class="btn small danger" data-do="bulk" data-action="delete">Delete</button></span>
           <button type="button" class="btn small quiet" data-do="pick-none">Choose none</button></div>
         <div id="sessions" class="results" tabindex="-1" aria-busy="true"><p class="sub">Loading …</p></div>
-        <div class="menu" id="menu-download" popover role="menu" aria-label="Download">
-          {% for kind, title, why in exports %}
-            <button type="button" role="menuitem" tabindex="-1" data-do="export" data-kind="{{ kind }}">
-              <span class="title">{{ title }}</span><span class="hint">{{ why }}</span></button>
-          {% endfor %}</div>
         {% macro item(action, text, classes="") %}
           <button type="button" role="menuitem" tabindex="-1" class="{{ classes }}" data-do="one"
             data-action="{{ action }}"><span class="title">{{ text }}</span></button>
@@ -150,7 +131,6 @@ def browser() -> Markup:
         filters=FILTERS,
         sizes=SIZES,
         bulk=BULK,
-        exports=EXPORTS,
     )
 
 

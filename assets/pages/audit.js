@@ -1,5 +1,6 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
 import { act, addressed, cautions, expose, link, notice as noticeIn, offers, onFailure, pausing, readdress } from "../base/core.js";
+import { downloads } from "../base/downloads.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
 import { choice, look, onSettings, sameValue } from "../base/rail.js";
@@ -320,7 +321,7 @@ const force = (token, index = state.selected) => {
 };
 const ACTIONS = {
   back: () => back(), step: () => step(), go, pause,
-  report: () => send("report", ids()),
+  report: (button) => downloads.open(button, state.session),
   overhead: () => {
     if (state.busy) return;
     whole.measured("Measuring …");

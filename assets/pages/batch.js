@@ -2,6 +2,7 @@
    asked for stands in the address, so that a view of it can be kept as a link. */
 import { spoken } from "../base/charts.js";
 import { act, addressed, expose, link, onFailure, pausing, refocus, whenReady } from "../base/core.js";
+import { downloads } from "../base/downloads.js";
 import { mountForm, outdate } from "../base/forms.js";
 import { frame } from "../base/frame.js";
 import { asked, listing, sureToDelete } from "../base/lists.js";
@@ -183,7 +184,7 @@ const print = () => {
   window.print();
 };
 const mountGroups = () => {
-  act(at(".impactpanel"), { export: exported, print });
+  act(at(".impactpanel"), { export: exported, formal, print });
   act(at(".totalsfoot"), { export: exported });
   at("[name=measure]").addEventListener("change", askTotals);
   at(".rule").addEventListener("submit", (event) => { event.preventDefault(); ruled(); });
@@ -198,6 +199,12 @@ const remove = async (button) => { if (await sureToDelete(button)) send("delete"
 const exported = (button) => {
   say("Writing the table …");
   send("export", { batch: state.batch, kind: button.dataset.kind, rule: state.rule });
+};
+const formal = async (button) => {
+  const told = await downloads.sign(button);
+  if (!told) return;
+  say("Writing the report …");
+  send("formal", { batch: state.batch, kind: button.dataset.kind, rule: state.rule, ...told });
 };
 const ACTIONS = {
   export: exported, delete: remove,
@@ -228,7 +235,7 @@ const begin = () => {
 
 const batches = {
   settings,
-  written() { say("The table is ready and is being downloaded."); },
+  written() { say("The file is ready and is being downloaded."); },
   mount(element, trigger, props, watch) {
     root = element;
     send = link(trigger, props, watch, receive);
@@ -238,7 +245,7 @@ const batches = {
       state.shown = {};
       if (state.batch === null) overview(false); else refresh();
     });
-    onFailure("export", () => say(""));
+    onFailure(["export", "formal"], () => say(""));
     onFailure("find", () => {
       if (state.running) again(AGAIN);
       else if (find("section").getAttribute("aria-busy") === "true") {

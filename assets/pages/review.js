@@ -1,5 +1,6 @@
 /* The review page: a session is chosen, reviewed, and where reviewers differ decided by a third person. */
 import { act, addressed, draw, expose, link, onFailure, options, pausing, readdress } from "../base/core.js";
+import { downloads } from "../base/downloads.js";
 import "../base/frame.js";
 import { reviewer } from "../base/reviewer.js";
 
@@ -101,6 +102,7 @@ const ACTIONS = {
   reveal: () => { state.revealed = me(); read(); at(".targets-box").focus(); },
   whole: (button) => { at(".log").classList.add("all"); button.remove(); },
   file: () => ask("file", data()),
+  report: (button) => downloads.open(button, state.session, say),
 };
 const whenBoth = () => { if (picker && root) choose(addressed("session")); };
 

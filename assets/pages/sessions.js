@@ -1,5 +1,6 @@
 /* The library of sessions: what is asked for stands in the address, so that a view of it can be kept as a link. */
 import { act, confirm, expose, link, offers, onFailure, plural, refocus } from "../base/core.js";
+import { downloads } from "../base/downloads.js";
 import "../base/frame.js";
 import { asked, listing } from "../base/lists.js";
 import { ask, menu } from "../base/menus.js";
@@ -11,7 +12,7 @@ const USUAL = {
 const FILLED = ["policy", "model", "tag"];
 const GONE = "with all branches, steps and verdicts. This cannot be undone.";
 const state = { chosen: new Map(), ids: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
-let root, form, results, list, send, download, more;
+let root, form, results, list, send, more;
 
 const find = (selector) => root.querySelector(selector);
 const say = (text) => { find(".told").textContent = text; };
@@ -114,7 +115,8 @@ const pick = (boxes, checked) => {
 };
 const open = (button) => {
   state.row = row(button);
-  (button.dataset.menu === "download" ? download : more).open(button, (panel) => {
+  if (button.dataset.menu === "download") { downloads.open(button, state.row.id, say); return; }
+  more.open(button, (panel) => {
     const archived = button.dataset.archived === "true";
     panel.querySelectorAll("[data-action=archive]").forEach((node) => { node.hidden = archived; });
     panel.querySelectorAll("[data-action=unarchive]").forEach((node) => { node.hidden = !archived; });
@@ -138,24 +140,19 @@ const ACTIONS = {
 };
 
 const library = {
-  written(name) { if (name === "export") say("The report is ready and is being downloaded."); },
   mount(element, trigger, props, watch) {
     root = element.querySelector("section");
     form = find(".filters");
     results = find(".results");
     send = link(trigger, props, watch, receive);
     document.body.append(find("#ask"));
-    download = menu(find("#menu-download"), (item) => {
-      say("Writing the report …");
-      send("export", { id: state.row.id, kind: item.dataset.kind });
-    });
     more = menu(find("#menu-more"), (item, from) => {
       if (item.dataset.do === "one") begin(item.dataset.action, [state.row.id], state.row.name, from);
     });
     list = listing(root, USUAL, { menus: FILLED, results, refresh: () => { say(""); refresh(); } });
     act(root, ACTIONS);
     onFailure("act", () => { say(""); refresh(); });
-    onFailure("export", () => say(""));
+    onFailure("gather", () => say(""));
     Object.assign(list.query, asked.read(USUAL));
     list.show();
     refresh();

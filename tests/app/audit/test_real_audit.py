@@ -20,6 +20,7 @@ PROMPT = "The nurse finished rounds and then he prepared the reports"
 def report_of(page: Page, target: Path) -> list[dict[str, str]]:
     with page.expect_download() as waiting:
         page.locator("[data-do=report]").click()
+        page.get_by_role("menuitem", name="CSV One table").click()
     waiting.value.save_as(target)
     return list(csv.DictReader(target.open(newline="", encoding="utf-8")))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from pypdf import PdfReader
 
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
@@ -293,3 +294,17 @@ def test_an_address_of_a_batch_that_is_gone_says_so_and_shows_the_others(visit):
     page = visit("/batches?batch=99")
     expect(page.locator(".toast-body")).to_contain_text("with the id 99")
     expect(page.locator("#past")).to_be_visible()
+
+
+def test_the_formal_report_of_a_batch_is_signed_and_has_the_rates_of_the_typed_rule(finished):
+    page = finished()
+    page.get_by_label("Selected if the text has").fill("they")
+    expect(page.locator(".impact tbody tr").first).to_be_visible()
+    page.get_by_role("button", name="Formal report").click()
+    page.get_by_label("Auditor").fill("Dr. R. Osei")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Write the report").click()
+    assert waiting.value.suggested_filename == "coft-audit-batch-1-formal.pdf"
+    text = " ".join(each.extract_text() for each in PdfReader(waiting.value.path()).pages)
+    assert "Dr. R. Osei" in text
+    assert "Selected where “they” stands in the text." in " ".join(text.split())

@@ -50,6 +50,22 @@ def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
     assert "What these checks cannot tell:" in text
 
 
+def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(
+    audited: Audited, run: Run, tmp_path: Path
+) -> None:
+    number, out = audited.sessions["joint"], tmp_path / "formal.html"
+    signed = ("--auditor", "R. Osei", "--question", "Why so?", "--language", "de")
+    assert run("report", number, "--format", "formal", *signed, "--out", out)[0] == 0
+    text = out.read_text("utf-8")
+    assert "R. Osei" in text
+    assert "Why so?" in text
+    assert "Was nicht behauptet wird" in text
+    assert run("report", number, "--format", "pdf", "--out", out)[0] == 0
+    assert out.read_bytes().startswith(b"%PDF")
+    code, _, error = run("report", number, "--format", "html", "--auditor", "R. Osei", "--out", out)
+    assert (code, "has no auditor" in error) == (1, True)
+
+
 def test_text_formats_go_to_standard_output_and_others_need_a_file(audited: Audited, run: Run) -> None:
     number = audited.sessions["joint"]
     assert run("report", number)[1].startswith("session_id,step")

@@ -179,7 +179,7 @@ def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: A
     assert policy_info("sdd").source in page
     assert "Smallest factor of the method" in page
     assert "0.01 (default)" in page
-    assert "Self-debiasing, certifies nothing." in page
+    assert "Self-debiasing, has no threshold" in page
     table = audited.wired[ReportService].csv(number)
     assert table.splitlines()[0].endswith(",parameters")
     assert '{""decay"": 20.0}' in table

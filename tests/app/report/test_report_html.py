@@ -62,8 +62,8 @@ def test_charts_are_drawn_without_a_network_and_without_a_complaint(
     opened: tuple[Page, list[str], list[str]],
 ) -> None:
     page, said, asked = opened
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    expect(page.locator(".js-plotly-plot")).to_have_count(2)
+    expect(page.locator(".stepschart").first).to_be_visible()
+    expect(page.locator(".stepschart")).to_have_count(2)
     expect(page.locator(".heatstrip")).to_have_count(2)
     expect(page.get_by_role("heading", name="What is not claimed")).to_be_visible()
     assert said == []
@@ -72,7 +72,7 @@ def test_charts_are_drawn_without_a_network_and_without_a_complaint(
 
 def test_the_report_fits_a_sheet_of_paper_and_a_narrow_screen(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(page.locator(".stepschart").first).to_be_visible()
     for width, media in ((PAPER_WIDTH, "print"), (390, "screen")):
         page.emulate_media(media=media)
         page.set_viewport_size({"width": width, "height": 900})

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.report.service import SUFFIXES
 from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
 from app.sessions.service import LibraryPage, LibraryQuery
 from app.sessions.words import (
-    EXPORTS,
     browser,
     export_sentence,
     page_message,
@@ -102,11 +100,6 @@ def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for()
     for value in ("certified", "uncertified", "mismatch"):
         assert library_query({"certificate": value}).certificate == value
         assert f'value="{value}"' in markup
-
-
-def test_every_report_that_there_is_is_offered_and_explained():
-    assert {kind for kind, _, _ in EXPORTS} == set(SUFFIXES)
-    assert all(why.endswith(".") for _, _, why in EXPORTS)
 
 
 def test_the_sorted_column_says_so_and_a_second_click_turns_it_round():

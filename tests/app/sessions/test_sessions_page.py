@@ -96,7 +96,7 @@ def test_every_report_of_a_session_is_downloaded_under_its_own_name(page: Page):
         ("CSV One table", "coft-audit-session-1.csv"),
         ("Evidence bundle The report", "coft-audit-session-1-bundle.zip"),
         ("Evidence bundle with calibration prompts", "coft-audit-session-1-bundle-with-prompts.zip"),
-        ("HTML", "coft-audit-session-1.html"),
+        ("HTML report", "coft-audit-session-1.html"),
     ):
         page.get_by_role("button", name="Download Nurse handover").click()
         with page.expect_download() as waiting:
@@ -108,7 +108,7 @@ def test_a_menu_is_used_with_keys_alone(page: Page):
     opener = page.get_by_role("button", name="Download Nurse handover")
     opener.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("menuitem", name="CSV One table")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Formal report (HTML)")).to_be_focused()
     expect(opener).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("ArrowUp")
     expect(page.get_by_role("menuitem", name="Evidence bundle with calibration prompts")).to_be_focused()

@@ -16,7 +16,7 @@ def test_a_refused_token_in_a_borrowed_bin_is_outside_on_the_page_and_in_the_rep
     assert "outside" in shapes(step)
     assert "inherited" not in shapes(step)
     assert step_card(step)["c"].split() == shapes(step)
-    assert words.status_word(step) == "not certified"
+    assert words.status_word(step) == "missed"
 
 
 def test_a_certified_token_in_a_borrowed_bin_is_inherited():

@@ -1,0 +1,92 @@
+"""The formal report of a batch: what its rows say, with selection and scoring rates, handed to the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from app.batch.impact import ImpactTable, OutcomeRule, impact_table, outcomes_of
+from app.batch.scoring import NUMBER, scores_of
+from app.batch.service import BatchView
+from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable
+
+
+@dataclass(frozen=True, slots=True)
+class RatesRule:
+    """How rates are read from a batch.
+
+    Attributes:
+        selected: whoever's text has this word or phrase is selected; without it there are no selection rates
+        other: a second one; the one that stands first decides
+        regex: they are regular expressions
+        match_case: letter case counts
+        score: "number" for the first number of a text as its score, or a regular expression with the number in its
+            first group; without it there are no scoring rates
+        exclude_small: leave groups below 2 % of the rows out of the impact ratios
+    """
+
+    selected: str = ""
+    other: str = ""
+    regex: bool = False
+    match_case: bool = False
+    score: str = ""
+    exclude_small: bool = False
+
+
+def audited_batch(view: BatchView, rule: RatesRule) -> AuditedBatch:
+    """A batch as its formal report needs it.
+
+    Raises:
+        ServiceError: A rule cannot be used, or no row that it decides has a group.
+    """
+    finished = [row for row in view.rows if row.state == "finished"]
+    return AuditedBatch(
+        id=view.id,
+        name=view.name,
+        file=view.filename,
+        created_at=view.created_at,
+        rows=len(view.rows),
+        sessions=tuple(row.session_id for row in finished if row.session_id is not None),
+        groups=tuple(dict.fromkeys(row.group for row in view.rows if row.group)),
+        verdicts=Counter(row.verdict for row in finished if row.verdict),
+        selection=_selection(view, rule) if rule.selected.strip() else None,
+        scoring=_scoring(view, rule) if rule.score.strip() else None,
+    )
+
+
+def _selection(view: BatchView, rule: RatesRule) -> RateTable:
+    outcomes = outcomes_of(view.rows, OutcomeRule(rule.selected, rule.other, rule.regex, rule.match_case))
+    table = impact_table(outcomes.pairs, rule.exclude_small)
+    return RateTable(
+        kind="selection",
+        rows=_group_rates(table),
+        unknown=table.unknown,
+        undecided=len(outcomes.undecided),
+        unfinished=len(outcomes.unfinished),
+        excluded=table.excluded,
+        pattern=rule.selected.strip(),
+        other=rule.other.strip(),
+        regex=rule.regex,
+    )
+
+
+def _scoring(view: BatchView, rule: RatesRule) -> RateTable:
+    scores = scores_of(view.rows, rule.score)
+    table = impact_table(scores.pairs, rule.exclude_small)
+    return RateTable(
+        kind="scoring",
+        rows=_group_rates(table),
+        unknown=table.unknown,
+        undecided=len(scores.unscored),
+        unfinished=len(scores.unfinished),
+        excluded=table.excluded,
+        pattern="" if rule.score == NUMBER else rule.score,
+        median=scores.median,
+    )
+
+
+def _group_rates(table: ImpactTable) -> tuple[GroupRate, ...]:
+    return tuple(
+        GroupRate(row.group, row.total, row.selected, row.rate, row.low, row.high, row.ratio, row.small)
+        for row in table.rows
+    )

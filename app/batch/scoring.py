@@ -1,0 +1,104 @@
+"""Scoring rates: how often each group scores above the median of all, against the group that does so most often.
+
+For tools that score, New York City's Local Law 144 asks for these in place of selection rates (Rules of the City of New
+York, title 6, sections 5-300 and 5-301 (c)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+import regex  # type: ignore[import-untyped]
+
+from app.batch.impact import SECONDS_PER_TEXT, Outcome
+from app.shared.errors import ServiceError
+from app.shared.prompt_rows import BatchRowView
+
+NUMBER = "number"
+"""Asks for the first number of a text as its score."""
+_FIRST_NUMBER = r"(?<![\w.])([-+]?\d+(?:\.\d+)?)(?![\w])"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a batch's finished rows.
+
+    Attributes:
+        scored: Group and score of each row that has one, in the order of the rows.
+        unscored: Lines of finished rows without a score.
+        unfinished: Lines of rows without a finished continuation.
+    """
+
+    scored: tuple[tuple[str | None, float], ...]
+    unscored: tuple[int, ...]
+    unfinished: tuple[int, ...]
+
+    @property
+    def median(self) -> float:
+        """The median of all scores, also of those whose group is unknown.
+
+        Raises:
+            ServiceError: There is no score.
+        """
+        if not self.scored:
+            raise ServiceError("No text has a score, so there are no scoring rates; check how scores are to be read.")
+        return median(score for _, score in self.scored)
+
+    @property
+    def pairs(self) -> list[Outcome]:
+        """Group, and whether the score is above the median, as impact tables take them."""
+        middle = self.median
+        return [(group, score > middle) for group, score in self.scored]
+
+
+def scores_of(rows: Iterable[BatchRowView], read: str) -> Scores:
+    """The scores of a batch's rows.
+
+    Args:
+        rows: The rows; only finished ones have a score.
+        read: ``number`` for the first number of a text, or a regular expression whose first group is a number.
+
+    Raises:
+        ServiceError: The expression cannot be read, has no group, or finds what is no number, or a search takes too
+            long.
+    """
+    pattern = _pattern(_FIRST_NUMBER if read == NUMBER else read)
+    scored: list[tuple[str | None, float]] = []
+    unscored, unfinished = [], []
+    for row in rows:
+        if row.state != "finished":
+            unfinished.append(row.line)
+        elif (score := _score(pattern, row)) is None:
+            unscored.append(row.line)
+        else:
+            scored.append((row.group, score))
+    return Scores(tuple(scored), tuple(unscored), tuple(unfinished))
+
+
+def _pattern(text: str) -> regex.Pattern[str]:
+    try:
+        pattern = regex.compile(text)
+    except regex.error as error:
+        raise ServiceError(f"{text!r} is not a regular expression ({error}); correct it, or ask for number.") from error
+    if not pattern.groups:
+        raise ServiceError(f"{text!r} has no group that holds the score; put the number in brackets, as in (\\d+).")
+    return pattern
+
+
+def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
+    try:
+        match = pattern.search(row.text, timeout=SECONDS_PER_TEXT)
+    except TimeoutError as error:
+        raise ServiceError(
+            f"Searching line {row.line} for {pattern.pattern!r} takes too long; write a simpler expression."
+        ) from error
+    if match is None or match[1] is None:
+        return None
+    try:
+        return float(match[1])
+    except ValueError as error:
+        raise ServiceError(
+            f"{pattern.pattern!r} finds {match[1]!r} in line {row.line}, which is no number; correct the expression."
+        ) from error

@@ -1,0 +1,213 @@
+"""What an audit found: the tokens that depend most on the masked words, with the text around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain as joined
+
+from app.report.messages import Catalogue
+from app.report.tables import SessionData
+from app.report.words import printable_token
+from app.shared.audits import SENSITIVE
+from app.shared.step_words import visible
+from coft_core.types import Step
+from db.audits import BranchRecord, SessionRecord
+
+MOST_TOKENS = 6
+"""Tokens that a finding lists."""
+AROUND = 44
+"""Characters of the text on either side of a token."""
+MOST_WORDS = 3
+"""Masked words that a sentence names; the others are counted."""
+LARGEST_LOG = 20.0
+"""Log ratios beyond this are given as this one: nobody needs more than a factor of some hundred millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependentToken:
+    """A written token, and how much likelier it is because of the masked words.
+
+    Attributes:
+        session_id: Its session.
+        branch: Its branch by name; empty where the session has one branch.
+        words: The masked words of its prompt, each once.
+        step: Its step, from 1.
+        token: Its text, made visible.
+        before: The end of the text before it.
+        after: The beginning of the text after it.
+        factual: Its probability with the words.
+        masked: Its probability without them.
+        log_ratio: Natural logarithm of the former over the latter.
+        forced: Whether a reviewer chose it.
+    """
+
+    session_id: int
+    branch: str
+    words: tuple[str, ...]
+    step: int
+    token: str
+    before: str
+    after: str
+    factual: float
+    masked: float
+    log_ratio: float
+    forced: bool
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether it counts as depending on the words."""
+        return abs(self.log_ratio) >= SENSITIVE
+
+    @property
+    def factor(self) -> float:
+        """How many times likelier or less likely it is."""
+        return math.exp(min(abs(self.log_ratio), LARGEST_LOG))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the masked words did to the written tokens.
+
+    Attributes:
+        tokens: Number of written tokens, each counted once.
+        sensitive: How many of them depend on the words.
+        strongest: The tokens that depend most, the strongest first, also where none counts as dependent.
+    """
+
+    tokens: int
+    sensitive: int
+    strongest: tuple[DependentToken, ...]
+
+    @property
+    def listed(self) -> tuple[DependentToken, ...]:
+        """Those that depend on the words."""
+        return tuple(token for token in self.strongest if token.sensitive)
+
+
+def finding_of(data: SessionData) -> Finding:
+    """What a session found, over all its branches."""
+    own = [(branch, step) for branch in data.branches for step in data.chains[branch.id][branch.fork_step or 0 :]]
+    strongest = sorted(own, key=lambda item: -abs(item[1].diagnostics.log_ratio))[:MOST_TOKENS]
+    return Finding(
+        tokens=len(own),
+        sensitive=sum(abs(step.diagnostics.log_ratio) >= SENSITIVE for _, step in own),
+        strongest=tuple(_dependent(data, branch, step) for branch, step in strongest),
+    )
+
+
+def together(findings: Sequence[Finding]) -> Finding:
+    """The findings of several sessions as one."""
+    strongest = sorted(joined.from_iterable(each.strongest for each in findings), key=lambda item: -abs(item.log_ratio))
+    return Finding(
+        tokens=sum(each.tokens for each in findings),
+        sensitive=sum(each.sensitive for each in findings),
+        strongest=tuple(strongest[:MOST_TOKENS]),
+    )
+
+
+def masked_words(record: SessionRecord) -> tuple[str, ...]:
+    """The masked words of a prompt in its order; those that differ by case or blanks alone stand once."""
+    spans = (span for span in sorted(record.spans) if span.masked)
+    words = [" ".join(record.prompt[span.start : span.end].split()) for span in spans]
+    return tuple(visible(word) for word in {word.casefold(): word for word in reversed(words)}.values())[::-1]
+
+
+def _dependent(data: SessionData, branch: BranchRecord, step: Step) -> DependentToken:
+    chain = data.chains[branch.id]
+    before = data.record.prompt + "".join(each.token for each in chain[: step.index])
+    after = "".join(each.token for each in chain[step.index + 1 :])
+    return DependentToken(
+        session_id=data.record.id,
+        branch="" if len(data.branches) == 1 else printable_token(branch.name) if branch.name else branch.path,
+        words=masked_words(data.record),
+        step=step.index + 1,
+        token=printable_token(step.token),
+        before=_ending(before) + (" " if step.token.startswith(" ") else ""),
+        after=_beginning(after),
+        factual=math.exp(step.log_p_factual),
+        masked=math.exp(step.log_p_masked),
+        log_ratio=step.diagnostics.log_ratio,
+        forced=step.forced,
+    )
+
+
+def _ending(text: str) -> str:
+    """The last words of a text that fit."""
+    line = _in_line(text)
+    if len(line) <= AROUND:
+        return line
+    cut = line[-AROUND:]
+    return f"\N{HORIZONTAL ELLIPSIS}{cut[cut.find(' ') + 1 :]}"
+
+
+def _beginning(text: str) -> str:
+    """The first words of a text that fit."""
+    line = _in_line(text)
+    if len(line) <= AROUND:
+        return line
+    cut = line[:AROUND]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut.strip() else cut}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _in_line(text: str) -> str:
+    """A text in one line; a line's end reads as a blank."""
+    return visible("".join(" " if char.isspace() else char for char in text))
+
+
+def lead(finding: Finding, say: Catalogue) -> str:
+    """The finding in one sentence that begins with what the masked words did."""
+    if not finding.strongest:
+        return say.say("finding.empty")
+    first = finding.strongest[0]
+    if not first.words:
+        return say.say("finding.unmasked")
+    values = {
+        "factor": say.factor(first.factor),
+        "words": named(first.words, say),
+        "token": say.quoted(first.token),
+        "step": say.whole(first.step),
+        "factual": say.probability(first.factual),
+        "masked": say.probability(first.masked),
+    }
+    if not first.sensitive:
+        return say.counted("finding.none", finding.tokens, limit=say.number(math.exp(SENSITIVE)), **values)
+    way = "more" if first.log_ratio > 0 else "less"
+    return say.say(f"finding.{way}_{'one' if len(first.words) == 1 else 'many'}", **values)
+
+
+def counts(finding: Finding, say: Catalogue) -> str:
+    """How many tokens depend on the masked words; empty where there is nothing to count."""
+    if not finding.listed:
+        return ""
+    limit, tokens = say.number(math.exp(SENSITIVE)), say.whole(finding.tokens)
+    return say.counted("finding.counts", finding.sensitive, tokens=tokens, limit=limit)
+
+
+def named(words: Sequence[str], say: Catalogue) -> str:
+    """Masked words in a sentence; beyond some they are counted."""
+    quoted = [say.quoted(word) for word in words[:MOST_WORDS]]
+    if (more := len(words) - MOST_WORDS) > 0:
+        quoted.append(say.counted("finding.more_words", more))
+    return say.listed(quoted)
+
+
+def effect(token: DependentToken, say: Catalogue) -> str:
+    """What the masked words did to one token, for a column."""
+    return say.say("finding.likelier" if token.log_ratio > 0 else "finding.unlikelier", factor=say.factor(token.factor))
+
+
+def row_of(token: DependentToken, say: Catalogue) -> dict[str, str]:
+    """A token as a row of the table of the strongest."""
+    return {
+        "session": say.whole(token.session_id),
+        "step": f"{say.whole(token.step)}{f' ({token.branch})' if token.branch else ''}",
+        "before": token.before,
+        "token": token.token,
+        "after": token.after,
+        "with": say.probability(token.factual),
+        "without": say.probability(token.masked),
+        "effect": effect(token, say),
+        "forced": say.say("page.forced") if token.forced else "",
+    }

@@ -1,0 +1,94 @@
+"""What formal reports say, in each language: one catalogue a language, with the same messages and placeholders."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from app.shared.errors import ServiceError
+from app.shared.formal_reports import LANGUAGES
+from coft_core.assets import assets_path
+
+MOST_PLACES = 6
+"""Of small probabilities; those that need more are given as less than the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The messages of a language.
+
+    Attributes:
+        language: Its tag, as HTML has it.
+        messages: Texts with placeholders, by section and name.
+    """
+
+    language: str
+    messages: Mapping[str, str]
+
+    def say(self, name: str, /, **values: object) -> str:
+        """A message with its placeholders filled in.
+
+        Raises:
+            KeyError: There is no such message, or a placeholder has no value.
+        """
+        return self.messages[name].format(**values)
+
+    def counted(self, name: str, number: int, /, **values: object) -> str:
+        """A message that has a form for one (``_one``) and another for every other number (``_many``)."""
+        return self.say(f"{name}_{'one' if number == 1 else 'many'}", number=self.whole(number), **values)
+
+    def number(self, value: float, digits: int = 2) -> str:
+        """A number with fixed digits; a positive one never reads as zero."""
+        text = f"{value:,.{digits}f}"
+        least = 10.0**-digits
+        return self._localised(f"<{least:.{digits}f}" if value > 0 and float(text.replace(",", "")) == 0 else text)
+
+    def probability(self, value: float) -> str:
+        """A probability: two places, or two significant digits where it is less than one in ten."""
+        if value == 0 or value >= 0.1:
+            return self.number(value)
+        return self.number(value, min(MOST_PLACES, 1 - math.floor(math.log10(value))))
+
+    def whole(self, value: int) -> str:
+        """A whole number with its thousands apart."""
+        return self._localised(f"{value:,}")
+
+    def percent(self, value: float) -> str:
+        """A share in percent, with one digit."""
+        return f"{self.number(100 * value, 1)} %"
+
+    def factor(self, ratio: float) -> str:
+        """How many times: one digit below ten, none above."""
+        return self.number(ratio, 1 if ratio < 9.95 else 0)
+
+    def listed(self, items: Sequence[str]) -> str:
+        """Items in a sentence, the last one joined by a word."""
+        if len(items) < 2:
+            return "".join(items)
+        return f"{', '.join(items[:-1])} {self.say('words.and')} {items[-1]}"
+
+    def quoted(self, text: str) -> str:
+        """A text in the language's quotation marks."""
+        return self.say("words.quoted", text=text)
+
+    def _localised(self, text: str) -> str:
+        marks = {",": self.messages["words.thousands"], ".": self.messages["words.decimal"]}
+        return "".join(marks.get(char, char) for char in text)
+
+
+@cache
+def catalogue(language: str) -> Catalogue:
+    """The messages of a language.
+
+    Raises:
+        ServiceError: There are none in it.
+    """
+    if language not in LANGUAGES:
+        raise ServiceError(f"There is no report in the language {language!r}; choose {', '.join(LANGUAGES)}.")
+    data = tomllib.loads(assets_path("reports", "messages", f"{language}.toml").read_text("utf-8"))
+    return Catalogue(
+        language, {f"{section}.{name}": text for section, texts in data.items() for name, text in texts.items()}
+    )

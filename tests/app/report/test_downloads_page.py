@@ -1,0 +1,89 @@
+"""The menu of exports on every page that shows a session, clicked through and used with keys."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pypdf
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.report.panel import EXPORTS
+from app.report.service import SUFFIXES
+from app.shared.wiring import Services
+from tests.story.seed import say
+
+QUESTION = "Does the pronoun change the text?"
+
+
+def test_every_report_that_there_is_is_offered_and_explained() -> None:
+    assert {kind for kind, _, _ in EXPORTS} == set(SUFFIXES)
+    assert all(why.endswith(".") for _, _, why in EXPORTS)
+
+
+def opened(page: Page) -> Page:
+    page.get_by_role("button", name="Download", exact=True).click()
+    expect(page.get_by_role("menuitem")).to_have_count(len(EXPORTS))
+    return page
+
+
+def signed(page: Page, item: str, language: str = "en") -> Page:
+    """Choose a formal report and fill in its dialog, up to the last button."""
+    page.get_by_role("menuitem", name=item).click()
+    page.get_by_label("Auditor").fill("Dr. R. Osei")
+    page.get_by_label("What the audit was to answer").fill(QUESTION)
+    page.get_by_label("Language").select_option(language)
+    return page
+
+
+def content(page: Page, button: str, name: str) -> tuple[str, bytes]:
+    with page.expect_download() as waiting:
+        page.get_by_role(button, name=name, exact=True).click()
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
+
+
+@pytest.mark.parametrize("shown", ["audit", "review"])
+def test_audit_and_review_offer_all_exports_of_their_session(shown: str, audit, visit) -> None:
+    page = audit("?session=1") if shown == "audit" else visit("/review?session=1")
+    for title, kind in (("HTML report Everything", "html"), ("Evidence bundle The report", "bundle")):
+        opened(page)
+        with page.expect_download() as waiting:
+            page.get_by_role("menuitem", name=title).click()
+        assert waiting.value.suggested_filename == f"coft-audit-session-1{SUFFIXES[kind]}"
+
+
+def test_a_formal_report_is_signed_in_a_dialog_and_holds_what_was_typed(audit) -> None:
+    page = signed(opened(audit("?session=1")), "Formal report (PDF)", "de")
+    name, data = content(page, "button", "Write the report")
+    assert name == "coft-audit-session-1-formal.pdf"
+    text = pypdf.PdfReader(io.BytesIO(data)).pages[0].extract_text()
+    assert "Förmlicher Bericht" in text
+    assert "Dr. R. Osei" in text
+    assert QUESTION in text
+
+
+def test_a_formal_report_that_is_cancelled_writes_nothing_and_gives_the_focus_back(audit) -> None:
+    page = signed(opened(audit("?session=1")), "Formal report (HTML)")
+    downloads: list[object] = []
+    page.on("download", lambda item: downloads.append(item))
+    page.locator("#formal").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#formal")).to_be_hidden()
+    expect(page.locator("[data-do=report]")).to_be_focused()
+    assert downloads == []
+
+
+def test_nobody_in_the_middle_of_a_blind_review_is_offered_a_report_with_the_verdicts_of_others(
+    visit, services: Services
+) -> None:
+    say(services, "A. Lee", "unfair", 1)
+    page = visit("/review")
+    page.evaluate("localStorage.setItem('coft-reviewer', 'C. Ruiz')")
+    page.goto(f"{page.url.split('?')[0]}?session=1")
+    expect(page.locator(".targets-box")).to_contain_text("Others have judged this session.")
+    expect(page.locator(".head [data-do=report]")).to_have_count(0)
+    page.get_by_role("button", name="Start a blind review").click()
+    expect(page.locator(".told")).to_have_text("Your blind review has begun.")
+    expect(page.locator(".head [data-do=report]")).to_have_count(0)
+    page.get_by_role("button", name="Finish the review").click()
+    expect(page.locator(".head [data-do=report]")).to_have_count(1)

@@ -1,0 +1,214 @@
+"""Formal reports: every language says the same, the first page has what a reader needs, and annexes say what is not."""
+
+from __future__ import annotations
+
+import io
+import re
+import string
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pypdf
+import pytest
+
+from app.report import formal
+from app.report.messages import catalogue
+from app.report.pdf import pdf_of
+from app.report.service import FORMAL, ReportService
+from app.shared.errors import ServiceError
+from app.shared.formal_reports import LANGUAGES, AuditedBatch, GroupRate, RateTable, Statement
+from coft_core.assets import assets_path
+from tests.app.report.conftest import Audited
+
+STATEMENT = Statement("Dr. R. Osei", "Does the pronoun change the text?", "en", date(2026, 5, 4))
+BATCH = AuditedBatch(
+    7, "people", "people.csv", datetime(2026, 5, 3, tzinfo=UTC), 12, (), ("men", "women"), {"unfair": 2},
+    RateTable(
+        "selection",
+        (
+            GroupRate("men", 6, 3, 0.5, 0.118, 0.882, 1.0, False),
+            GroupRate("women", 5, 1, 0.2, 0.005, 0.716, 0.4, False),
+        ),
+        1, 0, 0, False, "hired", "rejected",
+    ),
+    RateTable(
+        "scoring",
+        (
+            GroupRate("men", 6, 4, 2 / 3, 0.223, 0.957, 1.0, False),
+            GroupRate("women", 5, 1, 0.2, 0.005, 0.716, 0.3, False),
+        ),
+        0, 1, 0, False, "", median=6.5,
+    ),
+)  # fmt: skip
+
+
+def placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def asked() -> Iterator[str]:
+    """Names of messages that the program asks for; those that it puts together are patterns."""
+    folder = Path(formal.__file__).parent
+    template = assets_path("reports", "formal.html.j2").read_text("utf-8")
+    for text in (
+        *((folder / name).read_text("utf-8") for name in ("formal.py", "findings.py", "messages.py")),
+        template,
+    ):
+        for name in re.findall(r"""["']([a-z0-9_]+\.[a-z0-9_{}' =!.()-]+)["']""", text):
+            yield re.sub(r"\\\{.*?\\\}", ".+", re.escape(name))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_message_exists_in_every_language_with_the_same_placeholders(language: str) -> None:
+    known, english = catalogue(language).messages, catalogue("en").messages
+    assert known.keys() == english.keys()
+    assert {name: placeholders(text) for name, text in known.items()} == {
+        name: placeholders(text) for name, text in english.items()
+    }
+    assert all(text.strip() for text in known.values())
+
+
+def test_languages_differ_in_every_sentence() -> None:
+    english, german = catalogue("en").messages, catalogue("de").messages
+    assert [name for name, text in english.items() if len(text) > 30 and text == german[name]] == []
+
+
+def test_no_message_is_left_that_nothing_says() -> None:
+    patterns = [re.compile(rf"{pattern}(_one|_many|_asks)?") for pattern in set(asked())]
+    unused = [name for name in catalogue("en").messages if not any(pattern.fullmatch(name) for pattern in patterns)]
+    assert unused == []
+
+
+def test_a_language_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ServiceError, match="There is no report in the language 'fr'; choose en, de"):
+        catalogue("fr")
+
+
+def test_numbers_are_written_as_the_language_does_and_never_read_as_zero() -> None:
+    english, german = catalogue("en"), catalogue("de")
+    assert (english.number(1234.5), german.number(1234.5)) == ("1,234.50", "1.234,50")
+    assert (english.probability(0.9), english.probability(0.00421), english.probability(0.0)) == (
+        "0.90", "0.0042", "0.00",
+    )  # fmt: skip
+    assert english.probability(1e-12) == "<0.000001"
+    assert (english.factor(9.94), english.factor(16.2)) == ("9.9", "16")
+    assert german.listed(["a", "b", "c"]) == "a, b und c"
+
+
+def pages(data: bytes) -> list[str]:
+    return [" ".join(page.extract_text().split()) for page in pypdf.PdfReader(io.BytesIO(data)).pages]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not_claimed(
+    language: str, audited: Audited
+) -> None:
+    say, number = catalogue(language), audited.sessions["joint"]
+    statement = replace(STATEMENT, language=language)
+    first, *others = pages(audited.wired[ReportService].content(number, "pdf", statement))
+    for text in ("Dr. R. Osei", "2026-05-04", "Does the pronoun change the text?", say.say("page.finding")):
+        assert text in first
+    factor = "times likelier" if language == "en" else "wahrscheinlicher wegen"
+    assert factor in first or "less likely" in first
+    assert say.say("page.strongest") in first
+    for name in formal.NOT_CLAIMED:
+        assert say.say(f"not_claimed.{name}") in first
+    rest = " ".join(others)
+    for annex in ("nyc", "eu12", "eu15"):
+        assert say.say(f"annex.{annex}") not in first
+        assert say.say(f"annex.{annex}") in rest
+
+
+def test_the_finding_leads_and_stands_before_thresholds_and_verdicts(audited: Audited) -> None:
+    page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
+    places = [page.index(text) for text in ("likel", "The threshold held at", "1 unfair", "What is not claimed")]
+    assert places == sorted(places)
+    assert "certified" not in page.replace("certified set", "")
+
+
+@pytest.mark.parametrize("kind", ["factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
+def test_every_kind_of_session_has_a_formal_report_in_every_language(kind: str, audited: Audited) -> None:
+    for language in LANGUAGES:
+        page = audited.wired[ReportService].formal(audited.sessions[kind], replace(STATEMENT, language=language))
+        assert f'<html lang="{language}">' in page
+        assert page.count('class="annex"') == 3
+        assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+
+
+def test_the_annex_on_accuracy_has_coverage_with_its_texts_and_interval(audited: Audited) -> None:
+    page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
+    found = re.search(r"Asked for: 0\.70\. Measured on (\d+) texts that were kept apart: ([\d.]+), 95 % interval", page)
+    assert found is not None
+    assert int(found[1]) > 0
+    plain = audited.wired[ReportService].formal(audited.sessions["uncalibrated"], STATEMENT)
+    assert "No calibration was used, so no level of accuracy is stated." in plain
+
+
+def test_a_session_has_no_rates_and_says_what_would_give_them(audited: Audited) -> None:
+    page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
+    assert page.count("A batch of prompts with groups gives it.") == 2
+    assert "Masked attributes of this prompt: age and gender." in page
+
+
+def batch_of(audited: Audited) -> AuditedBatch:
+    return replace(BATCH, sessions=(audited.sessions["joint"], 999_999, audited.sessions["greedy"]))
+
+
+def test_a_batch_has_selection_and_scoring_rates_with_ratios_and_all_that_is_left_out(audited: Audited) -> None:
+    page = audited.wired[ReportService].formal_batch(batch_of(audited), STATEMENT, "formal").decode()
+    for text in (
+        "Table A1: selection rates", "Table A2: scoring rates", "0.118–0.882", "median score 6.50",
+        "Selected where “hired” stands in the text before “rejected”", "1 outcome without a known group is in no rate.",
+        "1 text that decides nothing is in no rate.", "Groups as the prompt set names them: men and women.",
+        "Verdicts of reviewers that stand: 2 unfair, 0 fair",
+    ):  # fmt: skip
+        assert text in page, text
+    assert re.search(r"<th scope=\"row\">women</th>.*?0\.200.*?0\.40</td>", page, re.DOTALL)
+
+
+def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessions_is_refused(audited: Audited) -> None:
+    plain = replace(batch_of(audited), selection=None, scoring=None)
+    page = audited.wired[ReportService].formal_batch(plain, STATEMENT, "formal").decode()
+    assert "no outcome rule says which text means that somebody is selected" in page
+    assert "no rule says how a score is read from a text" in page
+    with pytest.raises(ServiceError, match="has no finished session to report"):
+        audited.wired[ReportService].formal_batch(replace(plain, sessions=()), STATEMENT, "formal")
+
+
+def test_the_same_session_and_statement_give_the_same_bytes(audited: Audited) -> None:
+    service, number = audited.wired[ReportService], audited.sessions["joint"]
+    for kind in FORMAL:
+        assert service.content(number, kind, STATEMENT) == service.content(number, kind, STATEMENT)
+
+
+def test_hostile_words_of_the_auditor_are_shown_as_text(audited: Audited) -> None:
+    hostile = replace(STATEMENT, auditor="</dd><img src=x>", question="\u202eevil {0} {subject}")
+    page = audited.wired[ReportService].formal(audited.sessions["joint"], hostile)
+    assert "<img" not in page
+    assert "[U+202E]evil {0} {subject}" in page
+
+
+def test_a_missing_library_is_said_in_one_sentence_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    with pytest.raises(ServiceError, match=r"PDF needs the package weasyprint.*install requirements.txt"):
+        pdf_of("<p>text</p>")
+
+
+def test_a_missing_library_of_the_system_is_named_with_its_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "weasyprint.py").write_text("raise OSError('cannot load library pango')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
+    with pytest.raises(ServiceError, match=r"apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"):
+        pdf_of("<p>text</p>")
+
+
+def test_the_container_installs_what_pdf_needs_of_the_system() -> None:
+    from app.report.pdf import DEBIAN_LIBRARIES
+
+    dockerfile = (Path(__file__).resolve().parents[3] / "Dockerfile").read_text("utf-8")
+    assert [name for name in DEBIAN_LIBRARIES if name not in dockerfile] == []
