@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from app.audit.service import AuditService
+from app.report.service import ReportService
+from app.report.verify.loaded import load
+from app.report.verify.structure import check_verdicts
 from app.review.log import VerdictRequest, disagreements
 from app.review.service import VerdictService
 from app.settings import Settings
@@ -381,3 +385,19 @@ def test_three_reviewers_have_an_alpha_two_a_kappa_and_fewer_are_told_what_is_mi
     assert verdicts.team_agreement(reviewers=["A", "C"]).reviewers == ("A", "C")
     verdicts.start_review(session[0], "D")
     assert (verdicts.team_agreement().waiting, verdicts.team_agreement().result) == (1, None)
+
+
+def test_a_bundle_with_comments_verifies_and_one_whose_comment_judges_does_not(
+    verdicts, session, give, wired: Services, tmp_path
+) -> None:
+    give("A", "unfair", 1)
+    verdicts.comment(VerdictRequest(session[0], "B", None, session[1], 1, note="why?"))
+    path = wired[ReportService].write(session[0], "bundle", tmp_path)
+    loaded = load(path)
+    assert check_verdicts(loaded).status == "passed"
+    assert "comments: why?" in wired[ReportService].html(session[0])
+    judged = [
+        part.model_copy(update={"verdict": "fair"}) if part.kind == "comment" else part for part in loaded.report.log
+    ]
+    forged = replace(loaded, report=loaded.report.model_copy(update={"log": tuple(judged)}))
+    assert any("it is a comment, and gives a verdict" in problem for problem in check_verdicts(forged).problems)
