@@ -7,11 +7,13 @@ import json
 
 import pytest
 
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.review.log import VerdictRequest
 from app.review.operations import add_comment, assign_reviews, list_assignments, list_disagreements, team_agreement
 from app.review.service import VerdictService
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.endpoints import callable_of
 from app.shared.wiring import Services
 from tests.conftest import load_tiny
@@ -19,10 +21,10 @@ from tests.conftest import load_tiny
 
 @pytest.fixture
 def session(command) -> int:
-    """A session of two steps in the commands' store, by its number."""
-    code, out, _ = command("audit", "he said", "--model", "tiny", "--max-new-tokens", "2", "--json")
-    assert code == 0
-    return int(json.loads(out)["session_id"])
+    """A session in the commands' store, by its number."""
+    with services(Settings(), loader=load_tiny) as wired:
+        settings = AuditSettings(model="tiny", max_new_tokens=2)
+        return wired[AuditService].start(StartAudit("he said", settings, ())).session_id
 
 
 def test_commands_assign_list_and_take_back(command, session, tmp_path) -> None:
