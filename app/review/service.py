@@ -116,7 +116,7 @@ class ReviewerAgreement:
         result: Kappa with its interval and the table of counts.
         blind_pairs: Targets that the later of the two judged in a blind review, so without seeing the other's verdict.
         sessions: Sessions with targets that both judged.
-        waiting: Sessions left out because a blind review of one of them is still open.
+        waiting: Sessions left out because a blind review of them is still open.
     """
 
     first: str
@@ -188,7 +188,7 @@ class TeamFinding:
         reviewers: All who judged something there, sorted.
         result: Cohen's kappa where they are two, Krippendorff's alpha where they are more, None where they are fewer.
         sessions: Sessions with targets that at least two judged.
-        waiting: Sessions left out because a blind review of one of them is still open.
+        waiting: Sessions left out because a blind review of them is still open.
     """
 
     reviewers: tuple[str, ...]
@@ -414,7 +414,7 @@ class VerdictService:
         pairs, judged, waiting = [], 0, 0
         for number in sessions:
             entries = self._entries(number)
-            if any(is_blind(entries, name) for name in names):
+            if under_blind_review(entries):
                 waiting += 1
                 continue
             paired_verdicts = paired(entries, *names)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from app.review.assignments import AssignedReview, Workload
 from app.review.log import comments_of, is_closed
-from app.review.service import CurrentVerdicts, DisputeQueue, ReviewerAgreement, ReviewSheet
+from app.review.service import CurrentVerdicts, DisputeQueue, ReviewerAgreement, ReviewSheet, waiting_sentence
 from app.sessions.service import LibraryPage
 from app.shared.events import Reply
 from app.shared.markup import badge, html
@@ -165,8 +165,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
         """
         {% if not result.pairs %}
           <p class="sub">{{ agreement.first }} and {{ agreement.second }} have not judged the same token, span, branch
-            or session.{% if agreement.waiting %} One of them has a blind review open, which is left out until it is
-            finished.{% endif %}</p>
+            or session. {{ waiting }}</p>
         {% else %}
         <div class="agree"><div>
           {% if not result.scored %}
@@ -201,6 +200,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
         {% endif %}""",
         agreement=agreement,
         result=agreement.result,
+        waiting=waiting_sentence(agreement.waiting),
         columns=list(zip(*agreement.result.table, strict=True)),
     )
 
