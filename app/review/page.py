@@ -35,7 +35,7 @@ def _part(name: str, script: str, frame: str) -> gr.HTML:
 
 def session_picker() -> gr.HTML:
     """Place the reviewer's name and the search for a session."""
-    frame = """<div class="pagehead"><h1>Review</h1>
+    frame = html("""<div class="pagehead"><h1>Review</h1>
           <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
           <p class="reviewer-line"><span class="sub named"></span>
             <button type="button" class="btn small" data-do="rename">Change name</button></p></div>
@@ -57,7 +57,7 @@ def session_picker() -> gr.HTML:
         </section>
         <section class="team" aria-labelledby="h-team"><h2 id="h-team">Assignments</h2>
           <div class="loads-box"></div>
-          <details><summary>Assign reviews</summary><form class="assign">
+          <details><summary>{{ icon("chev", "chev") }}Assign reviews</summary><form class="assign">
             <div class="field"><label for="assign-to">Reviewers</label>
               <input id="assign-to" class="input" autocomplete="off" placeholder="Ana, Ben" required></div>
             <div class="field"><label for="assign-text">Sessions that mention</label>
@@ -66,7 +66,7 @@ def session_picker() -> gr.HTML:
             <div class="field"><label for="assign-due">Due on</label>
               <input id="assign-due" class="input" type="date"></div>
             <button class="btn">Assign</button></form></details>
-          <p class="sub assigned" role="status"></p></section></div>"""
+          <p class="sub assigned" role="status"></p></section></div>""")
     script = "coft.review.picker(element, trigger, props, watch, ['find', 'assign', 'differ', 'settle'])"
     return _part("review-pick", script, frame)
 
