@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstraint, func, select
@@ -74,7 +76,7 @@ def first_break(entries: Sequence[tuple[LogContent, str, str]]) -> LogBreak | No
 Verdict = Literal["fair", "unfair", "unclear"]
 """What a reviewer may say of a session, branch, span of steps or step."""
 
-LogKind = Literal["verdict", "adjudication", "review_started", "review_finished"]
+LogKind = Literal["verdict", "adjudication", "review_started", "review_finished", "comment"]
 """Kinds of entries of a verdict log."""
 
 
@@ -142,7 +144,7 @@ class AnnotationFields:
     Attributes:
         session_id: The session.
         reviewer: Who says so.
-        kind: A verdict, the decision of a disagreement, or the beginning or end of a review.
+        kind: A verdict, the decision of a disagreement, the beginning or end of a review, or a comment.
         branch_id: One of the session's branches; None speaks of the whole session.
         step_index: First step of that branch's chain that is meant, 0-based; None speaks of the whole branch.
         last_step_index: Last step that is meant, inclusive; equals the first for a single token.
@@ -189,8 +191,13 @@ class AnnotationRecord(AnnotationFields):
 
     @property
     def judges(self) -> bool:
-        """Whether it says something of its target; other entries begin and end reviews."""
+        """Whether it is a verdict on its target or a decision; other entries are comments, or begin and end reviews."""
         return self.kind in ("verdict", "adjudication")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it says something of its target, be it a comment; other entries begin and end reviews."""
+        return self.judges or self.kind == "comment"
 
     @property
     def content(self) -> LogContent:
@@ -223,7 +230,9 @@ log_entries = Table(
     Index(None, "session_id", "branch_id", "step_index"),
     Index(None, "branch_id"),
     UniqueConstraint("session_id", "entry"),
-    CheckConstraint("kind IN ('verdict', 'adjudication', 'review_started', 'review_finished')", name="known_kind"),
+    CheckConstraint(
+        "kind IN ('verdict', 'adjudication', 'review_started', 'review_finished', 'comment')", name="known_kind"
+    ),
     CheckConstraint("verdict IN ('fair', 'unfair', 'unclear')", name="known_verdict"),
     CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
     CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
@@ -280,6 +289,13 @@ class AnnotationsRepository:
         with self._database.reading() as connection:
             find(connection, sessions, session_id)
             return [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
+
+    def histories(self) -> Mapping[int, Sequence[AnnotationRecord]]:
+        """Return all logs by session, oldest entry first; sessions without an entry are left out."""
+        query = entries.order_by(log_entries.c.session_id, log_entries.c.entry)
+        with self._database.reading() as connection:
+            found = [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
+        return {session: list(log) for session, log in groupby(found, key=attrgetter("session_id"))}
 
     def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:
         """Return the ids of sessions in whose logs all of some reviewers have written, oldest first."""

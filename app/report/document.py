@@ -252,7 +252,7 @@ class LogPart(DocumentPart):
     """One entry of the verdict log; see :mod:`db.verdicts` for its digest."""
 
     entry: Whole
-    kind: Literal["verdict", "adjudication", "review_started", "review_finished"]
+    kind: Literal["verdict", "adjudication", "review_started", "review_finished", "comment"]
     reviewer: Text
     branch: Text | None
     first_step: Whole | None

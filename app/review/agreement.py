@@ -1,15 +1,20 @@
-"""How far two reviewers agree beyond chance: Cohen's kappa with its large-sample interval.
+"""How far reviewers agree beyond chance: Cohen's kappa of two, Krippendorff's alpha of any number.
 
 Kappa is ``(p_o - p_e) / (1 - p_e)`` with the observed share of agreement ``p_o`` and the share ``p_e`` that two
 reviewers with the same habits would reach by chance (Cohen 1960). Its variance is that of Fleiss, Cohen and Everitt
 (1969), which does not assume that there is no agreement. Where the reviewers agree throughout, that variance is 0 and
 says nothing; the lower end is then that of the exact interval of ``p_o``.
+
+Alpha is ``1 - D_o / D_e`` with the observed disagreement ``D_o`` of verdicts on the same target and the disagreement
+``D_e`` of verdicts drawn from all of them (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", nominal
+data). It takes any number of reviewers of whom not everybody judged everything. Its interval is the percentile
+bootstrap over targets, since verdicts on one target hang together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +30,12 @@ PAIRS_PER_SQUARED_CATEGORY = 2
 
 LEVEL = 0.95
 """Level of the interval."""
+
+RESAMPLES = 2_000
+"""Samples of targets that the interval of alpha is read off."""
+
+SEED = 0
+"""Seed of these samples: the same verdicts have the same interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +150,156 @@ def _low_of_full_agreement(table: npt.NDArray[np.int64]) -> float:
     n = int(table.sum())
     expected = float((table.sum(1) / n) @ (table.sum(0) / n))
     return (clopper_pearson(n, n, LEVEL)[0] - expected) / (1 - expected)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamAgreement:
+    """Krippendorff's alpha of any number of reviewers.
+
+    Attributes:
+        reviewers: Those who judged a target that somebody else judged too, sorted.
+        targets: Targets that at least two of them judged.
+        needed: Targets that are needed for a score.
+        verdicts: Verdicts on these targets.
+        unanimous: Targets on which all who judged them say the same.
+        categories: Names of the verdicts.
+        counts: How often each was given, in the same order.
+        alpha: 1 is full agreement, 0 what chance gives, below 0 less than that; None is unscored.
+        low: Lower end of the interval; None is unscored.
+        high: Upper end.
+        level: Level of the interval.
+        resamples: Samples of targets that the interval is read off.
+        indeterminate: Samples that are left out, because all their verdicts are the same.
+        seed: Seed of the samples.
+        reason: Why there is no score; empty otherwise.
+    """
+
+    reviewers: tuple[str, ...]
+    targets: int
+    needed: int
+    verdicts: int
+    unanimous: int
+    categories: tuple[str, ...]
+    counts: tuple[int, ...]
+    alpha: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float = LEVEL
+    resamples: int = RESAMPLES
+    indeterminate: int = 0
+    seed: int = SEED
+    reason: str = ""
+
+    @property
+    def scored(self) -> bool:
+        """Whether there is an alpha."""
+        return self.alpha is not None
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        if self.alpha is None or self.low is None or self.high is None:
+            return f"Krippendorff's alpha is unscored: {self.reason}"
+        text = (
+            f"Krippendorff's alpha of {len(self.reviewers)} reviewers is {self.alpha:.2f}, with {self.level:.0%} "
+            f"confidence between {self.low:.2f} and {self.high:.2f} (1 is full agreement, 0 is chance): they say the "
+            f"same of {self.unanimous} of {self.targets} targets that at least two of them judged."
+        )
+        if self.indeterminate:
+            text += (
+                f" {self.indeterminate} of {self.resamples:,} resamples, in which all verdicts are the same, are left "
+                "out of the interval."
+            )
+        return text
+
+
+def krippendorff_alpha(
+    opinions: Sequence[Mapping[str, str]], categories: Sequence[str], resamples: int = RESAMPLES, seed: int = SEED
+) -> TeamAgreement:
+    """Agreement of any number of reviewers over targets that at least two of them judged.
+
+    Args:
+        opinions: Each target's verdicts by reviewer; targets with fewer than two are left out.
+        categories: All verdicts that could be given; those that nobody gave change nothing.
+        resamples: Samples of targets for the interval.
+        seed: Seed of these.
+
+    Raises:
+        ServiceError: A verdict is none of the categories.
+    """
+    names = tuple(categories)
+    shared = [target for target in opinions if len(target) > 1]
+    counts = _counts(shared, names)  # (U, C)
+    totals = counts.sum(0)  # (C,)
+    needed = PAIRS_PER_SQUARED_CATEGORY * max(int(np.count_nonzero(totals)), 2) ** 2
+    counted: dict[str, Any] = {
+        "reviewers": tuple(sorted({reviewer for target in shared for reviewer in target})),
+        "targets": len(shared),
+        "needed": needed,
+        "verdicts": int(totals.sum()),
+        "unanimous": int((counts.max(1, initial=0) == counts.sum(1)).sum()),
+        "categories": names,
+        "counts": tuple(int(total) for total in totals),
+        "resamples": resamples,
+        "seed": seed,
+    }
+    if len(shared) < needed:
+        return TeamAgreement(
+            **counted, reason=f"{needed} targets are needed, and {len(shared)} were judged by at least two reviewers."
+        )
+    if np.count_nonzero(totals) == 1:
+        return TeamAgreement(
+            **counted, reason="all verdicts are one and the same, so chance alone would agree as often."
+        )
+    (alpha,) = nominal_alphas(counts, np.ones((1, len(shared)), dtype=np.int64))
+    low, high, indeterminate = _bootstrapped(counts, resamples, seed)
+    if counted["unanimous"] == len(shared):
+        low = _low_of_unanimity(counts)
+    return TeamAgreement(**counted, alpha=float(alpha), low=low, high=high, indeterminate=indeterminate)
+
+
+def nominal_alphas(counts: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Krippendorff's alpha for nominal data, for several samples of the same targets at once.
+
+    Args:
+        counts: How many gave each verdict to each target, ``(U, C)``; at least two a target.
+        weights: How often each sample has each target, ``(B, U)``.
+
+    Returns:
+        Alpha of each sample, ``(B,)``; NaN where all verdicts of a sample are the same.
+    """
+    judged = counts.sum(1)  # (U,)
+    differing = (judged**2 - (counts**2).sum(1)) / (judged - 1)  # (U,)
+    values = weights @ judged  # (B,)
+    pairs = values**2 - ((weights @ counts) ** 2).sum(1)  # (B,)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alphas: npt.NDArray[np.float64] = np.where(pairs == 0, np.nan, 1 - (values - 1) * (weights @ differing) / pairs)
+    return alphas
+
+
+def _counts(targets: Sequence[Mapping[str, str]], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    places = {name: index for index, name in enumerate(names)}
+    counts = np.zeros((len(targets), len(names)), dtype=np.int64)  # (U, C)
+    for row, target in enumerate(targets):
+        for verdict in target.values():
+            if verdict not in places:
+                raise ServiceError(f"The verdict {verdict!r} is none of {', '.join(names)}; correct it.")
+            counts[row, places[verdict]] += 1
+    return counts
+
+
+def _bootstrapped(counts: npt.NDArray[np.int64], resamples: int, seed: int) -> tuple[float, float, int]:
+    """Ends of the percentile interval, and how many samples had no alpha."""
+    targets = len(counts)
+    draws = np.random.default_rng(seed).multinomial(targets, np.full(targets, 1 / targets), resamples)  # (B, U)
+    alphas = nominal_alphas(counts, draws)  # (B,)
+    found = alphas[~np.isnan(alphas)]
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high), len(alphas) - len(found)
+
+
+def _low_of_unanimity(counts: npt.NDArray[np.int64]) -> float:
+    """Every sample agrees fully where all targets do; what was not seen is bounded by the exact interval instead."""
+    values, totals = int(counts.sum()), counts.sum(0)
+    chance = 1 - float(values**2 - (totals**2).sum()) / (values * (values - 1))
+    return (clopper_pearson(len(counts), len(counts), LEVEL)[0] - chance) / (1 - chance)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any, get_args
 
 from app.shared.errors import ServiceError
-from app.shared.verdicts import ReviewView, StandingVerdict, entry_json, owner_of, reviews, standing, target_json
+from app.shared.verdicts import (
+    ReviewView,
+    StandingVerdict,
+    entry_json,
+    owner_of,
+    published,
+    reviews,
+    standing,
+    target_json,
+)
 from coft_core.types import Step
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationRecord, Target, Verdict
@@ -88,7 +98,7 @@ def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> 
     others = False
     for entry in entries:
         if entry.reviewer != reviewer:
-            others = others or entry.judges
+            others = others or entry.speaks
         elif others and (not entry.blind or entry.kind == "review_finished"):
             return True
         elif entry.kind == "review_finished":
@@ -98,10 +108,37 @@ def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> 
 
 
 def visible(entries: Sequence[AnnotationRecord], reviewer: str | None) -> tuple[AnnotationRecord, ...]:
-    """The entries that a reader may see: all, or during her own blind review only hers."""
-    if reviewer is None or not is_blind(entries, reviewer):
+    """The entries that a reader may see.
+
+    Args:
+        entries: The log, oldest entry first.
+        reviewer: Who reads; during her own blind review she sees only what is hers. Empty is a visitor without a name,
+            who sees nothing that is said while anybody reviews blind. None is the program itself, which sees all.
+    """
+    if reviewer is None:
+        return tuple(entries)
+    if not reviewer:
+        return published(entries)
+    if not is_blind(entries, reviewer):
         return tuple(entries)
     return tuple(entry for entry in entries if entry.reviewer == reviewer)
+
+
+def newest_of_others(entries: Iterable[AnnotationRecord], reviewer: str) -> int:
+    """Number of the newest entry in which somebody else says something; 0 without any."""
+    return max((entry.entry for entry in entries if entry.speaks and entry.reviewer != reviewer), default=0)
+
+
+def is_closed(entries: Iterable[AnnotationRecord], reviewer: str, reviewers: Collection[str], reveal: bool) -> bool:
+    """Whether verdicts stay closed until the reader chose between a blind review and looking at them.
+
+    Args:
+        entries: What she may see.
+        reviewer: Who reads; empty without a name.
+        reviewers: All who wrote into the log.
+        reveal: She chose to look.
+    """
+    return not reveal and reviewer not in reviewers and newest_of_others(entries, reviewer) > 0
 
 
 def disagreements(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict, ...]:
@@ -110,20 +147,23 @@ def disagreements(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict,
 
 
 def paired(entries: Sequence[AnnotationRecord], first: str, second: str) -> list[tuple[str, str, bool]]:
-    """What two reviewers said of every target that both judged, and whether the later of them judged it blind.
-
-    A reviewer's last blind verdict counts where there is one: what she says after she saw the others is no independent
-    judgement any more. Otherwise her last verdict counts.
-    """
-    independent = [_independent(entries, name) for name in (first, second)]
+    """What two reviewers said of every target that both judged, and whether the later of them judged it blind."""
+    said = [independent_verdicts(entries, name) for name in (first, second)]
     pairs = []
-    for key in sorted(independent[0].keys() & independent[1].keys()):
-        one, other = independent[0][key], independent[1][key]
+    for key in sorted(said[0].keys() & said[1].keys()):
+        one, other = said[0][key], said[1][key]
         pairs.append((str(one.verdict), str(other.verdict), max(one, other, key=lambda entry: entry.entry).blind))
     return pairs
 
 
-def _independent(entries: Sequence[AnnotationRecord], reviewer: str) -> dict[tuple[str, int, int], AnnotationRecord]:
+def independent_verdicts(
+    entries: Sequence[AnnotationRecord], reviewer: str
+) -> dict[tuple[str, int, int], AnnotationRecord]:
+    """A reviewer's verdicts by the keys of their targets, withdrawn ones left out.
+
+    Her last blind verdict counts where there is one: what she says after she saw the others is no independent judgement
+    any more. Otherwise her last verdict counts.
+    """
     latest: dict[tuple[str, int, int], AnnotationRecord] = {}
     for entry in entries:
         if entry.reviewer != reviewer or entry.kind != "verdict":
@@ -158,3 +198,27 @@ def words_of(targets: Iterable[Target], chain: Callable[[int], Sequence[Step]]) 
         for target in targets
         if target.branch_id is not None and target.first_step is not None and target.last_step is not None
     }
+
+
+def opinions_by_target(entries: Sequence[AnnotationRecord]) -> list[dict[str, str]]:
+    """What each reviewer said of each target, by independent verdicts; targets in the order of their keys."""
+    by_target: dict[tuple[str, int, int], dict[str, str]] = {}
+    for reviewer in sorted({entry.reviewer for entry in entries if entry.kind == "verdict"}):
+        for key, entry in independent_verdicts(entries, reviewer).items():
+            by_target.setdefault(key, {})[reviewer] = str(entry.verdict)
+    return [by_target[key] for key in sorted(by_target)]
+
+
+def disputed_since(item: StandingVerdict) -> datetime:
+    """When the opinions on a disputed target began to differ: the first of those that stand which says otherwise."""
+    first, *others = item.opinions
+    return next(entry.created_at for entry in others if entry.verdict != first.verdict)
+
+
+def comments_of(entries: Iterable[AnnotationRecord]) -> dict[tuple[str, int, int], tuple[AnnotationRecord, ...]]:
+    """The thread on each target, oldest comment first, by the target's key."""
+    threads: dict[tuple[str, int, int], tuple[AnnotationRecord, ...]] = {}
+    for entry in entries:
+        if entry.kind == "comment":
+            threads[entry.target.key] = (*threads.get(entry.target.key, ()), entry)
+    return threads

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from app.review.log import VerdictRequest
-from app.review.service import CurrentVerdicts, ReviewerAgreement, VerdictService, verdicts_json
+import typer
+
+from app.review.agreement import TeamAgreement
+from app.review.assignments import (
+    Assigned,
+    AssignedReview,
+    AssignmentRequest,
+    AssignmentService,
+    assigned_json,
+    due_date,
+    workloads,
+    write_assignments,
+)
+from app.review.log import VerdictRequest, standing_json
+from app.review.service import (
+    CurrentVerdicts,
+    DisputedTarget,
+    DisputeQueue,
+    ReviewerAgreement,
+    TeamFinding,
+    VerdictService,
+    verdicts_json,
+)
 from app.shared.operations import Json, command, operation
 from app.shared.verdicts import LogCheck, ReviewView, entry_json
 from app.shared.wiring import Services
@@ -19,8 +41,8 @@ Standing = tuple[CurrentVerdicts, tuple[AnnotationRecord, ...]]
 def _standing(current: CurrentVerdicts) -> list[str]:
     lines = [f"{item.target.label}: {item.in_words}. {item.notes}".strip() for item in current.targets]
     if current.hidden:
-        others = "1 entry of others is" if current.hidden == 1 else f"{current.hidden} entries of others are"
-        lines.append(f"{others} hidden until the blind review is finished.")
+        entries = "1 entry is" if current.hidden == 1 else f"{current.hidden} entries are"
+        lines.append(f"{entries} hidden until the blind review is finished.")
     return lines or ["No verdict has been given."]
 
 
@@ -30,8 +52,9 @@ def _line(entry: AnnotationRecord) -> str:
         "adjudication": f"decides {entry.verdict}",
         "review_started": "starts a review",
         "review_finished": "finishes the review",
+        "comment": "comments",
     }[entry.kind]
-    about = f" on {entry.target.label}" if entry.judges else ""
+    about = f" on {entry.target.label}" if entry.speaks else ""
     blind = ", blind" if entry.blind else ""
     note = f": {entry.note}" if entry.note else ""
     head = f"{entry.entry:>4}  {entry.created_at:%Y-%m-%d %H:%M}  {entry.digest[:12]}"
@@ -77,13 +100,14 @@ def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Stand
 
     Args:
         session_id: The session.
-        reviewer: Who asks; a reviewer in her blind review gets only what is hers.
+        reviewer: Who asks; a reviewer in her blind review gets only what is hers, and whoever gives no name gets no
+            verdict while anybody reviews the session blind. A review that a reviewer begins after she got the verdicts
+            of others cannot be blind.
 
     Returns:
         targets with how they stand, and the log.
     """
-    name = reviewer.strip() or None
-    return wired[VerdictService].current(session_id, name), wired[VerdictService].history(session_id, name)
+    return wired[VerdictService].current(session_id, reviewer), wired[VerdictService].history(session_id, reviewer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +189,8 @@ def _standing_json(standing: Standing) -> Json:
         }
         for item in current.targets
     ]
-    return {**asdict(current), "targets": targets, "log": [_entry_fields(entry) for entry in log]}
+    comments = [_entry_fields(entry) for entry in current.comments]
+    return {**asdict(current), "targets": targets, "comments": comments, "log": [_entry_fields(entry) for entry in log]}
 
 
 def _print_standing(standing: Standing) -> None:
@@ -179,9 +204,10 @@ def show_verdicts(wired: Services, session: int, *, reviewer: str | None = None)
 
     Args:
         session: session number
-        reviewer: as this reviewer sees it during a blind review
+        reviewer: as this reviewer may see it, which is written down; default: as a visitor without a name
     """
-    return wired[VerdictService].current(session, reviewer), wired[VerdictService].history(session, reviewer)
+    name = reviewer or ""
+    return wired[VerdictService].current(session, name), wired[VerdictService].history(session, name)
 
 
 Reviewed = tuple[int, ReviewView]
@@ -247,3 +273,268 @@ def show_agreement(wired: Services, first: str, second: str, *, session: int | N
         session: only this session; default: all
     """
     return wired[VerdictService].agreement(first, second, session)
+
+
+def _finding_json(finding: TeamFinding) -> Json:
+    kind = {ReviewerAgreement: "kappa", TeamAgreement: "alpha"}.get(type(finding.result))
+    return {**asdict(finding), "kind": kind, "sentence": finding.sentence}
+
+
+def _print_finding(finding: TeamFinding) -> None:
+    print(finding.sentence)
+
+
+@operation(json=_finding_json)
+def team_agreement(wired: Services, session_id: int | None = None, reviewers: list[str] | None = None) -> TeamFinding:
+    """Say how far all reviewers agree: Cohen's kappa of two, Krippendorff's alpha of more.
+
+    Args:
+        session_id: Only this session; null takes all.
+        reviewers: Only these; null takes everybody who judged something.
+
+    Returns:
+        sentence, kind (kappa, alpha or null), reviewers, result (with its interval low to high, the number of targets
+        and of resamples, and the reason where it is unscored), sessions, and waiting: sessions left out until blind
+        reviews of them are finished.
+    """
+    return wired[VerdictService].team_agreement(session_id, reviewers or ())
+
+
+@command("verdicts finding", json=_finding_json, text=_print_finding)
+def show_finding(
+    wired: Services,
+    *,
+    session: int | None = None,
+    reviewer: Annotated[list[str] | None, typer.Option("--reviewer", metavar="NAME")] = None,
+) -> TeamFinding:
+    """How far all reviewers agree: kappa of two, alpha of more.
+
+    Args:
+        session: only this session; default: all
+        reviewer: only this reviewer; can be given several times
+    """
+    return wired[VerdictService].team_agreement(session, reviewer or ())
+
+
+def _assigned_json(assigned: Assigned) -> Json:
+    return {**asdict(assigned), "sentence": assigned.sentence}
+
+
+@operation(json=_assigned_json)
+def assign_reviews(
+    wired: Services,
+    lead: str,
+    reviewers: list[str],
+    session_ids: list[int] | None = None,
+    text: str = "",
+    tag: str = "",
+    due: str = "",
+) -> Assigned:
+    """Assign sessions to reviewers, every session to each of them; what is assigned already gets the new due date.
+
+    Args:
+        lead: Who assigns them.
+        reviewers: Who is to review.
+        session_ids: The sessions.
+        text: Also the sessions with this text in their name, prompt, tags or notes.
+        tag: Also the sessions with this tag; with a text too, only those that have both.
+        due: The last day on which a review is in time, as 2026-12-31; empty is whenever.
+
+    Returns:
+        sessions (how many), reviewers, new (assignments that were not there before), and a sentence.
+    """
+    request = AssignmentRequest(lead, tuple(reviewers), tuple(session_ids or ()), text, tag, due_date(due))
+    return wired[AssignmentService].assign(request)
+
+
+@command("verdicts assign", json=_assigned_json, text=lambda assigned: print(assigned.sentence))
+def give_assignments(
+    wired: Services,
+    *,
+    lead: str,
+    reviewer: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
+    session: Annotated[list[int] | None, typer.Option("--session", metavar="NUMBER")] = None,
+    text: str = "",
+    tag: str = "",
+    due: str = "",
+) -> Assigned:
+    """Assign sessions to reviewers.
+
+    Args:
+        lead: who assigns them
+        reviewer: who is to review; can be given several times
+        session: a session; can be given several times
+        text: also sessions with this text in their name, prompt, tags or notes
+        tag: also sessions with this tag
+        due: last day on which a review is in time, as 2026-12-31
+    """
+    return wired[AssignmentService].assign(
+        AssignmentRequest(lead, tuple(reviewer), tuple(session or ()), text, tag, due_date(due))
+    )
+
+
+def _withdrawn_sentence(count: int) -> str:
+    return f"{'1 assignment is' if count == 1 else f'{count} assignments are'} taken back."
+
+
+@operation(json=lambda count: {"withdrawn": count})
+def withdraw_assignments(wired: Services, session_ids: list[int], reviewers: list[str]) -> int:
+    """Take assignments back; what was said in the reviews stays.
+
+    Args:
+        session_ids: The sessions.
+        reviewers: The reviewers.
+
+    Returns:
+        withdrawn, how many assignments there were.
+    """
+    return wired[AssignmentService].withdraw(session_ids, reviewers)
+
+
+@command("verdicts unassign", json=lambda count: {"withdrawn": count},
+         text=lambda count: print(_withdrawn_sentence(count)))  # fmt: skip
+def take_assignments_back(
+    wired: Services,
+    *,
+    reviewer: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
+    session: Annotated[list[int], typer.Option("--session", metavar="NUMBER")],
+) -> int:
+    """Take assignments back.
+
+    Args:
+        reviewer: whose; can be given several times
+        session: a session; can be given several times
+    """
+    return wired[AssignmentService].withdraw(session, reviewer)
+
+
+def _assignments_json(assigned: tuple[AssignedReview, ...]) -> Json:
+    return {
+        "assignments": [assigned_json(item) for item in assigned],
+        "reviewers": [{**asdict(load), "sentence": load.sentence} for load in workloads(assigned)],
+    }
+
+
+def _print_assignments(assigned: tuple[AssignedReview, ...]) -> None:
+    for item in assigned:
+        due = "" if item.due_on is None else f", due {item.due_on.isoformat()}"
+        print(f"{item.session_id:>6}  {item.state:<8} {item.reviewer}: {item.session}{due}")
+    print("\n".join(load.sentence for load in workloads(assigned)) or "Nothing is assigned.")
+
+
+def _write_assignments(wired: Services, assigned: tuple[AssignedReview, ...], file: Path) -> str:
+    """Also write them as CSV to this file."""
+    return f"Written: {write_assignments(assigned, file)}"
+
+
+@operation(json=_assignments_json)
+def list_assignments(wired: Services, reviewer: str = "") -> tuple[AssignedReview, ...]:
+    """List who is to review which session until when, and how far everybody is.
+
+    Args:
+        reviewer: Only what is assigned to this reviewer; empty lists all.
+
+    Returns:
+        assignments (session_id, session, reviewer, lead, due_on, state: done, overdue, begun or open, finished_at),
+        what is left first, and reviewers with assigned, done, overdue and a sentence.
+    """
+    return wired[AssignmentService].list(reviewer)
+
+
+@command("verdicts assignments", json=_assignments_json, text=_print_assignments, write=_write_assignments)
+def show_assignments(wired: Services, *, reviewer: str = "") -> tuple[AssignedReview, ...]:
+    """Who is to review which session until when.
+
+    Args:
+        reviewer: only what is assigned to this reviewer
+    """
+    return wired[AssignmentService].list(reviewer)
+
+
+def _dispute_json(target: DisputedTarget) -> Json:
+    return {
+        "session_id": target.session_id,
+        "session": target.session,
+        "since": target.since.isoformat(),
+        "words": target.words,
+        **standing_json(target.item),
+    }
+
+
+def _disputes_json(queue: DisputeQueue) -> Json:
+    return {
+        "targets": [_dispute_json(target) for target in queue.targets],
+        "waiting": queue.waiting,
+        "assigned": queue.assigned,
+        "sentence": queue.sentence,
+    }
+
+
+def _print_disputes(queue: DisputeQueue) -> None:
+    for target in queue.targets:
+        said = "; ".join(f"{entry.reviewer} {entry.verdict}" for entry in target.item.opinions)
+        place = f"session {target.session_id}, {target.item.target.label}"
+        print(f"{target.since:%Y-%m-%d %H:%M}  {place} {target.words!r}: {said}")
+    print(queue.sentence)
+
+
+@operation(json=_disputes_json)
+def list_disagreements(wired: Services, reviewer: str = "") -> DisputeQueue:
+    """List the targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
+
+    Args:
+        reviewer: Who asks; sessions that are assigned to her are left out until she has reviewed them, and she is taken
+            to have seen the others.
+
+    Returns:
+        targets (session_id, session, since, words, branch_id, first_step, last_step, opinions), waiting (sessions left
+        out until blind reviews of them are finished), assigned, and a sentence.
+    """
+    return wired[VerdictService].disputes(reviewer)
+
+
+@command("verdicts disputes", json=_disputes_json, text=_print_disputes)
+def show_disputes(wired: Services, *, reviewer: str = "") -> DisputeQueue:
+    """What reviewers differ on and nobody has decided, the longest disputed first.
+
+    Args:
+        reviewer: as this reviewer may see it, which is written down
+    """
+    return wired[VerdictService].disputes(reviewer)
+
+
+@operation(json=entry_json)
+def add_comment(
+    wired: Services,
+    session_id: int,
+    reviewer: str,
+    text: str,
+    branch_id: int | None = None,
+    first_step: int | None = None,
+    last_step: int | None = None,
+) -> AnnotationRecord:
+    """Add a comment to the thread on a token, span, branch or session; it goes into the log and stays there.
+
+    Args:
+        session_id: The session.
+        reviewer: Who comments.
+        text: The comment.
+        branch_id: The branch; without one it is about the session.
+        first_step: The step, counted from 1; without one it is about the branch or the session.
+        last_step: The last step of a span; without one it is about one token.
+
+    Returns:
+        The entry as the log has it; its note is the comment.
+    """
+    first, last = (None if step is None else step - 1 for step in (first_step, last_step))
+    return wired[VerdictService].comment(VerdictRequest(session_id, reviewer, None, branch_id, first, last, text))
+
+
+@command("verdicts comment", json=_entry_fields, text=_print_entry)
+def give_comment(wired: Services, session: int, *, options: VerdictOptions) -> AnnotationRecord:
+    """Add a comment, given with --note, to the thread on a target.
+
+    Args:
+        session: session number
+    """
+    return wired[VerdictService].comment(options.request(session, None))

@@ -8,9 +8,19 @@ from pathlib import Path
 import gradio as gr
 
 from app.report.panel import place_downloads
+from app.review.assignments import AssignmentRequest, AssignmentService, due_date, workloads
 from app.review.log import VERDICTS, VerdictRequest
 from app.review.service import VerdictService
-from app.review.words import agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
+from app.review.words import (
+    agreement_message,
+    disputes,
+    given_sentence,
+    loads,
+    queue,
+    sessions_list,
+    sheet_message,
+    signed_verdict,
+)
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
@@ -26,17 +36,40 @@ def _part(name: str, script: str, frame: str) -> gr.HTML:
 
 def session_picker() -> gr.HTML:
     """Place the reviewer's name and the search for a session."""
-    frame = """<div class="pagehead"><h1>Review</h1>
+    frame = html("""<div class="pagehead"><h1>Review</h1>
           <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
           <p class="reviewer-line"><span class="sub named"></span>
             <button type="button" class="btn small" data-do="rename">Change name</button></p></div>
-        <section class="picker" aria-labelledby="h-pick" hidden>
+        <p class="finding" role="status"></p>
+        <div class="start" hidden>
+        <section class="queue" aria-label="Assigned to you"></section>
+        <section class="picker" aria-labelledby="h-pick">
           <div class="bar"><h2 id="h-pick">Choose a session</h2></div>
           <form class="field" role="search"><label class="vh" for="pick-text">Search sessions</label>
             <input id="pick-text" class="input" type="search" autocomplete="off"
               placeholder="Search names, prompts, tags and notes"></form>
-          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>"""
-    return _part("review-pick", "coft.review.picker(element, trigger, props, watch, ['find'])", frame)
+          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>
+        <section class="differ" aria-labelledby="h-differ"><h2 id="h-differ">Where reviewers differ</h2>
+          <p class="hint">The list shows what others said, so look at it when your own reviews are done: a review that
+            you begin afterwards is not blind. What is assigned to you stays out of it until you finish.</p>
+          <p class="sub settled" role="status"></p>
+          <div class="disputes-box" tabindex="-1">
+            <button type="button" class="btn small" data-do="differ">Show what waits for a decision</button></div>
+        </section>
+        <section class="team" aria-labelledby="h-team"><h2 id="h-team">Assignments</h2>
+          <div class="loads-box"></div>
+          <details><summary>{{ icon("chev", "chev") }}Assign reviews</summary><form class="assign">
+            <div class="field"><label for="assign-to">Reviewers</label>
+              <input id="assign-to" class="input" autocomplete="off" placeholder="Ana, Ben" required></div>
+            <div class="field"><label for="assign-text">Sessions that mention</label>
+              <input id="assign-text" class="input" autocomplete="off" placeholder="a name, prompt, tag or note"
+                required></div>
+            <div class="field"><label for="assign-due">Due on</label>
+              <input id="assign-due" class="input" type="date"></div>
+            <button class="btn">Assign</button></form></details>
+          <p class="sub assigned" role="status"></p></section></div>""")
+    script = "coft.review.picker(element, trigger, props, watch, ['find', 'assign', 'differ', 'settle'])"
+    return _part("review-pick", script, frame)
 
 
 def review_sheet() -> gr.HTML:
@@ -97,14 +130,38 @@ class ReviewHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for logs that lives as long as the page."""
         self._verdicts = services[VerdictService]
+        self._assignments = services[AssignmentService]
         self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-verdicts-")
 
     @shown
     def find(self, event: gr.EventData) -> Reply:
-        """Sessions whose name, prompt, tags or notes hold a text."""
+        """Sessions whose name, prompt, tags or notes hold a text, and at first what else there is to do."""
         page = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
-        return reply(event, {"kind": "sessions", "html": sessions_list(page, str(event.text))})
+        found: Reply = {"kind": "sessions", "html": sessions_list(page, str(event.text))}
+        if not event.whole:
+            return reply(event, found)
+        finding = self._verdicts.team_agreement().sentence
+        return reply(event, {**found, **self._team(signed_verdict(event.reviewer)), "finding": finding})
+
+    @shown
+    def assign(self, event: gr.EventData) -> Reply:
+        """Assign the sessions that mention a text to reviewers."""
+        lead = signed_verdict(event.reviewer)
+        assigned = self._assignments.assign(
+            AssignmentRequest(lead, (str(event.to),), text=str(event.text), due_on=due_date(str(event.due)))
+        )
+        return reply(event, {"kind": "team", **self._team(lead), "said": assigned.sentence})
+
+    @shown
+    def differ(self, event: gr.EventData) -> Reply:
+        """What reviewers differ on and nobody has decided."""
+        return self._differing(event)
+
+    @shown
+    def settle(self, event: gr.EventData) -> Reply:
+        """Decide a disagreement of the list as a third person."""
+        return self._differing(event, self._decided(event))
 
     @shown
     def read(self, event: gr.EventData) -> Reply:
@@ -126,17 +183,12 @@ class ReviewHandlers:
     @shown
     def decide(self, event: gr.EventData) -> Reply:
         """Decide a disagreement as a third person."""
-        request = VerdictRequest(
-            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
-            str(event.note),
-        )  # fmt: skip
-        entry = self._verdicts.adjudicate(request)
-        return self._sheet(event, given_sentence(entry).replace("Saved", "Decided", 1))
+        return self._sheet(event, self._decided(event))
 
     @shown
     def file(self, event: gr.EventData) -> str:
         """Write the log for download."""
-        reader = signed_verdict(event.reviewer) or None
+        reader = signed_verdict(event.reviewer)
         return str(self._verdicts.write_csv(int(event.session), Path(self._folder.name), reader))
 
     @shown
@@ -148,9 +200,29 @@ class ReviewHandlers:
         return reply(event, agreement_message(names, agreement))
 
     def _sheet(self, event: gr.EventData, said: str = "") -> Reply:
+        reviewer, session = signed_verdict(event.reviewer), int(event.session)
+        message = sheet_message(
+            self._verdicts.sheet(session, reviewer, bool(event.reveal)), reviewer, bool(event.reveal), said
+        )
+        hidden = message["closed"] or message["blind"]
+        finding = "" if hidden else self._verdicts.team_agreement(session).sentence
+        return reply(event, {**message, "finding": finding})
+
+    def _decided(self, event: gr.EventData) -> str:
+        request = VerdictRequest(
+            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
+            str(event.note),
+        )  # fmt: skip
+        return given_sentence(self._verdicts.adjudicate(request)).replace("Saved", "Decided", 1)
+
+    def _differing(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer = signed_verdict(event.reviewer)
-        sheet = self._verdicts.sheet(int(event.session), reviewer or None)
-        return reply(event, sheet_message(sheet, reviewer, bool(event.reveal), said))
+        listed = disputes(self._verdicts.disputes(reviewer), reviewer)
+        return reply(event, {"kind": "differ", "html": listed, "said": said})
+
+    def _team(self, reviewer: str) -> Reply:
+        assigned = self._assignments.list()
+        return {"queue": queue(assigned, reviewer), "loads": loads(workloads(assigned))}
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -164,6 +236,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     place_downloads(services)
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
     told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")  # type: ignore[attr-defined]
+    choices = {"assign": On(handlers.assign, picker), "differ": On(handlers.differ, picker)}
+    wire(picker, {**choices, "settle": On(handlers.settle, picker)}, MULTIPLE, "review-")
     told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")  # type: ignore[attr-defined]
     wire(sheet, {"act": On(handlers.act, sheet), "decide": On(handlers.decide, sheet)}, MULTIPLE, "review-")
     wire(agreement, {"agree": On(handlers.agree, agreement)}, MULTIPLE, "review-")

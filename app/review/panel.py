@@ -6,7 +6,7 @@ import gradio as gr
 
 from app.review.log import VERDICTS, VerdictRequest
 from app.review.service import VerdictService
-from app.review.words import given_sentence, signed_verdict, verdicts_message
+from app.review.words import commented_sentence, given_sentence, signed_verdict, verdicts_message
 from app.shared.events import MULTIPLE, reply, shown, told_of_failure
 from app.shared.markup import place
 from app.shared.prompt_words import Message
@@ -37,8 +37,17 @@ class VerdictHandlers:
         entry = self._verdicts.add(request)
         return reply(event, {**self._current(request.session_id, entry.reviewer), "said": given_sentence(entry)})
 
+    @shown
+    def comment(self, event: gr.EventData) -> Message:
+        """Add to the thread on a target, and say what stands now."""
+        request = VerdictRequest(
+            int(event.session), str(event.reviewer), None, event.branch, event.first, event.last, str(event.note)
+        )
+        entry = self._verdicts.comment(request)
+        return reply(event, {**self._current(request.session_id, entry.reviewer), "said": commented_sentence(entry)})
+
     def _current(self, session_id: int, reviewer: str) -> Message:
-        return verdicts_message(self._verdicts.current(session_id, reviewer or None), reviewer)
+        return verdicts_message(self._verdicts.current(session_id, reviewer), reviewer)
 
 
 def place_panel(services: Services) -> None:
@@ -46,11 +55,12 @@ def place_panel(services: Services) -> None:
     handlers = VerdictHandlers(services)
     panel = place(
         "review/panel.html",
-        "coft.verdicts.mount(element, trigger, props, watch, ['read', 'give'])",
+        "coft.verdicts.mount(element, trigger, props, watch, ['read', 'give', 'comment'])",
         "verdicts",
         verdicts=VERDICTS,
         keys=KEYS,
         scopes=SCOPES,
     )
     told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")  # type: ignore[attr-defined]
+    told_of_failure(panel.comment(handlers.comment, None, panel, **MULTIPLE), "comment")  # type: ignore[attr-defined]
     told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")  # type: ignore[attr-defined]

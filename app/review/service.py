@@ -5,18 +5,24 @@ Blindness is a rule of the program between people who use their own names; it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from app.review.agreement import Agreement, cohen_kappa
+from app.review.agreement import Agreement, TeamAgreement, cohen_kappa, krippendorff_alpha
 from app.review.log import (
     VERDICTS,
     VerdictRequest,
     disagreements,
+    disputed_since,
     is_blind,
+    is_closed,
     may_have_seen_others,
+    newest_of_others,
     open_review,
+    opinions_by_target,
     paired,
     standing_json,
     target_of,
@@ -25,8 +31,19 @@ from app.review.log import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.verdicts import LogCheck, ReviewView, StandingVerdict, check_log, entry_json, log_csv, reviews, standing
+from app.shared.verdicts import (
+    LogCheck,
+    ReviewView,
+    StandingVerdict,
+    check_log,
+    entry_json,
+    log_csv,
+    reviews,
+    standing,
+    under_blind_review,
+)
 from app.shared.wiring import Services
+from db.assignments import AssignmentsRepository, ReadingsRepository
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationFields, AnnotationRecord, AnnotationsRepository, LogKind, Target, Verdict
 
@@ -44,9 +61,11 @@ class CurrentVerdicts:
         targets: How each target stands, the whole session first, then by position.
         reviews: All reviews that were opened.
         review: The reader's own newest review; None if she opened none, or if the reader is not named.
-        hidden: Entries of others that she may not see before she finishes her blind review.
+        hidden: Entries that she may not see yet: of others before she finishes her blind review, or of all before
+            anybody does, where the reader is not named.
         newest: Number of the newest entry that the reader may see; 0 without any. It tells an older reading of the
             same reader from a newer one.
+        comments: Comments that the reader may see, oldest first.
     """
 
     session_id: int
@@ -55,6 +74,7 @@ class CurrentVerdicts:
     review: ReviewView | None = None
     hidden: int = 0
     newest: int = 0
+    comments: tuple[AnnotationRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +91,7 @@ class ReviewSheet:
         words: The text of each target that is a step or a span, by the target's key.
         branches: Name of each branch, by its id.
         reviewers: All who have written into the log, sorted.
-        may_be_blind: Whether the reader could still review it blind: as far as the log knows, she has seen nothing.
+        may_be_blind: Whether the reader could still review it blind: as far as is known, she has seen nothing.
     """
 
     session_id: int
@@ -96,7 +116,7 @@ class ReviewerAgreement:
         result: Kappa with its interval and the table of counts.
         blind_pairs: Targets that the later of the two judged in a blind review, so without seeing the other's verdict.
         sessions: Sessions with targets that both judged.
-        waiting: Sessions left out because a blind review of one of them is still open.
+        waiting: Sessions left out because a blind review of them is still open.
     """
 
     first: str
@@ -112,10 +132,89 @@ class ReviewerAgreement:
         text = f"{self.first} and {self.second}: {self.result.sentence}"
         if self.result.pairs:
             text += f" {self.blind_pairs} of the {self.result.pairs} were judged blind by the later of the two."
-        if self.waiting:
-            open_reviews = "session is" if self.waiting == 1 else "sessions are"
-            text += f" {self.waiting} {open_reviews} left out until the blind review there is finished."
-        return text
+        return f"{text} {waiting_sentence(self.waiting)}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedTarget:
+    """A target on which reviewers differ, and nobody has decided.
+
+    Attributes:
+        session_id: The session.
+        session: Its name.
+        item: The target with the opinions that stand.
+        since: When they began to differ.
+        words: The text of a step or a span; empty for a branch or a session.
+    """
+
+    session_id: int
+    session: str
+    item: StandingVerdict
+    since: datetime
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeQueue:
+    """What waits for a decision, as far as a reader may see it.
+
+    Attributes:
+        targets: The targets, the longest disputed first.
+        waiting: Sessions left out because a blind review of them is still open.
+        assigned: Sessions left out because the reader is to review them herself, and has not finished.
+    """
+
+    targets: tuple[DisputedTarget, ...]
+    waiting: int = 0
+    assigned: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        targets = "1 target waits" if len(self.targets) == 1 else f"{len(self.targets)} targets wait"
+        parts = [f"{targets} for a decision." if self.targets else "Nothing waits for a decision."]
+        parts.append(waiting_sentence(self.waiting))
+        if self.assigned:
+            sessions = "1 session is" if self.assigned == 1 else f"{self.assigned} sessions are"
+            parts.append(f"{sessions} left out until you finish the review that is assigned to you.")
+        return " ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamFinding:
+    """How far all reviewers agree, on one session or on all.
+
+    Attributes:
+        reviewers: All who judged something there, sorted.
+        result: Cohen's kappa where they are two, Krippendorff's alpha where they are more, None where they are fewer.
+        sessions: Sessions with targets that at least two judged.
+        waiting: Sessions left out because a blind review of them is still open.
+    """
+
+    reviewers: tuple[str, ...]
+    result: ReviewerAgreement | TeamAgreement | None
+    sessions: int = 0
+    waiting: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words, with its number and interval or why there is none."""
+        if isinstance(self.result, ReviewerAgreement):
+            return self.result.sentence
+        if self.result is None:
+            who = f"only {self.reviewers[0]} has" if self.reviewers else "nobody has"
+            text = f"Agreement needs two reviewers who judged the same targets; so far {who} judged anything."
+        else:
+            text = self.result.sentence
+        return f"{text} {waiting_sentence(self.waiting)}".strip()
+
+
+def waiting_sentence(waiting: int) -> str:
+    """How many sessions are left out until blind reviews of them are finished; empty for none."""
+    if not waiting:
+        return ""
+    sessions = "session is" if waiting == 1 else "sessions are"
+    return f"{waiting} {sessions} left out until the blind review there is finished."
 
 
 def verdicts_json(current: CurrentVerdicts, log: tuple[AnnotationRecord, ...]) -> dict[str, Any]:
@@ -140,15 +239,26 @@ def verdicts_json(current: CurrentVerdicts, log: tuple[AnnotationRecord, ...]) -
 class VerdictService:
     """What reviewers say of sessions, spans and tokens."""
 
-    def __init__(self, sessions: SessionsRepository, log: AnnotationsRepository) -> None:
+    def __init__(
+        self,
+        sessions: SessionsRepository,
+        log: AnnotationsRepository,
+        readings: ReadingsRepository,
+        assignments: AssignmentsRepository,
+    ) -> None:
         """Wire the service to the store."""
         self._sessions = sessions
         self._log = log
+        self._readings = readings
+        self._assignments = assignments
 
     @classmethod
     def wired(cls, services: Services) -> VerdictService:
         """Built from the program's services."""
-        return cls(services[SessionsRepository], services[AnnotationsRepository])
+        return cls(
+            services[SessionsRepository], services[AnnotationsRepository], services[ReadingsRepository],
+            services[AssignmentsRepository],
+        )  # fmt: skip
 
     def add(self, request: VerdictRequest) -> AnnotationRecord:
         """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target.
@@ -157,53 +267,69 @@ class VerdictService:
             ServiceError: The reviewer has no name, there is no such verdict, or a step is not in the branch's chain.
             NotFoundError: There is no such session or branch.
         """
-        reviewer = _name(request.reviewer)
+        reviewer = signed_name(request.reviewer)
         blind = is_blind(self._entries(request.session_id), reviewer)
         return self._write(request, reviewer, target_of(self._sessions, request), "verdict", blind)
 
-    def history(self, session_id: int, reviewer: str | None = None) -> tuple[AnnotationRecord, ...]:
-        """The whole log, oldest entry first; to a reviewer in her blind review only what she wrote herself.
+    def comment(self, request: VerdictRequest) -> AnnotationRecord:
+        """Add a comment to the thread on a target; what is written stays, and during a blind review it is hidden too.
 
-        Args:
-            session_id: The session.
-            reviewer: Who reads; None reads everything, as a report does.
+        Raises:
+            ServiceError: The reviewer has no name, the comment says nothing or gives a verdict, or a step is not in the
+                branch's chain.
+            NotFoundError: There is no such session or branch.
         """
-        return visible(self._entries(session_id), None if reviewer is None else _name(reviewer))
+        reviewer = signed_name(request.reviewer)
+        if not request.note.strip():
+            raise ServiceError("The comment says nothing; write a text.")
+        if request.verdict is not None:
+            raise ServiceError("A comment gives no verdict; give the verdict by itself.")
+        blind = is_blind(self._entries(request.session_id), reviewer)
+        return self._write(request, reviewer, target_of(self._sessions, request), "comment", blind)
+
+    def history(self, session_id: int, reviewer: str | None = None) -> tuple[AnnotationRecord, ...]:
+        """The log as far as a reader may see it, oldest entry first; see :meth:`current`."""
+        return self._shown(session_id, self._entries(session_id), _reader(reviewer))
 
     def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
         """How every target stands, as far as the reader may see it.
 
         Args:
             session_id: The session.
-            reviewer: Who reads; None reads everything, as a report does.
+            reviewer: Who reads; what others said, and she is shown, is written down, so that no review which she begins
+                later counts as blind. Empty is a visitor without a name, who sees no verdict while anybody reviews
+                blind. None reads everything, as a report does.
         """
-        entries = self._entries(session_id)
-        name = None if reviewer is None else _name(reviewer)
-        shown = visible(entries, name)
-        opened = reviews(entries)
-        reviews_given = [review for review in opened if review.reviewer == name]
-        hidden = sum(entry.judges for entry in entries)
-        hidden -= sum(entry.judges for entry in shown)
-        newest = shown[-1].entry if shown else 0
-        return CurrentVerdicts(
-            session_id, standing(shown), opened, reviews_given[-1] if reviews_given else None, hidden, newest
-        )
+        entries, name = self._entries(session_id), _reader(reviewer)
+        return _current(session_id, entries, self._shown(session_id, entries, name), name)
 
-    def sheet(self, session_id: int, reviewer: str | None = None) -> ReviewSheet:
-        """Everything that a reviewer (or with None anybody) needs to go through a session's verdicts."""
-        current, entries = self.current(session_id, reviewer), self._entries(session_id)
+    def sheet(self, session_id: int, reviewer: str | None = None, reveal: bool = True) -> ReviewSheet:
+        """Everything that a reviewer needs to go through a session's verdicts.
+
+        Args:
+            session_id: The session.
+            reviewer: Who reads; as for :meth:`current`.
+            reveal: Whether a reviewer who has said nothing yet wants to look; what stays closed is not written down as
+                seen.
+        """
+        entries, name = self._entries(session_id), _reader(reviewer)
+        reviewers = tuple(sorted({entry.reviewer for entry in entries}))
+        shown = visible(entries, name)
+        if name is None or not is_closed(shown, name, reviewers, reveal):
+            self._shown(session_id, entries, name)
+        current = _current(session_id, entries, shown, name)
         record, branches = self._sessions.get(session_id), self._sessions.branches(session_id)
         return ReviewSheet(
             session_id=session_id,
             name=record.name,
             prompt=record.prompt,
             current=current,
-            log=self.history(session_id, reviewer),
+            log=shown,
             check=self.verify_log(session_id),
             words=words_of([item.target for item in current.targets], self._sessions.chain),
             branches={branch.id: branch.name for branch in branches},
-            reviewers=tuple(sorted({entry.reviewer for entry in entries})),
-            may_be_blind=reviewer is None or not may_have_seen_others(entries, _name(reviewer)),
+            reviewers=reviewers,
+            may_be_blind=not name or not self._may_have_seen(session_id, entries, name),
         )
 
     def reviewers(self) -> tuple[str, ...]:
@@ -222,10 +348,10 @@ class VerdictService:
             ServiceError: The reviewer has an open review here, or it should be blind and she may have seen the verdicts
                 of others already.
         """
-        name, entries = _name(reviewer), self._entries(session_id)
+        name, entries = signed_name(reviewer), self._entries(session_id)
         if open_review(entries, name) is not None:
             raise ServiceError(f"{name} has an open review of session {session_id}; finish that one first.")
-        if blind and may_have_seen_others(entries, name):
+        if blind and self._may_have_seen(session_id, entries, name):
             raise ServiceError(
                 f"{name} may have seen the verdicts of others on session {session_id}, so a review of it cannot be "
                 "blind any more; open it as a review that is not blind, or let someone else review it."
@@ -241,7 +367,7 @@ class VerdictService:
         Raises:
             ServiceError: The reviewer has no open review here.
         """
-        name, entries = _name(reviewer), self._entries(session_id)
+        name, entries = signed_name(reviewer), self._entries(session_id)
         review = open_review(entries, name)
         if review is None:
             raise ServiceError(f"{name} has no open review of session {session_id}; start one first.")
@@ -257,7 +383,7 @@ class VerdictService:
             ServiceError: The reviewers do not disagree there, the adjudicator is one of them, is in the middle of a
                 blind review, or gives no verdict.
         """
-        name, entries = _name(request.reviewer), self._entries(request.session_id)
+        name, entries = signed_name(request.reviewer), self._entries(request.session_id)
         if is_blind(entries, name):
             raise ServiceError(f"{name} is in the middle of a blind review; finish it before deciding disagreements.")
         if request.verdict is None:
@@ -281,14 +407,14 @@ class VerdictService:
         Raises:
             ServiceError: Both are the same.
         """
-        names = _name(first), _name(second)
+        names = signed_name(first), signed_name(second)
         if names[0] == names[1]:
             raise ServiceError(f"{names[0]} always agrees with {names[0]}; name two reviewers.")
         sessions = self._log.sessions_of(names) if session_id is None else [session_id]
         pairs, judged, waiting = [], 0, 0
         for number in sessions:
             entries = self._entries(number)
-            if any(is_blind(entries, name) for name in names):
+            if under_blind_review(entries):
                 waiting += 1
                 continue
             paired_verdicts = paired(entries, *names)
@@ -297,12 +423,83 @@ class VerdictService:
         result = cohen_kappa([(one, other) for one, other, _ in pairs], VERDICTS)
         return ReviewerAgreement(*names, result, sum(blind for *_, blind in pairs), judged, waiting)
 
+    def disputes(self, reviewer: str | None = None) -> DisputeQueue:
+        """Targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
+
+        Sessions that somebody reviews blind are left out until that review is finished, for every reader.
+
+        Args:
+            reviewer: Who reads; she is taken to have seen what others said of the sessions that are listed, and those
+                that she is to review herself are left out until she has. None reads everything.
+        """
+        name = _reader(reviewer)
+        own = set() if not name else {record.session_id for record in self._assignments.list(name)}
+        targets: list[DisputedTarget] = []
+        waiting = assigned = 0
+        for session_id, entries in self._log.histories().items():
+            open_disputes = [item for item in disagreements(entries) if item.status == "disputed"]
+            if under_blind_review(entries):
+                waiting += 1
+            elif open_disputes and session_id in own and not _has_finished(entries, name):
+                assigned += 1
+            elif open_disputes:
+                self._shown(session_id, tuple(entries), name)
+                targets += self._disputed(session_id, open_disputes)
+        return DisputeQueue(tuple(sorted(targets, key=lambda target: target.since)), waiting, assigned)
+
+    def team_agreement(self, session_id: int | None = None, reviewers: Sequence[str] = ()) -> TeamFinding:
+        """How far all reviewers agree: Cohen's kappa of two, Krippendorff's alpha of more.
+
+        Sessions that somebody reviews blind are left out until that review is finished.
+
+        Args:
+            session_id: Only this session; None takes all.
+            reviewers: Only these; none takes all who judged something.
+        """
+        chosen = {signed_name(reviewer) for reviewer in reviewers}
+        logs = self._log.histories() if session_id is None else {session_id: self._entries(session_id)}
+        opinions, waiting, sessions = [], 0, 0
+        for entries in logs.values():
+            if under_blind_review(entries):
+                waiting += 1
+                continue
+            targets = [_of(target, chosen) for target in opinions_by_target(entries)]
+            sessions += any(len(target) > 1 for target in targets)
+            opinions += targets
+        names = tuple(sorted({reviewer for target in opinions for reviewer in target}))
+        result: ReviewerAgreement | TeamAgreement | None = None
+        if len(names) == 2:
+            result = self.agreement(*names, session_id)
+        elif len(names) > 2:
+            result = krippendorff_alpha(opinions, VERDICTS)
+        return TeamFinding(names, result, sessions, waiting)
+
     def verify_log(self, session_id: int) -> LogCheck:
         """Whether every entry of a session's log follows from the one before and says what it was written as."""
         return check_log(self._log.history(session_id))
 
     def _entries(self, session_id: int) -> tuple[AnnotationRecord, ...]:
         return tuple(self._log.history(session_id))
+
+    def _disputed(self, session_id: int, items: Sequence[StandingVerdict]) -> list[DisputedTarget]:
+        name = self._sessions.get(session_id).name
+        words = words_of([item.target for item in items], self._sessions.chain)
+        return [
+            DisputedTarget(session_id, name, item, disputed_since(item), words.get(item.target.key, ""))
+            for item in items
+        ]
+
+    def _shown(
+        self, session_id: int, entries: tuple[AnnotationRecord, ...], name: str | None
+    ) -> tuple[AnnotationRecord, ...]:
+        """What a reader may see, which is written down where others say it."""
+        shown = visible(entries, name)
+        if name and (newest := newest_of_others(shown, name)):
+            self._readings.note(session_id, name, newest)
+        return shown
+
+    def _may_have_seen(self, session_id: int, entries: tuple[AnnotationRecord, ...], name: str) -> bool:
+        return may_have_seen_others(entries, name) or self._readings.of(session_id, name) is not None
 
     def _write(
         self, request: VerdictRequest, reviewer: str, target: Target, kind: LogKind, blind: bool
@@ -328,10 +525,41 @@ class VerdictService:
         )
 
 
-def _name(reviewer: str) -> str:
+def signed_name(reviewer: str) -> str:
+    """A reviewer's name as it is written down.
+
+    Raises:
+        ServiceError: There is none, or it is too long.
+    """
     name = " ".join(reviewer.split())
     if not name:
         raise ServiceError("The reviewer has no name; verdicts are signed, so type one.")
     if len(name) > LONGEST_NAME:
         raise ServiceError(f"The reviewer's name has {len(name)} characters; write at most {LONGEST_NAME}.")
     return name
+
+
+def _reader(reviewer: str | None) -> str | None:
+    """Who reads: empty is a visitor without a name, None the program itself."""
+    if reviewer is None:
+        return None
+    return signed_name(reviewer) if reviewer.strip() else ""
+
+
+def _current(
+    session_id: int, entries: tuple[AnnotationRecord, ...], shown: tuple[AnnotationRecord, ...], name: str | None
+) -> CurrentVerdicts:
+    opened = reviews(entries)
+    own = [review for review in opened if review.reviewer == name]
+    hidden = sum(entry.speaks for entry in entries) - sum(entry.speaks for entry in shown)
+    newest = shown[-1].entry if shown else 0
+    comments = tuple(entry for entry in shown if entry.kind == "comment")
+    return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden, newest, comments)
+
+
+def _has_finished(entries: Sequence[AnnotationRecord], name: str | None) -> bool:
+    return any(review.reviewer == name and not review.open for review in reviews(entries))
+
+
+def _of(target: dict[str, str], chosen: set[str]) -> dict[str, str]:
+    return {reviewer: verdict for reviewer, verdict in target.items() if not chosen or reviewer in chosen}

@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
+from app.review.assignments import AssignedReview, Workload
+from app.review.log import comments_of, is_closed
+from app.review.service import CurrentVerdicts, DisputeQueue, ReviewerAgreement, ReviewSheet, waiting_sentence
 from app.sessions.service import LibraryPage
 from app.shared.events import Reply
 from app.shared.markup import badge, html
@@ -30,6 +32,7 @@ def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
         "reviewer": reviewer,
         "newest": current.newest,
         "targets": [target_message(item, reviewer) for item in current.targets],
+        "threads": [thread_message(comments) for comments in comments_of(current.comments).values()],
         "review": blind_sentence(current.review),
     }
 
@@ -49,6 +52,13 @@ def target_message(item: StandingVerdict, reviewer: str) -> Reply:
         "says": [opinion_message(entry) for entry in (*item.opinions, *decision)],
         "own": None if opinion is None else own_message(opinion),
     }
+
+
+def thread_message(comments: tuple[AnnotationRecord, ...]) -> Reply:
+    """The comments on one target, oldest first."""
+    target = comments[0].target
+    says = [{"who": entry.reviewer, "when": day(entry.created_at), "text": entry.note} for entry in comments]
+    return {"b": target.branch_id, "f": target.first_step, "l": target.last_step, "says": says}
 
 
 def opinion_message(entry: AnnotationRecord) -> Reply:
@@ -119,6 +129,11 @@ def given_sentence(entry: AnnotationRecord) -> str:
     return f"Saved: {entry.verdict} on {where(entry.target)}, {number}."
 
 
+def commented_sentence(entry: AnnotationRecord) -> str:
+    """What comment was just written into the log."""
+    return f"Commented on {where(entry.target)}, log entry {count(entry.entry)}."
+
+
 def signed_verdict(reviewer: object) -> str:
     """A reviewer's name as verdicts are signed with it; empty for none."""
     return " ".join(str(reviewer or "").split())
@@ -150,8 +165,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
         """
         {% if not result.pairs %}
           <p class="sub">{{ agreement.first }} and {{ agreement.second }} have not judged the same token, span, branch
-            or session.{% if agreement.waiting %} One of them has a blind review open, which is left out until it is
-            finished.{% endif %}</p>
+            or session. {{ waiting }}</p>
         {% else %}
         <div class="agree"><div>
           {% if not result.scored %}
@@ -186,6 +200,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
         {% endif %}""",
         agreement=agreement,
         result=agreement.result,
+        waiting=waiting_sentence(agreement.waiting),
         columns=list(zip(*agreement.result.table, strict=True)),
     )
 
@@ -238,7 +253,10 @@ def _targets(sheet: ReviewSheet, reviewer: str) -> Markup:
     """Everything that was judged: where, the words, how it stands, and the opinions side by side."""
     return html(
         """
-        {% if not sheet.current.targets %}
+        {% if not sheet.current.targets and sheet.current.hidden and not reviewer %}
+          <div class="empty-list"><p class="sub">Somebody is reviewing this session blind; what was said of it is shown
+            when that review is finished.</p></div>
+        {% elif not sheet.current.targets %}
           <div class="empty-list"><p class="sub">
             {{ "You have judged nothing" if blind else "Nobody has judged anything" }} of this session yet. Open it on
             the audit page, select a token, and press <kbd>C</kbd> for fair, <kbd>U</kbd> for unfair or <kbd>X</kbd> for
@@ -266,7 +284,12 @@ def _targets(sheet: ReviewSheet, reviewer: str) -> Markup:
               {%- if entry.blind %} <small>blind</small>{% endif %}
               {% if entry.tag %}<span class="judge-tag">{{ entry.tag }}</span>{% endif %}
               {% if entry.note %}<span class="judge-note">{{ entry.note }}</span>{% endif %}</span></li>
-          {% endfor %}</ul></td>
+          {% endfor %}</ul>
+          {% if threads.get(item.target.key) %}
+            <ol class="thread" aria-label="Comments on {{ place }}">{% for entry in threads[item.target.key] %}
+              <li><strong>{{ entry.reviewer }}</strong> <span class="hint tnum">{{ entry.created_at|day }}</span>
+                <span class="judge-note">{{ entry.note }}</span></li>{% endfor %}</ol>
+          {% endif %}</td>
           <td>
           {% if item.status != "disputed" %}
           {% elif reviewer in item.opinions|map(attribute="reviewer") %}
@@ -282,6 +305,7 @@ def _targets(sheet: ReviewSheet, reviewer: str) -> Markup:
         sheet=sheet,
         reviewer=reviewer,
         blind=_is_blind(sheet),
+        threads=comments_of(sheet.log),
         statuses=STATUSES,
         link=link,
         place_name=place_name,
@@ -312,10 +336,10 @@ def _log(sheet: ReviewSheet) -> Markup:
           <td>{{ entry.reviewer }}</td>
           <td>{{ {"verdict": entry.verdict or "withdraws", "adjudication": "decides " ~ entry.verdict,
               "review_started": "begins " ~ ("a blind" if entry.blind else "an open") ~ " review",
-              "review_finished": "finishes the review"}[entry.kind] }}
+              "review_finished": "finishes the review", "comment": "comments"}[entry.kind] }}
             {{- ", blind" if entry.blind and entry.kind == "verdict" }}
             {%- if entry.tag %}<span class="judge-tag">{{ entry.tag }}</span>{% endif %}</td>
-          <td>{{ place_name(entry.target) if entry.judges }}</td>
+          <td>{{ place_name(entry.target) if entry.speaks }}</td>
           <td>{% if entry.note %}<span class="judge-note">{{ entry.note }}</span>{% endif %}</td>
           <td><span class="mono">{{ entry.digest[:12] }}</span></td></tr>
         {% endfor %}</tbody></table>
@@ -349,7 +373,7 @@ def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said:
         reveal: She chose to see what others said although she has said nothing yet.
         said: What an action has done, in words.
     """
-    closed = _is_closed(sheet, reviewer, reveal)
+    closed = is_closed(sheet.log, reviewer, sheet.reviewers, reveal)
     return {
         "kind": "sheet",
         "session": sheet.session_id,
@@ -365,12 +389,6 @@ def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said:
         "blind": _is_blind(sheet),
         "said": said,
     }
-
-
-def _is_closed(sheet: ReviewSheet, reviewer: str, reveal: bool) -> bool:
-    """Whether the verdicts stay closed until the reader chose between a blind review and looking at them."""
-    others = any(entry.judges and entry.reviewer != reviewer for entry in sheet.log)
-    return others and not reveal and reviewer not in sheet.reviewers
 
 
 def _busiest_first(sheet: ReviewSheet) -> list[str]:
@@ -468,4 +486,75 @@ def sessions_list(page: LibraryPage, text: str) -> Markup:
         page=page,
         text=text.strip(),
         beginning=beginning,
+    )
+
+
+STATES = {"open": "to be reviewed", "begun": "begun", "overdue": "overdue", "done": "done"}
+"""How an assignment stands, in words."""
+
+
+def queue(assigned: tuple[AssignedReview, ...], reviewer: str) -> Markup:
+    """What a reviewer is to review, what is due first at the top; nothing where nothing is left."""
+    left = [item for item in assigned if item.reviewer == reviewer and item.state != "done"]
+    return html(
+        """
+        {% if left %}
+          <h2 id="h-queue">Assigned to you</h2>
+          <ul class="session-choices" aria-labelledby="h-queue">{% for item in left %}
+            <li><button type="button" data-do="choose" data-id="{{ item.session_id }}">
+              <span class="title cut">{{ item.session }}</span><span class="hint tnum">{{ states[item.state] }}
+              {%- if item.due_on %}, due {{ item.due_on.isoformat() }}{% endif %}</span>
+              <span class="sub cut">asked for by {{ item.lead }}</span></button></li>{% endfor %}</ul>
+        {% endif %}""",
+        left=left,
+        states=STATES,
+    )
+
+
+def loads(workloads: tuple[Workload, ...]) -> Markup:
+    """How far everybody is with what is assigned."""
+    return html(
+        """
+        {% if workloads %}<ul class="loads sub">{% for load in workloads %}<li>{{ load.sentence }}</li>{% endfor %}</ul>
+        {% else %}<p class="sub">Nothing is assigned.</p>{% endif %}""",
+        workloads=workloads,
+    )
+
+
+def disputes(found: DisputeQueue, reviewer: str) -> Markup:
+    """What waits for a decision: where, since when, and the opinions side by side."""
+    return html(
+        """
+        <p class="sub">{{ found.sentence }}</p>
+        {% if found.targets %}
+        <table class="targets disputes"><caption class="vh">What reviewers differ on</caption><thead><tr>
+          {% for title in ["Where", "Words", "Since", "Opinions"] %}<th scope="col">{{ title }}</th>{% endfor %}
+          <th scope="col"><span class="vh">Decide</span></th></tr></thead><tbody>
+        {% for dispute in found.targets %}
+          {% set item, place = dispute.item, place_name(dispute.item.target) %}
+          <tr><th scope="row"><a href="{{ link(dispute.session_id, item.target) }}">{{ place }}</a>
+            <span class="hint cut">{{ dispute.session }}</span></th>
+          <td>{% if dispute.words %}<span class="mono words">{{ short(dispute.words) }}</span>
+            {% else %}<span class="hint">all</span>{% endif %}</td>
+          <td><span class="nowrap tnum">{{ dispute.since|day }}</span></td>
+          <td><ul class="sides">{% for entry in item.opinions %}<li>{{ icon(entry.verdict) }}<span>
+            <strong>{{ entry.reviewer }}</strong> says {{ entry.verdict }}
+            {%- if entry.blind %} <small>blind</small>{% endif %}
+            {% if entry.note %}<span class="judge-note">{{ entry.note }}</span>{% endif %}</span></li>{% endfor %}</ul>
+            </td>
+          <td>{% if reviewer in item.opinions|map(attribute="reviewer") %}
+            <span class="hint">You are one of those who differ; a third person decides.</span>
+          {% else %}
+            <button type="button" class="btn small" data-do="decide" data-session="{{ dispute.session_id }}"
+              {% for name, value in [("branch", item.target.branch_id), ("first", item.target.first_step),
+                  ("last", item.target.last_step)] if value is not none %} data-{{ name }}="{{ value }}"
+              {%- endfor %} data-name="{{ place }}"
+              aria-label="Decide on {{ place }} of {{ dispute.session }}">Decide</button>
+          {% endif %}</td></tr>{% endfor %}</tbody></table>
+        {% endif %}""",
+        found=found,
+        reviewer=reviewer,
+        link=link,
+        place_name=place_name,
+        short=_short,
     )

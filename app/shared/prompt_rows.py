@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from scipy.stats import t
 
-from app.shared.verdicts import standing
+from app.shared.verdicts import published, standing
 from coft_core.types import Certificate
 from db.batches import BatchRowRecord
 from db.prompt_sets import PromptRow
@@ -139,7 +139,7 @@ def _state(record: BatchRowRecord) -> RowState:
 
 def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
     """How the verdict on the whole session stands, and on how many targets one does."""
-    verdicts = [item for item in standing(log) if item.status != "withdrawn"]
+    verdicts = [item for item in standing(published(log)) if item.status != "withdrawn"]
     whole = next((item.verdict or "disputed" for item in verdicts if item.target.kind == "session"), "")
     return whole, len(verdicts)
 

@@ -125,6 +125,17 @@ def reviews(entries: Iterable[AnnotationRecord]) -> tuple[ReviewView, ...]:
     return tuple(views)
 
 
+def under_blind_review(entries: Iterable[AnnotationRecord]) -> bool:
+    """Whether anybody has begun a blind review and not finished it."""
+    return any(review.blind and review.open for review in reviews(entries))
+
+
+def published(entries: Sequence[AnnotationRecord]) -> tuple[AnnotationRecord, ...]:
+    """What a visitor without a name may see: during a blind review only when reviews begin and end."""
+    hidden = under_blind_review(entries)
+    return tuple(entry for entry in entries if not (hidden and entry.speaks))
+
+
 def standing(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict, ...]:
     """How every target stands that somebody spoke about, the whole session first, then by position."""
     spoken = [entry for entry in entries if entry.judges]

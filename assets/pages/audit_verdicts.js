@@ -1,16 +1,19 @@
 /* Verdicts on the audit page. What reviewers said of the session lives here; every change is written at once. */
-import { act, addressed, draw, expose, icon, link, made, onFailure, readdress } from "../base/core.js";
+import { act, addressed, draw, expose, icon, link, made, onFailure, pausing, readdress } from "../base/core.js";
 import { keys } from "../base/keys.js";
 import { reviewer } from "../base/reviewer.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
+import { keep, recalled } from "./audit_unsent.js";
 
 const KEYS = { C: "fair", U: "unfair", X: "unclear" };
 const MARKS = ["fair", "unfair", "unclear", "disputed"];
-const NOBODY = { targets: [], newest: -1, blind: "" };
-const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: -1, wish: null, ...NOBODY };
+const NOBODY = { targets: [], threads: [], newest: -1, blind: "" };
+/* a note is written into the log when the keys have rested for so long */
+const PAUSE = 700;
+const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: -1, wish: null, typed: null, kept: [], left: [], ...NOBODY };
 const drafts = new Map();
-let root, send, note, tag;
+let root, send, note, tag, reply;
 
 const find = (selector) => root.querySelector(selector);
 const page = () => session.state();
@@ -35,8 +38,17 @@ const extend = (to) => {
   anchor(state);
   respan(Math.max(0, Math.min(to, state.cards.length - 1)));
 };
-const reach = (by) => () => page().selected >= 0 && (extend(span.head + by), true);
-const narrow = () => span.head !== span.anchor && (respan(span.anchor), true);
+/* the selection may be ahead of the drawing: what is judged is what is selected when the key goes down. What she types
+   stays with its target, but a token that she chose herself takes its place once she has left the fields */
+const attend = (state) => {
+  if (state.selected !== view.seen) {
+    if (!state.running && ![note, tag, reply].includes(document.activeElement)) view.held = null;
+    Object.assign(view, { scope: state.selected < 0 ? "session" : "steps", seen: state.selected });
+  }
+  anchor(state);
+};
+const reach = (by) => () => { attend(page()); return page().selected >= 0 && (extend(span.head + by), true); };
+const narrow = () => { attend(page()); return span.head !== span.anchor && (respan(span.anchor), true); };
 
 /* ---- a mark on every judged token: its own verdict, or that of the shortest span around it ---- */
 const mark = (node, item, step) => {
@@ -99,6 +111,9 @@ const pump = () => {
   const { kind, data } = view.flight;
   view.flight.nonce = send(kind, { ...data, reviewer: kind === "read" ? reviewer.name() : data.reviewer });
 };
+/* kept until the log has it, beside what was kept before a reload and waits for its session */
+const remember = () => keep(drafts, [...view.kept, ...[view.flight, ...view.queue].filter((job) => job?.kind === "give")
+  .map(({ target, verdict, typed, data }) => ({ target, verdict, typed, reviewer: data.reviewer }))]);
 const refresh = () => {
   if (page().session === null) return;
   view.queue = view.queue.filter((job) => job.kind !== "read");
@@ -115,14 +130,20 @@ const receive = (message) => {
   const job = view.flight && view.flight.nonce === message.nonce ? view.flight : null;
   /* the log only grows: a reading of fewer entries is an older one */
   if (message.session === page().session && message.reviewer === reviewer.name() && message.newest >= view.newest) {
-    Object.assign(view, { targets: message.targets, newest: message.newest, blind: message.review, session: message.session });
+    const { targets, threads, newest, review: blind, session: number } = message;
+    Object.assign(view, { targets, threads, newest, blind, session: number });
   }
   if (job?.kind === "give") {
     const draft = drafts.get(key(job.target));
     if (draft && draft.note === job.typed.note && draft.tag === job.typed.tag) drafts.delete(key(job.target));
     say(message.said, job.undoes ? null : { target: job.target, back: job.before });
+  } else if (job?.kind === "comment") {
+    if (reply.value.trim() === job.data.note) reply.value = "";
+    say(message.said);
   } else if (job?.data.told) say("Verdicts are up to date.");
   if (job) settle(); else render();
+  if (job?.kind === "read") recover();
+  remember();
 };
 
 /* ---- giving ---- */
@@ -141,6 +162,7 @@ const give = (target, verdict, typed, undoes = false) => {
   find(".said").textContent = "Saving …";
   find("[data-do=undo]").hidden = true;
   pump();
+  remember();
   render();
 };
 const alike = (one, other) => one.note.trim() === other.note.trim() && one.tag.trim() === other.tag.trim();
@@ -149,7 +171,9 @@ const settled = (target) => {
   const waiting = pending(target);
   return waiting ? { v: waiting.verdict, ...waiting.typed } : ownOf(target);
 };
-const judge = async (verdict, target = current()) => {
+const judge = async (verdict) => {
+  attend(page());
+  const target = current();
   if (!target) return;
   if (!(await reviewer.needed())) { say("Nothing was saved: verdicts need a name."); return; }
   const own = settled(target), typed = typedFor(target);
@@ -161,6 +185,30 @@ const unsaved = (target) => {
   return Boolean(own && own.v && draft && !alike(draft, own));
 };
 const save = (target = current()) => { if (target && unsaved(target)) give(target, settled(target).v, typedFor(target)); };
+const saveSoon = pausing(() => save(view.typed), PAUSE);
+/* what was on its way before a reload, the newest on each target, unless the log has it by now */
+const recover = () => {
+  const mine = view.kept.filter((job) => job.target.session === page().session && job.reviewer === reviewer.name());
+  if (mine.length) {
+    view.kept = view.kept.filter((job) => !mine.includes(job));
+    new Map(mine.map((job) => [key(job.target), job])).forEach(({ target, verdict, typed }) => {
+      const own = settled(target);
+      if (own ? own.v !== verdict || !alike(own, typed) : verdict) give(target, verdict, typed);
+    });
+  }
+  const ours = view.left.filter((target) => target?.session === page().session);
+  view.left = view.left.filter((target) => !ours.includes(target));
+  ours.forEach((target) => save(target));
+};
+const comment = async () => {
+  const target = current(), text = reply.value.trim();
+  if (!target || !text) { reply.focus(); return; }
+  if (!(await reviewer.needed())) { say("Nothing was saved: comments need a name."); return; }
+  const { session: number, branch, first, last } = target;
+  view.queue.push({ kind: "comment", data: { session: number, branch, first, last, note: text, reviewer: reviewer.name() } });
+  say("Saving …");
+  pump();
+};
 const focusRadio = () => find("[role=radio][tabindex='0']").focus();
 const undo = () => {
   if (!view.undo) return;
@@ -184,6 +232,15 @@ const around = (target) => view.targets.filter((item) => item.mark && here(item)
   && (item.f === null || (target.scope === "steps" && item.f <= target.last && target.first <= item.l)));
 const related = (item) => html`<button type="button" class="btn small quiet" data-do="go-to" data-scope=${scopeOf(item)} data-first=${item.f ?? nothing}
   data-last=${item.l ?? nothing}>${icon(item.mark)}${`${phrase({ scope: scopeOf(item), first: item.f, last: item.l })}: ${item.words}`}</button>`;
+/* comments of all who wrote on a target, in the order in which the log has them */
+const remark = ({ who, when, text }) => html`<li><strong>${who}</strong> <span class="hint tnum">${when}</span><span class="judge-note">${text}</span></li>`;
+const drawThread = (target) => {
+  const thread = target && view.threads.find((item) => here(item) && scopeOf(item) === target.scope
+    && (target.scope !== "steps" || (item.f === target.first && item.l === target.last)));
+  draw(find(".thread"), thread ? thread.says.map(remark) : nothing);
+  find(".thread").hidden = !thread;
+  reply.disabled = !target;
+};
 const setField = (field, value, fresh) => {
   if (field.value !== value && (fresh || document.activeElement !== field)) field.value = value;
 };
@@ -203,7 +260,9 @@ const drawTarget = (target) => {
   view.shown = now;
   find("[data-do=save]").hidden = !target || !unsaved(target);
   find("[data-do=withdraw]").hidden = !own || Boolean(waiting);
-  find(".signed").textContent = own ? `${reviewer.name()}, ${own.saved}` : reviewer.name() || "No name yet";
+  const waits = target && !(settled(target)?.v) && typed.note.trim() ? ", the note is kept for your verdict" : "";
+  find(".signed").textContent = own ? `${reviewer.name()}, ${own.saved}` : `${reviewer.name() || "No name yet"}${waits}`;
+  drawThread(target);
   find(".status").hidden = !item || (item.says.length < 2 && Boolean(own));
   find(".status .how").textContent = item ? item.sentence : "";
   draw(find(".status ul"), item ? item.says.map(opinion) : nothing);
@@ -245,8 +304,7 @@ const follow = (state) => {
     Object.assign(view, { session: state.session, branch: state.branch });
     refresh();
   }
-  if (state.selected !== view.seen) Object.assign(view, { scope: state.selected < 0 ? "session" : "steps", seen: state.selected });
-  anchor(state);
+  attend(state);
   /* the address may name a span, the branch or the session; once */
   const { wish } = view;
   if (wish && state.session !== null) {
@@ -265,7 +323,7 @@ const goTo = ({ dataset: { scope, first, last } }) => {
   focusRadio();
 };
 const ACTIONS = {
-  judge: (button) => judge(button.dataset.verdict), undo, withdraw, save: () => save(), "go-to": goTo, rename: () => reviewer.ask(),
+  judge: (button) => judge(button.dataset.verdict), undo, withdraw, comment, save: () => save(), "go-to": goTo, rename: () => reviewer.ask(),
   refresh: () => { refresh(); [...view.queue, view.flight].filter((job) => job?.kind === "read").forEach((job) => { job.data.told = true; }); },
 };
 
@@ -305,6 +363,10 @@ const verdicts = {
     root = element.querySelector("section");
     note = find("#judge-note");
     tag = find("#judge-tag");
+    reply = find("#judge-comment");
+    const { drafts: typed, unsent } = recalled();
+    typed.forEach(([target, draft]) => drafts.set(target, draft));
+    Object.assign(view, { kept: unsent, left: typed.map(([, draft]) => draft.target) });
     send = link(trigger, props, watch, receive);
     const on = new URLSearchParams(location.search).get("on"), step = addressed("step"), last = addressed("last");
     if (["session", "branch"].includes(on)) view.wish = { on };
@@ -316,7 +378,11 @@ const verdicts = {
       field.addEventListener("focus", () => { view.held = view.held || current(); });
       field.addEventListener("input", () => {
         const target = current();
-        if (target) drafts.set(key(target), { note: note.value, tag: tag.value });
+        if (target) drafts.set(key(target), { note: note.value, tag: tag.value, target });
+        if (view.typed && target && key(view.typed) !== key(target)) save(view.typed);
+        view.typed = target;
+        remember();
+        saveSoon();
         find("[data-do=save]").hidden = !target || !unsaved(target);
       });
       field.addEventListener("blur", (event) => { if (!root.contains(event.relatedTarget)) save(); });
@@ -324,6 +390,8 @@ const verdicts = {
         if (event.key === "Enter" && (event.ctrlKey || event.metaKey || field === tag)) { event.preventDefault(); save(); }
       });
     });
+    reply.addEventListener("focus", () => { view.held = view.held || current(); });
+    reply.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); comment(); } });
     root.addEventListener("focusout", (event) => {
       if (root.contains(event.relatedTarget)) return;
       view.held = null;
@@ -332,7 +400,7 @@ const verdicts = {
     });
     root.addEventListener("keydown", among);
     mountSpans();
-    onFailure("verdict", () => { say("Not saved; the message says why."); settle(); });
+    onFailure(["verdict", "comment"], () => { say("Not saved; the message says why."); settle(); remember(); });
     onFailure("verdicts", settle);
     reviewer.onChange(() => { Object.assign(view, NOBODY); refresh(); render(); });
     session.watch(follow);

@@ -1,11 +1,12 @@
 /* The review page: a session is chosen, reviewed, and where reviewers differ decided by a third person. */
-import { act, addressed, draw, expose, link, onFailure, options, pausing, readdress } from "../base/core.js";
+import { act, addressed, draw, expose, link, onFailure, options, pausing, put, readdress } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
 import "../base/frame.js";
 import { reviewer } from "../base/reviewer.js";
+import { html } from "../base/vendor/lit-html.js";
 
 const PAUSE = 250;
-const state = { session: null, revealed: null, wanted: 0, listed: 0, status: "", asked: null, busy: false };
+const state = { session: null, revealed: null, wanted: 0, listed: 0, whole: false, status: "", asked: null, busy: false };
 let picker, root, find, ask, dialog;
 
 const at = (selector) => root.querySelector(selector);
@@ -13,23 +14,58 @@ const say = (text) => { at(".told").textContent = text; };
 const me = () => reviewer.name();
 
 /* ---- choosing a session ---- */
-const list = () => {
+/* `whole`: also how far all agree, what is assigned and how far everybody is */
+const list = (whole = false) => {
   listSoon.cancel();
-  state.listed = find("find", { text: picker.querySelector("#pick-text").value });
+  state.whole = state.whole || whole;
+  state.listed = find("find", { text: picker.querySelector("#pick-text").value, reviewer: me(), whole: state.whole });
 };
 const listSoon = pausing(() => list(), PAUSE);
 const named = () => {
   picker.querySelector(".named").textContent = me() ? `You are ${me()}.` : "You have not said who you are.";
   picker.querySelector("[data-do=rename]").textContent = me() ? "Change name" : "Enter your name";
 };
+const finding = (text) => { put(picker.querySelector(".finding"), text || ""); };
+const team = ({ queue, loads, said = "" }) => {
+  picker.querySelector(".queue").innerHTML = queue;
+  picker.querySelector(".loads-box").innerHTML = loads;
+  put(picker.querySelector(".assigned"), said);
+};
+const differing = ({ html, said }) => {
+  const box = picker.querySelector(".disputes-box");
+  box.innerHTML = html;
+  put(picker.querySelector(".settled"), said);
+  box.focus({ preventScroll: true });
+};
+const listed = (message) => {
+  if (message.nonce !== state.listed) return;
+  picker.querySelector(".choices").innerHTML = message.html;
+  if (!("queue" in message)) return;
+  state.whole = false;
+  team(message);
+  if (state.session === null) finding(message.finding);
+};
+const ANSWERS = { sessions: listed, team, differ: differing };
+/* what one reviewer was shown is not for the next one at the same browser */
+const closeDisputes = () => {
+  put(picker.querySelector(".settled"), "");
+  draw(picker.querySelector(".disputes-box"), html`<button type="button" class="btn small" data-do="differ">Show what waits for a decision</button>`);
+};
+const assign = async (event) => {
+  event.preventDefault();
+  if (!(await reviewer.needed())) return;
+  const value = (name) => picker.querySelector(`#assign-${name}`).value;
+  find("assign", { reviewer: me(), to: value("to"), text: value("text"), due: value("due") });
+};
 const choose = (session) => {
   Object.assign(state, { session, status: "", revealed: null });
   readdress({ session });
-  picker.querySelector(".picker").hidden = session !== null;
+  picker.querySelector(".start").hidden = session !== null;
+  finding("");
   at(".one-session").hidden = true;
   say("");
   agree(session, null);
-  if (session === null) list(); else read();
+  if (session === null) list(true); else read();
 };
 
 /* ---- one session ---- */
@@ -57,6 +93,7 @@ const show = (message) => {
   Object.entries({ ".head": head, ".review": review, ".targets-box": targets, ".log-box": log, ".check": check })
     .forEach(([place, html]) => { at(place).innerHTML = html; });
   at(".log-part").hidden = message.closed;
+  finding(message.finding);
   statuses(message.statuses);
   filter();
   work(false);
@@ -78,11 +115,11 @@ const begin = async (action) => {
 
 /* ---- deciding ---- */
 const decide = async (button) => {
-  const { branch, first, last, name } = button.dataset;
+  const { session, branch, first, last, name } = button.dataset;
   const number = (text) => (text === undefined ? null : Number(text));
   const sides = button.closest("tr").querySelector(".sides").cloneNode(true);
   if (!(await reviewer.needed())) return;
-  state.asked = { branch: number(branch), first: number(first), last: number(last) };
+  state.asked = { branch: number(branch), first: number(first), last: number(last), ...(session ? { session: Number(session) } : {}) };
   dialog.querySelector("h2").textContent = `Decide: ${name[0].toLowerCase()}${name.slice(1)}`;
   dialog.querySelector(".sides").replaceWith(sides);
   dialog.querySelector("form").reset();
@@ -92,8 +129,10 @@ const decide = async (button) => {
 const decided = () => {
   if (dialog.returnValue !== "yes") return;
   const verdict = dialog.querySelector("[name=decision]:checked").value;
+  const given = data({ ...state.asked, verdict, note: dialog.querySelector("#decide-note").value });
+  if (state.session === null) { find("settle", given); return; }
   work(true);
-  state.wanted = ask("decide", data({ ...state.asked, verdict, note: dialog.querySelector("#decide-note").value }));
+  state.wanted = ask("decide", given);
 };
 const ACTIONS = {
   decide, refresh: () => read(), rename: () => reviewer.ask(),
@@ -109,15 +148,19 @@ const whenBoth = () => { if (picker && root) choose(addressed("session")); };
 const review = {
   picker(element, trigger, props, watch) {
     picker = element;
-    find = link(trigger, props, watch, (message) => {
-      if (message.nonce === state.listed) picker.querySelector(".choices").innerHTML = message.html;
-    });
+    find = link(trigger, props, watch, (message) => ANSWERS[message.kind](message));
     picker.querySelector("#pick-text").addEventListener("input", () => listSoon());
-    picker.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); list(); });
-    act(picker, { choose: (button) => choose(Number(button.dataset.id)), rename: () => reviewer.ask() });
+    picker.querySelector("form[role=search]").addEventListener("submit", (event) => { event.preventDefault(); list(); });
+    picker.querySelector(".assign").addEventListener("submit", assign);
+    act(picker, {
+      choose: (button) => choose(Number(button.dataset.id)), rename: () => reviewer.ask(), decide,
+      differ: async () => { if (await reviewer.needed()) find("differ", { reviewer: me() }); },
+    });
     reviewer.onChange(() => {
       named();
-      if (state.session !== null) { state.revealed = null; read(); }
+      closeDisputes();
+      state.revealed = null;
+      if (state.session !== null) read(); else list(true);
     });
     named();
     whenBoth();

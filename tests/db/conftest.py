@@ -7,14 +7,17 @@ emptied, the tests of the repositories run on that instead.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import os
+import pkgutil
 import shutil
 from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
 
+import db
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import SessionFields
 from db.calibrations import CalibrationFields
@@ -22,6 +25,11 @@ from db.database import Database, downgrade, upgrade
 from db.library import LibraryRepository
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
+
+# Tables are known once their module is read, and a test of the whole schema may be run alone.
+for found in pkgutil.iter_modules(db.__path__):
+    if not found.ispkg:
+        importlib.import_module(f"db.{found.name}")
 
 
 @pytest.fixture(autouse=True)

@@ -189,6 +189,9 @@ def _check_reviews(findings: Findings, log: Sequence[LogPart]) -> None:
             reviews.pop(entry.reviewer, None)
         if entry.kind == "adjudication":
             findings.expect(entry.verdict is not None, f"{place}: it decides nothing.")
+        if entry.kind == "comment":
+            findings.expect(entry.verdict is None, f"{place}: it is a comment, and gives a verdict.")
+            findings.expect(bool(entry.note), f"{place}: it is a comment, and says nothing.")
 
 
 def _check_texts(findings: Findings, branches: Sequence[BranchPart]) -> None:

@@ -150,3 +150,75 @@ def test_a_session_is_searched_and_an_unjudged_one_teaches_the_next_step(review,
     page.goto(page.url.replace("session=2", "session=77"))
     expect(page.locator(".toast-body")).to_contain_text("There is no audit session with the id 77")
     expect(page.locator(".session-choices")).to_be_visible()
+
+
+def test_the_finding_about_all_reviewers_stands_first_with_its_number_and_interval(review, services: Services):
+    for step in range(24):
+        said = "fair" if step % 2 else "unfair"
+        say(services, "A. Lee", said, step)
+        say(services, "R. Osei", "unfair" if step == 3 else said, step)
+    page = review("A. Lee", query="")
+    finding = page.locator(".finding")
+    expect(finding).to_contain_text("Cohen's kappa is 0.92, with 95% confidence between 0.76 and 1.00")
+    for step in range(24):
+        say(services, "C. Ruiz", "fair" if step % 2 else "unfair", step)
+    page.reload()
+    expect(finding).to_have_text(services[VerdictService].team_agreement().sentence)
+    expect(finding).to_contain_text("Krippendorff's alpha of 3 reviewers is 0.95, with 95% confidence between")
+    page.locator(".session-choices button", has_text="Nurse").click()
+    expect(finding).to_contain_text("23 of 24 targets")
+    tops = "document.querySelector('.finding').getBoundingClientRect().top"
+    assert page.evaluate(f"{tops} < document.querySelector('.targets-box').getBoundingClientRect().top")
+    page.evaluate("localStorage.setItem('coft-reviewer', 'D. Who')")
+    page.reload()
+    expect(page.locator(".targets-box")).to_contain_text("Others have judged this session.")
+    expect(finding).to_be_empty()
+
+
+def test_a_lead_assigns_and_a_reviewer_sees_her_queue_first(review, services: Services, picture):
+    page = review("Lead", query="")
+    expect(page.locator(".loads-box")).to_have_text("Nothing is assigned.")
+    page.get_by_text("Assign reviews").click()
+    page.get_by_label("Reviewers", exact=True).fill("Ana, Ben")
+    page.get_by_label("Sessions that mention").fill("tourist")
+    page.get_by_label("Due on").fill("2026-01-02")
+    page.get_by_role("button", name="Assign", exact=True).click()
+    expect(page.locator(".assigned")).to_have_text("1 session is assigned to Ana, Ben.")
+    expect(page.locator(".loads li")).to_have_text(["Ana: 0 of 1 done, 1 overdue", "Ben: 0 of 1 done, 1 overdue"])
+    expect(page.locator(".queue")).to_be_empty()
+    page.evaluate("localStorage.setItem('coft-reviewer', 'Ana')")
+    page.reload()
+    mine = page.locator(".queue button")
+    expect(mine).to_contain_text("Tourist")
+    expect(mine).to_contain_text("overdue, due 2026-01-02")
+    tops = "(name) => document.querySelector(name).getBoundingClientRect().top"
+    assert page.evaluate(tops, ".queue") < page.evaluate(tops, ".picker")
+    picture(page, "review-queue")
+    mine.click()
+    page.get_by_role("button", name="Start a blind review").click()
+    expect(page.locator(".told")).to_have_text("Your blind review has begun.")
+    page.get_by_role("button", name="Finish the review").click()
+    expect(page.locator(".told")).to_contain_text("finished")
+    page.get_by_role("button", name="Another session").click()
+    expect(page.locator(".loads li")).to_have_text(["Ben: 0 of 1 done, 1 overdue", "Ana: 1 of 1 done"])
+    expect(page.locator(".queue")).to_be_empty()
+
+
+def test_what_waits_for_a_decision_is_listed_when_asked_for_and_decided_there(review, disputed: Services, picture):
+    page = review("C. Ruiz", query="")
+    expect(page.locator(".finding")).not_to_be_empty()
+    assert "zebra" not in page.content()
+    page.get_by_role("button", name="Show what waits for a decision").click()
+    listed = page.locator(".disputes tbody tr")
+    expect(listed).to_have_count(1)
+    expect(listed.locator(".sides li")).to_have_text(["A. Lee says fairzebra\nfrom it", "R. Osei says unfair"])
+    picture(page, "review-disputes")
+    listed.get_by_role("button", name="Decide on Step 2").click()
+    dialog = page.locator("dialog#decide")
+    dialog.get_by_label("Unfair").check()
+    dialog.get_by_role("button", name="Decide").click()
+    expect(page.locator(".settled")).to_have_text("Decided: unfair on step 2, log entry 6.")
+    expect(page.locator(".disputes-box")).to_contain_text("Nothing waits for a decision.")
+    made = disputed[VerdictService].history(1)[-1]
+    assert (made.kind, made.reviewer, made.verdict) == ("adjudication", "C. Ruiz", "unfair")
+    assert not disputed[VerdictService].sheet(1, "C. Ruiz", reveal=False).may_be_blind

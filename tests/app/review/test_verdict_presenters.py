@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
 
 from app.review.agreement import cohen_kappa
-from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
+from app.review.service import CurrentVerdicts, DisputedTarget, DisputeQueue, ReviewerAgreement, ReviewSheet
 from app.review.words import (
     SHOWN_ENTRIES,
     agreement,
+    disputes,
     given_sentence,
     link,
     nobody,
@@ -18,7 +20,11 @@ from app.review.words import (
     target_message,
     verdicts_message,
 )
+from app.shared.prompt_rows import row_views
 from app.shared.verdicts import LogCheck, ReviewView, standing
+from coft_core.types import Example
+from db.batches import BatchRowRecord
+from db.prompt_sets import PromptRow
 from db.verdicts import AnnotationRecord, Target
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
@@ -159,3 +165,50 @@ def test_too_few_targets_are_unscored_and_none_is_said_so():
     assert "have not judged the same" in agreement(found([]))
     assert "only A has judged" in nobody(("A",))
     assert "Choose two reviewers" in nobody(("A", "B"))
+
+
+def test_a_batch_says_nothing_of_a_session_that_is_under_blind_review():
+    begun = replace(entry(2, "B", None, Target(), "review_started"), blind=True)
+    over = replace(entry(3, "B", None, Target(), "review_finished"), blind=True)
+    said = entry(1, "A", "unfair", Target())
+    record = BatchRowRecord(
+        **dict.fromkeys(field.name for field in fields(BatchRowRecord)) | {"line": 2, "session_id": 1, "steps": 0}
+    )
+    for log, verdict, count in (((said,), "unfair", 1), ((said, begun), "", 0), ((said, begun, over), "unfair", 1)):
+        (row,) = row_views([record], [PromptRow(2, Example("he said"))], log)
+        assert (row.verdict, row.verdicts) == (verdict, count)
+
+
+def test_comments_on_a_token_stand_in_its_row_and_reach_the_panel_in_order():
+    log = (
+        entry(1, "A", "fair"),
+        entry(2, "B", None, kind="comment", note="<why>"),
+        entry(3, "A", None, kind="comment", note="so"),
+    )
+    targets = str(sheet_message(sheet(*log), "A")["targets"])
+    assert targets.index("&lt;why&gt;") < targets.index("so</span>")
+    message = verdicts_message(CurrentVerdicts(1, standing(log), comments=log[1:]), "A")
+    (thread,) = message["threads"]
+    assert (thread["b"], thread["f"], thread["l"]) == (7, 2, 2)
+    assert [(item["who"], item["text"]) for item in thread["says"]] == [("B", "<why>"), ("A", "so")]
+
+
+def test_a_visitor_is_told_that_a_blind_review_hides_what_was_said():
+    hidden = replace(sheet(), current=CurrentVerdicts(1, (), hidden=2))
+    assert "Somebody is reviewing this session blind" in str(sheet_message(hidden, "")["targets"])
+    assert "Nobody has judged anything" in str(sheet_message(sheet(), "")["targets"])
+
+
+def test_a_dispute_of_the_list_names_its_session_and_is_decided_by_a_third_person_alone():
+    log = (entry(1, "A", "fair", note="<b>"), entry(2, "B", "unfair"))
+    (item,) = standing(log)
+    queue = DisputeQueue((DisputedTarget(4, "<Ward>", item, NOW, " he"),), waiting=1, assigned=2)
+    third, first = str(disputes(queue, "C")), str(disputes(queue, "A"))
+    assert 'data-session="4" data-branch="7" data-first="2" data-last="2"' in " ".join(third.split())
+    assert "data-do" not in first
+    assert "&lt;Ward&gt;" in third
+    assert "<b>" not in third
+    assert queue.sentence == (
+        "1 target waits for a decision. 1 session is left out until the blind review there is finished. "
+        "2 sessions are left out until you finish the review that is assigned to you."
+    )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from app.audit.service import AuditService
+from app.report.service import ReportService
+from app.report.verify.loaded import load
+from app.report.verify.structure import check_verdicts
 from app.review.log import VerdictRequest, disagreements
 from app.review.service import VerdictService
 from app.settings import Settings
@@ -16,6 +20,7 @@ from app.shared.errors import ServiceError
 from app.shared.verdicts import verdict_at
 from app.shared.wiring import Services
 from coft_core.types import Span
+from db.assignments import AssignmentsRepository
 from db.types import StoreError
 from db.verdicts import Target
 
@@ -226,7 +231,7 @@ def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() ->
     from db.verdicts import AnnotationsRepository
 
     public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
-    assert public == {"add", "history", "reviewers", "sessions_of"}
+    assert public == {"add", "histories", "history", "reviewers", "sessions_of"}
 
 
 @pytest.mark.parametrize(
@@ -262,3 +267,137 @@ def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_s
     written = verdicts.write_csv(session[0], tmp_path).read_bytes().decode()
     assert "'=why\nso" in written
     assert "Ann" not in verdicts.write_csv(session[0], tmp_path, "Cy").read_text("utf-8")
+
+
+def test_a_visitor_without_a_name_sees_no_verdict_while_anybody_reviews_blind(verdicts, session, give, tmp_path):
+    give("A", "unfair", 1, note="secret")
+    assert stands(verdicts, session[0], "") == {"step 2 of branch 0": "unfair"}
+    verdicts.start_review(session[0], "B")
+    give("B", "fair", 1)
+    visitor = verdicts.current(session[0], " ")
+    assert (visitor.targets, visitor.hidden) == ((), 2)
+    assert [entry.kind for entry in verdicts.history(session[0], "")] == ["review_started"]
+    assert "secret" not in verdicts.write_csv(session[0], tmp_path, "").read_text("utf-8")
+    assert verdicts.sheet(session[0], "").words == {}
+    assert len(verdicts.history(session[0])) == 3
+    verdicts.finish_review(session[0], "B")
+    assert stands(verdicts, session[0], "") == {"step 2 of branch 0": "disputed"}
+
+
+@pytest.mark.parametrize("look", ["current", "history", "sheet"])
+def test_whoever_was_shown_the_verdicts_of_others_cannot_begin_a_blind_review(verdicts, session, give, look) -> None:
+    give("A", "fair", 1)
+    getattr(verdicts, look)(session[0], "B")
+    assert not verdicts.sheet(session[0], "B", reveal=False).may_be_blind
+    with pytest.raises(ServiceError, match="B may have seen the verdicts of others"):
+        verdicts.start_review(session[0], "B")
+    assert not verdicts.start_review(session[0], "B", blind=False).blind
+
+
+def test_a_closed_sheet_and_a_log_without_others_leave_a_review_blind(verdicts, session, give) -> None:
+    verdicts.current(session[0], "B")
+    give("A", "fair", 1)
+    verdicts.sheet(session[0], "B", reveal=False)
+    verdicts.current(session[0])
+    verdicts.current(session[0], "")
+    assert verdicts.start_review(session[0], "B").blind
+    verdicts.current(session[0], "B")
+    give("B", "fair", 1)
+    assert verdicts.history(session[0], "B")[-1].blind
+
+
+def test_the_thread_on_a_target_keeps_the_order_of_its_comments_and_is_hidden_in_a_blind_review(
+    verdicts, session, give
+) -> None:
+    def comment(reviewer: str, text: str, verdict: str | None = None):
+        return verdicts.comment(VerdictRequest(session[0], reviewer, verdict, session[1], 1, note=text))
+
+    comment("A", " why that word? ")
+    give("A", "unfair", 1)
+    comment("B", "it is the prompt's")
+    comment("A", "agreed")
+    said = [(entry.reviewer, entry.note) for entry in verdicts.current(session[0]).comments]
+    assert said == [("A", "why that word?"), ("B", "it is the prompt's"), ("A", "agreed")]
+    assert [item.verdict for item in verdicts.current(session[0]).targets] == ["unfair"]
+    assert verdicts.verify_log(session[0]).whole
+    verdicts.start_review(session[0], "C")
+    assert verdicts.current(session[0], "C").comments == ()
+    assert verdicts.current(session[0], "").comments == ()
+    assert comment("C", "mine").blind
+    assert [entry.note for entry in verdicts.current(session[0], "C").comments] == ["mine"]
+    for text, verdict, sentence in ((" ", None, "says nothing"), ("x", "fair", "gives no verdict")):
+        with pytest.raises(ServiceError, match=sentence):
+            comment("A", text, verdict)
+
+
+def test_disagreements_wait_with_the_longest_disputed_first_until_they_are_decided(verdicts, session, give) -> None:
+    give("A", "fair", 2)
+    give("A", "fair", 1)
+    give("B", "unfair", 1)
+    give("B", "unclear", 2)
+    give("A", "fair", 3)
+    found = verdicts.disputes()
+    assert [target.item.target.label for target in found.targets] == ["step 2 of branch 0", "step 3 of branch 0"]
+    assert [target.since for target in found.targets] == [
+        entry.created_at for entry in verdicts.history(session[0]) if entry.reviewer == "B"
+    ]
+    assert [entry.reviewer for entry in found.targets[0].item.opinions] == ["A", "B"]
+    assert all(target.words for target in found.targets)
+    verdicts.adjudicate(VerdictRequest(session[0], "C", "fair", session[1], 1))
+    assert [target.item.target.label for target in verdicts.disputes("D").targets] == ["step 3 of branch 0"]
+    with pytest.raises(ServiceError, match="D may have seen"):
+        verdicts.start_review(session[0], "D")
+
+
+def test_disagreements_of_a_session_under_blind_review_or_assigned_to_the_reader_are_left_out(
+    verdicts, session, give, wired: Services
+) -> None:
+    give("A", "fair", 1)
+    give("B", "unfair", 1)
+    wired[AssignmentsRepository].assign([session[0]], ["C"], "Lead")
+    mine = verdicts.disputes("C")
+    assert (mine.targets, mine.assigned, mine.waiting) == ((), 1, 0)
+    assert len(verdicts.disputes("D").targets) == 1
+    verdicts.start_review(session[0], "C")
+    for reader in ("C", "D", "", None):
+        assert (verdicts.disputes(reader).targets, verdicts.disputes(reader).waiting) == ((), 1)
+    verdicts.finish_review(session[0], "C")
+    assert len(verdicts.disputes("C").targets) == 1
+
+
+def test_three_reviewers_have_an_alpha_two_a_kappa_and_fewer_are_told_what_is_missing(verdicts, session, give) -> None:
+    assert "nobody has judged anything" in verdicts.team_agreement().sentence
+    targets = [(step, last) for step in range(6) for last in range(step, 6)]
+    for number, (step, last) in enumerate(targets):
+        give("A", "fair" if number % 2 else "unfair", step, last)
+    assert "only A has judged anything" in verdicts.team_agreement().sentence
+    for number, (step, last) in enumerate(targets):
+        give("B", "fair" if number % 2 or number == 4 else "unfair", step, last)
+    two = verdicts.team_agreement()
+    assert two.result == verdicts.agreement("A", "B")
+    for number, (step, last) in enumerate(targets[:12]):
+        give("C", "fair" if number % 2 else "unfair", step, last)
+    three = verdicts.team_agreement(session[0])
+    assert three.reviewers == ("A", "B", "C")
+    assert (three.result.targets, three.result.unanimous, three.sessions) == (21, 20, 1)
+    assert three.result.low < three.result.alpha < three.result.high
+    assert three.sentence.startswith(f"Krippendorff's alpha of 3 reviewers is {three.result.alpha:.2f}, with 95%")
+    assert verdicts.team_agreement(reviewers=["A", "C"]).reviewers == ("A", "C")
+    verdicts.start_review(session[0], "D")
+    assert (verdicts.team_agreement().waiting, verdicts.team_agreement().result) == (1, None)
+
+
+def test_a_bundle_with_comments_verifies_and_one_whose_comment_judges_does_not(
+    verdicts, session, give, wired: Services, tmp_path
+) -> None:
+    give("A", "unfair", 1)
+    verdicts.comment(VerdictRequest(session[0], "B", None, session[1], 1, note="why?"))
+    path = wired[ReportService].write(session[0], "bundle", tmp_path)
+    loaded = load(path)
+    assert check_verdicts(loaded).status == "passed"
+    assert "comments: why?" in wired[ReportService].html(session[0])
+    judged = [
+        part.model_copy(update={"verdict": "fair"}) if part.kind == "comment" else part for part in loaded.report.log
+    ]
+    forged = replace(loaded, report=loaded.report.model_copy(update={"log": tuple(judged)}))
+    assert any("it is a comment, and gives a verdict" in problem for problem in check_verdicts(forged).problems)

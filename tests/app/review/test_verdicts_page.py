@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.wiring import Services
 from db.verdicts import AnnotationRecord
+from tests.browser import PATIENCE_MS
 from tests.story.seed import say
 
 Reviewer = Callable[..., Page]
@@ -53,6 +55,14 @@ def become(page: Page, name: str) -> None:
     expect(page.locator("#verdicts .signed")).to_contain_text(name)
     page.get_by_role("button", name="Refresh verdicts").click()
     expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
+
+
+SAVED = re.compile(r"Saved: unfair on step 2, log entry \d+\.")
+"""What is said of a note; how many entries it took depends on where the keys rested."""
+
+
+def noted(services: Services) -> list[str]:
+    return [entry.note for entry in services[VerdictService].history(1)]
 
 
 def pick(page: Page, step: int) -> None:
@@ -152,7 +162,8 @@ def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer
     page.locator("#judge-note").fill("copied from the prompt\nx and c <b>stay</b> letters")
     page.locator("#judge-tag").fill("pronoun")
     page.keyboard.press("Enter")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
+    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
     made = services[VerdictService].history(1)[-1]
     assert (made.note, made.tag) == ("copied from the prompt\nx and c <b>stay</b> letters", "pronoun")
     pick(page, 3)
@@ -176,12 +187,14 @@ def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_fi
     expect(page.locator("#verdicts .said")).to_have_text("Saving …")
     page.locator("#judge-note").press_sequentially("while it was")
     writing.set()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
     expect(page.locator("#judge-note")).to_have_value("while it was")
     page.locator("#judge-note").press_sequentially(" saved")
     page.locator(".tok[data-i='4']").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
-    assert services[VerdictService].history(1)[-1].note == "while it was saved"
+    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
+    pick(page, 2)
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
+    assert noted(services)[-1] == "while it was saved"
 
 
 def test_changes_reach_the_log_in_the_order_in_which_they_were_made(
@@ -297,3 +310,111 @@ def test_a_refused_verdict_leaves_the_page_as_the_log_is(reviewer, services: Ser
     page.locator("#judge-tag").fill("short")
     radio(page, "fair").click()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 1.")
+
+
+def test_a_note_saves_itself_when_the_keys_rest_and_survives_a_reload(reviewer, services: Services):
+    page = reviewer()
+    pick(page, 2)
+    page.keyboard.press("u")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    page.locator("#judge-note").press_sequentially("only for women")
+    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden(timeout=3 * PATIENCE_MS)
+    assert noted(services)[-1] == "only for women"
+    page.locator("#judge-note").press_sequentially(", always")
+    page.reload()
+    pick(page, 2)
+    expect(page.locator("#judge-note")).to_have_value("only for women, always")
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden(timeout=3 * PATIENCE_MS)
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    pick(page, 2)
+    expect(page.locator("#judge-note")).to_have_value("only for women, always")
+    assert [verdict for _, verdict, *_ in log(services)] == ["unfair"] * len(log(services))
+
+
+def test_a_note_without_a_verdict_is_kept_for_it_over_a_reload(reviewer, services: Services):
+    page = reviewer()
+    pick(page, 3)
+    page.locator("#judge-note").press_sequentially("not sure yet")
+    page.reload()
+    pick(page, 3)
+    expect(page.locator("#judge-note")).to_have_value("not sure yet")
+    expect(page.locator("#verdicts .signed")).to_contain_text("the note is kept for your verdict")
+    assert log(services) == []
+    page.keyboard.press("x")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 3, log entry 1.")
+    assert noted(services) == ["not sure yet"]
+
+
+def test_verdicts_on_their_way_at_a_reload_are_given_once(reviewer, services: Services, writing: threading.Event):
+    page = reviewer()
+    pick(page, 2)
+    writing.clear()
+    page.keyboard.press("u")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("c")
+    page.reload()
+    writing.set()
+    expect(mark(page, 2)).to_contain_text("verdict unfair", timeout=3 * PATIENCE_MS)
+    expect(mark(page, 3)).to_contain_text("verdict fair", timeout=3 * PATIENCE_MS)
+    expect(page.locator("#verdicts .said")).not_to_have_text("Saving …")
+    assert sorted({entry[1:] for entry in log(services)}, key=str) == [("fair", 2, 2), ("unfair", 1, 1)]
+
+
+WALK = """async () => {
+  const press = (key) => document.querySelector(".strip .tok.sel").dispatchEvent(
+    new KeyboardEvent("keydown", { key, code: key, bubbles: true, cancelable: true }));
+  const given = [], last = new Map();
+  for (let pair = 0; pair < 200; pair += 1) {
+    const right = Math.floor(pair / 30) % 2 === 0;
+    press(right ? "ArrowRight" : "ArrowLeft");
+    const step = Number(document.querySelector(".strip .tok.sel").dataset.i);
+    /* the same verdict again would be no entry */
+    last.set(step, ((last.get(step) ?? step) + 1) % 3);
+    given.push([step, "cux"[last.get(step)]]);
+    press("cux"[last.get(step)]);
+  }
+  return given;
+}"""
+
+
+def test_a_verdict_pressed_in_the_frame_of_an_arrow_judges_the_token_selected_when_the_key_goes_down(
+    reviewer, services: Services
+):
+    page = reviewer()
+    pick(page, 2)
+    given = page.evaluate(WALK)
+    expect(page.locator("#verdicts .said")).to_contain_text("log entry 200.", timeout=6 * PATIENCE_MS)
+    meant = {"c": "fair", "u": "unfair", "x": "unclear"}
+    assert [(first, last, verdict) for _, verdict, first, last in log(services)] == [
+        (step, step, meant[key]) for step, key in given
+    ]
+
+
+def test_a_thread_of_comments_is_read_by_the_next_reviewer_and_answered(reviewer, services: Services):
+    page = reviewer("R. Osei")
+    pick(page, 2)
+    page.get_by_label("Comment", exact=True).fill("why that word?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdicts .said")).to_have_text("Commented on step 2, log entry 1.")
+    expect(page.get_by_label("Comment", exact=True)).to_have_value("")
+    become(page, "A. Lee")
+    expect(page.locator("#verdicts .thread li")).to_contain_text(["R. Osei"])
+    page.get_by_label("Comment", exact=True).fill("it is the prompt's <b>")
+    page.locator("#verdicts [data-do=comment]").click()
+    expect(page.locator("#verdicts .thread .judge-note")).to_have_text(["why that word?", "it is the prompt's <b>"])
+    expect(mark(page, 2)).to_have_count(0)
+    pick(page, 3)
+    expect(page.locator("#verdicts .thread")).to_be_hidden()
+    assert [entry.kind for entry in services[VerdictService].history(1)] == ["comment", "comment"]
+
+
+def test_a_visitor_without_a_name_is_sent_no_verdict_of_a_session_under_blind_review(audit, services: Services):
+    say(services, "A. Lee", "unfair", 1, note="secret")
+    services[VerdictService].start_review(1, "R. Osei")
+    page = audit("?session=1")
+    page.get_by_role("button", name="Refresh verdicts").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
+    expect(page.locator(".strip .vd")).to_have_count(0)
+    assert "secret" not in page.content()

@@ -1,0 +1,123 @@
+"""Assignments: who is to review what, and when that is done or overdue."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+
+import pytest
+
+from app.audit.service import AuditService
+from app.review.assignments import (
+    AssignedReview,
+    AssignmentRequest,
+    AssignmentService,
+    due_date,
+    workloads,
+    write_assignments,
+)
+from app.review.service import VerdictService
+from app.review.words import loads, queue
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.wiring import Services
+from db.types import NotFoundError
+
+DUE, BEFORE, AFTER = date(2026, 5, 4), date(2026, 5, 4), date(2026, 5, 5)
+
+
+@pytest.fixture
+def sessions(wired: Services) -> list[int]:
+    """Three sessions, of which two are about a nurse."""
+    settings = AuditSettings(model="tiny", max_new_tokens=2)
+    prompts = ("the nurse said", "a nurse asked", "the cook said")
+    return [wired[AuditService].start(StartAudit(prompt, settings, (), prompt)).session_id for prompt in prompts]
+
+
+@pytest.fixture
+def assignments(wired: Services) -> AssignmentService:
+    return wired[AssignmentService]
+
+
+def asked(**more: object) -> AssignmentRequest:
+    return AssignmentRequest(**{"lead": "Lead", "reviewers": ("Ana", "Ben"), **more})
+
+
+def test_sessions_are_assigned_by_number_and_by_what_they_mention_to_several_at_once(assignments, sessions) -> None:
+    done = assignments.assign(asked(text="nurse", due_on=DUE))
+    assert (done.sessions, done.new) == (2, 4)
+    assert done.sentence == "2 sessions are assigned to Ana, Ben."
+    again = assignments.assign(asked(reviewers=(" Ben ,  Cleo",), session_ids=(sessions[2],), text="nurse"))
+    assert (again.sessions, again.reviewers, again.new) == (3, ("Ben", "Cleo"), 4)
+    assert again.sentence.endswith("2 of these assignments were there before.")
+    assert [item.session_id for item in assignments.list("Ana", BEFORE)] == sessions[:2]
+    assert {item.due_on for item in assignments.list("Ben", BEFORE)} == {None}
+
+
+def test_an_assignment_is_overdue_after_its_day_and_done_with_the_end_of_the_review(
+    assignments, sessions, wired: Services
+) -> None:
+    assignments.assign(asked(reviewers=("Ana",), session_ids=tuple(sessions), due_on=DUE))
+    verdicts = wired[VerdictService]
+    for session in sessions[:2]:
+        verdicts.start_review(session, "Ana")
+    verdicts.finish_review(sessions[1], "Ana")
+    verdicts.start_review(sessions[2], "Ben")
+    verdicts.finish_review(sessions[2], "Ben")
+    states = {item.session_id: item.state for item in assignments.list("Ana", BEFORE)}
+    assert [states[session] for session in sessions] == ["begun", "done", "open"]
+    late = assignments.list("Ana", AFTER)
+    assert [(item.session_id, item.state) for item in late] == [
+        (sessions[0], "overdue"), (sessions[2], "overdue"), (sessions[1], "done"),
+    ]  # fmt: skip
+    assert [load.sentence for load in workloads(late)] == ["Ana: 1 of 3 done, 2 overdue"]
+    assert [load.sentence for load in workloads(assignments.list("", BEFORE))] == ["Ana: 1 of 3 done"]
+
+
+def test_assignments_are_taken_back_and_what_was_said_stays(assignments, sessions, wired: Services) -> None:
+    assignments.assign(asked(session_ids=tuple(sessions)))
+    wired[VerdictService].start_review(sessions[0], "Ana")
+    assert assignments.withdraw(sessions[:2], ["Ana"]) == 2
+    assert [item.session_id for item in assignments.list("Ana")] == sessions[2:]
+    assert len(wired[VerdictService].history(sessions[0])) == 1
+
+
+def test_an_assignment_that_names_nobody_or_nothing_is_refused(assignments, sessions) -> None:
+    for request, sentence in (
+        (asked(lead=" ", text="nurse"), "no name"),
+        (asked(reviewers=(" , ",), text="nurse"), "No reviewer is named"),
+        (asked(), "No session is named"),
+        (asked(text="zebra"), "No session matches 'zebra'"),
+        (asked(session_ids=tuple(range(1, 6000))), "more than 10,000"),
+    ):
+        with pytest.raises(ServiceError, match=sentence):
+            assignments.assign(request)
+    with pytest.raises(NotFoundError):
+        assignments.assign(asked(session_ids=(404,)))
+    with pytest.raises(ServiceError, match="'4 May' is no date; write it as 2026-12-31"):
+        due_date("4 May")
+    assert due_date(" ") is None
+    assert assignments.list() == ()
+
+
+def test_assignments_are_written_as_csv(assignments, sessions, tmp_path) -> None:
+    assignments.assign(asked(reviewers=("=Ana",), session_ids=(sessions[0],), due_on=DUE))
+    path = write_assignments(assignments.list(today=AFTER), tmp_path / "assignments.csv")
+    (row,) = csv.DictReader(path.open(newline="", encoding="utf-8"))
+    assert (row["reviewer"], row["due_on"], row["state"], row["finished_at"]) == ("'=Ana", "2026-05-04", "overdue", "")
+
+
+def test_a_queue_shows_what_is_left_for_the_reader_alone() -> None:
+    def item(number: int, reviewer: str, state: str) -> AssignedReview:
+        return AssignedReview(number, f"<b>{number}", reviewer, "Lead", DUE, state)
+
+    listed = (item(1, "Ana", "overdue"), item(2, "Ben", "open"), item(3, "Ana", "done"))
+    shown = str(queue(listed, "Ana"))
+    assert 'data-id="1"' in shown
+    assert "overdue, due 2026-05-04" in shown
+    assert "&lt;b&gt;1" in shown
+    assert 'data-id="2"' not in shown
+    assert 'data-id="3"' not in shown
+    assert str(queue(listed, "")).strip() == ""
+    assert "Ana: 1 of 2 done, 1 overdue" in str(loads(workloads(listed)))
+    assert "Nothing is assigned." in str(loads(()))
