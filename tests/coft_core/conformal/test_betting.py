@@ -40,7 +40,7 @@ def test_the_wealth_is_that_of_every_stake_multiplied_out():
 
 
 def test_before_the_next_observation_the_wealth_is_expected_to_stay_as_it_is_under_the_null():
-    """The martingale itself: the mean of the next wealth over the null's draws is the present one."""
+    """The martingale itself: the mean of the next wealth over draws of the null is the present one."""
     past = [0.0, 0.0, 1.0, 0.5, 0.0]
     chances = {0.0: 0.3, 0.5: 0.4, 1.0: 0.3}
     now = math.exp(log_wealth(past, 0.5)[-1])
