@@ -165,10 +165,10 @@ def sample_paths(
     Args:
         prompt: The text that the model continues.
         sampling: All optional. Worlds: as_typed and masked (true unless said otherwise), pronouns (some of she, he,
-            they) and groups (words), each a world of its own. Numbers: paths (of each world at most), tokens (of a path at
-            most), alpha (risk that a difference is found where there is none), stop_early (end once every difference is decided). Question:
-            yes and no (words separated by commas, or regular expressions with regex), match_case, called (what a yes
-            is called), or scorer (a classifier) with threshold. And name.
+            they) and groups (words), each a world of its own. Numbers: paths (of each world at most), tokens (of a
+            path at most), alpha (risk that a difference is found where there is none), stop_early (end once every
+            difference is decided). Question: yes and no (words separated by commas, or regular expressions with
+            regex), match_case, called (what a yes is called), or scorer (a classifier) with threshold. And name.
         spans: Sensitive spans; without them the detector finds them.
         settings: Those of start_audit; tokens takes the place of max_new_tokens.
 
