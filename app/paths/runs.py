@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 
@@ -129,7 +129,7 @@ def view_json(view: PathsView, analysis: Analysis) -> dict[str, Any]:
         "paths_drawn": view.drawn,
         "worlds": [_world_json(item) for item in view.worlds],
         "estimates": [_estimate_json(label, item) for label, item in zip(labels, analysis.estimates, strict=False)],
-        "comparisons": [_comparison_json(labels, item) for item in analysis.comparisons],
+        "comparisons": [_comparison_json(labels, analysis, item) for item in analysis.comparisons],
         "partings": [
             {"first": labels[0], "second": labels[apart.world], **row}
             for apart in analysis.apart
@@ -182,11 +182,13 @@ def _estimate_json(label: str, item: ShareEstimate) -> dict[str, Any]:
     return {"world": label, "share": item.share, **asdict(item)}
 
 
-def _comparison_json(labels: Sequence[str], item: Comparison) -> dict[str, Any]:
+def _comparison_json(labels: Sequence[str], analysis: Analysis, item: Comparison) -> dict[str, Any]:
+    shares = [analysis.estimates[world].share for world in (item.first, item.second)]
     return {
         "first": labels[item.first],
         "second": labels[item.second],
-        "difference": item.bet.difference,
+        "difference": None if None in shares else cast(float, shares[0]) - cast(float, shares[1]),
+        "paired_difference": item.bet.difference,
         "low": item.bet.low,
         "high": item.bet.high,
         "alpha": item.alpha,
@@ -258,9 +260,8 @@ def paths_csv(view: PathsView) -> str:
 def estimates_csv(view: PathsView, analysis: Analysis) -> str:
     """The share of each world, and its difference from the first world's; each row says how the run stands."""
     rows = []
-    against = {
-        item.second: _comparison_json([w.world.label for w in view.worlds], item) for item in analysis.comparisons
-    }
+    labels = [item.world.label for item in view.worlds]
+    against = {item.second: _comparison_json(labels, analysis, item) for item in analysis.comparisons}
     for number, (item, found) in enumerate(zip(view.worlds, analysis.estimates, strict=False)):
         compared = against.get(number, {})
         rows.append(

@@ -65,7 +65,7 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
         said.append(
             f"The interval of a difference and its decision hold at all times at once, at risk {view.request.alpha:g} "
             "for all differences together (a bet, Ville’s inequality). The shares’ own intervals are exact for a "
-            "number of paths that was fixed beforehand; where sampling stopped at the decision they are a little too narrow."
+            "number of paths that was fixed beforehand; where sampling stopped at the decision, they are narrow."
         )
     for item in view.worlds:
         said += [f"“{item.world.label}”: {note}" for note in (*item.world.notes, *item.warnings)]
@@ -116,9 +116,10 @@ def _compared(view: PathsView, analysis: Analysis, item: Comparison) -> str:
         return (
             f"{_label(view, 0)} and {_label(view, item.second)}: no path of one of them is scored, so nothing is said."
         )
+    apart = (first.share or 0.0) - (second.share or 0.0)
     return (
         f"{_label(view, 0)} {percent(first)} {called(view)}, {_label(view, item.second)} {percent(second)}: difference "
-        f"{points(bet.difference)} points [{points(bet.low)}, {points(bet.high)}], {decided_text(view, item)}."
+        f"{points(apart)} points [{points(bet.low)}, {points(bet.high)}], {decided_text(view, item)}."
     )
 
 
