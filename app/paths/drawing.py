@@ -53,7 +53,7 @@ def cells_of(analysis: Analysis, worlds: Sequence[int]) -> list[Cell]:
 
 
 def strongest_partings(analysis: Analysis) -> dict[int, tuple[int, Parting]]:
-    """The parting behind each beginning where worlds part; of several worlds the one that is furthest from the first."""
+    """The parting behind each beginning where worlds part; of several, that of the world furthest from the first."""
     found: dict[int, tuple[int, Parting]] = {}
     for apart in analysis.apart:
         for item in apart.partings:

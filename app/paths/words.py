@@ -13,6 +13,7 @@ from app.paths.sentences import (
     decided_text,
     distance,
     interval,
+    labels,
     parting_sentence,
     percent,
     points,
@@ -37,8 +38,8 @@ PLACES = 100_000
 OUTCOMES = {True: "yes", False: "no", None: "not scored"}
 
 EMPTY = (
-    '<p class="sub">Nothing is sampled yet. Type a prompt, choose its worlds, ask a question if you have one, and press '
-    "<strong>Run</strong>.</p>"
+    '<p class="sub">Nothing is sampled yet. Type a prompt, choose its worlds, ask a question if you have one, and '
+    "press <strong>Run</strong>.</p>"
 )
 
 
@@ -101,6 +102,7 @@ def tree_html(view: PathsView, analysis: Analysis, chosen: int | None = None) ->
         rows=[_row(view, analysis, cell) for cell in merged if cell.node],
         depths=[(view.worlds[apart.world].world.label, apart.depths) for apart in analysis.apart],
         first=view.worlds[0].world.label,
+        order=", ".join(labels(view)),
         least=f"{LEAST_HEIGHT:.0%}",
         least_visits=LEAST_VISITS,
         level=PARTED,
