@@ -15,7 +15,7 @@ from app.audit.panel import SettingsHandlers, prompt_events, wire_settings
 from app.audit.service import AuditService
 from app.paths.service import JOB_KIND, TABLES, PathsService
 from app.paths.types import LONGEST, MOST_PATHS, PathsRequest, Question
-from app.paths.words import EMPTY, PLACES, beginning_html, opened_html, result_html, runs_list, tree_html
+from app.paths.words import EMPTY, PLACES, beginning_html, numbers_html, opened_html, result_html, runs_list, tree_html
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
@@ -159,18 +159,17 @@ class PathsHandlers(SettingsHandlers):
         """A run's result, its tree, and the list of runs."""
         listed = runs_list(self._paths.list(), shown_id)
         if shown_id is None:
-            return [listed, EMPTY, "", "", gr.HTML(visible=False)]
+            return [listed, EMPTY, "", "", "", gr.HTML(visible=False)]
         view = self._paths.view(shown_id)
         analysis = self._paths.analysis(view)
-        said, tree = result_html(view, analysis), tree_html(view, analysis)
-        return [listed, said, tree, beginning_html(view, analysis, None), gr.HTML(visible=True)]
+        said, tree, numbers = (made(view, analysis) for made in (result_html, tree_html, numbers_html))
+        return [listed, said, tree, numbers, beginning_html(view, analysis, None), gr.HTML(visible=True)]
 
     @shown
     def node(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Look at a beginning."""
         view = self._paths.view(self._chosen(shown_id))
-        analysis, node = self._paths.analysis(view), int(event.id)
-        return [tree_html(view, analysis, node), beginning_html(view, analysis, node), ""]
+        return [beginning_html(view, self._paths.analysis(view), int(event.id)), ""]
 
     @shown
     def audit(self, event: gr.EventData, shown_id: int | None) -> str:
@@ -226,6 +225,7 @@ class _Result:
 
     said: gr.HTML
     tree: gr.HTML
+    numbers: gr.HTML
     opened: gr.HTML
     beginning: gr.HTML
     tables: gr.HTML
@@ -260,11 +260,12 @@ def _wire(app: gr.Blocks, handlers: PathsHandlers, parts: _Parts) -> None:
     parts.form.run.click(None, None, None, js="() => coft.paths.run()")
     wire_watched(app, handlers.watch, jobs)
     parts.runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
-    shows = [parts.runs, result.said, result.tree, result.beginning, result.tables]
+    shows = [parts.runs, result.said, result.tree, result.numbers, result.beginning, result.tables]
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, shows, **LATEST)
-    looked = [result.tree, result.beginning, result.opened]
-    result.tree.node(handlers.node, shown_id, looked, **MULTIPLE)  # type: ignore[attr-defined]
+    for shows_nodes in (result.tree, result.numbers):
+        looked = [result.beginning, result.opened]
+        shows_nodes.node(handlers.node, shown_id, looked, **MULTIPLE)  # type: ignore[attr-defined]
     result.beginning.audit(handlers.audit, shown_id, result.opened, **MULTIPLE)  # type: ignore[attr-defined]
     downloaded(
         result.tables.table(handlers.table, shown_id, result.file, **MULTIPLE),  # type: ignore[attr-defined]
@@ -348,5 +349,6 @@ def _result() -> _Result:
         tree = listing("paths-tree", "node")
         opened = markup("", "paths-opened")
         beginning = listing("paths-beginning", "audit")
+        numbers = listing("paths-numbers", "node")
     file = gr.DownloadButton("Table", elem_id="paths-file", elem_classes=["offscreen"])
-    return _Result(said, tree, opened, beginning, tables, file)
+    return _Result(said, tree, numbers, opened, beginning, tables, file)

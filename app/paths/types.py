@@ -48,7 +48,9 @@ class Question:
     @property
     def called(self) -> str:
         """What a yes is called in a sentence."""
-        return self.name.strip() or self.yes.strip() or f"at least {self.threshold:g} by {self.scorer.strip()}"
+        words = self.yes.strip()
+        otherwise = words if words.isalpha() or not words else f"“{words}”"
+        return self.name.strip() or otherwise or f"at least {self.threshold:g} by {self.scorer.strip()}"
 
 
 @dataclass(frozen=True, slots=True)

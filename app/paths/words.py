@@ -80,43 +80,45 @@ def _apart(analysis: Analysis, first: int, second: int) -> float:
     return (one or 0.0) - (other or 0.0)
 
 
-def tree_html(view: PathsView, analysis: Analysis, chosen: int | None = None) -> str:
-    """The merged tree, each world's own, and all their numbers.
-
-    Args:
-        view: The run.
-        analysis: What is computed of it.
-        chosen: The beginning that is looked at.
-    """
+def tree_html(view: PathsView, analysis: Analysis) -> str:
+    """The merged tree, where its worlds part, and each world's own tree."""
     merged = cells_of(analysis, range(len(view.worlds)))
     return laid_out(
         "paths/tree.html",
         view=view,
         analysis=analysis,
-        picture=_picture(view, analysis, merged, "All worlds together", chosen),
+        picture=_picture(view, analysis, merged, "All worlds together"),
         alone=[
-            (item.world.label, _picture(view, analysis, cells_of(analysis, [number]), item.world.label, chosen))
+            (item.world.label, _picture(view, analysis, cells_of(analysis, [number]), item.world.label))
             for number, item in enumerate(view.worlds)
         ],
         partings=[parting_sentence(view, analysis, apart) for apart in analysis.apart],
-        rows=[_row(view, analysis, cell) for cell in merged if cell.node],
-        depths=[(view.worlds[apart.world].world.label, apart.depths) for apart in analysis.apart],
-        first=view.worlds[0].world.label,
         order=", ".join(labels(view)),
         least=f"{LEAST_HEIGHT:.0%}",
+    )
+
+
+def numbers_html(view: PathsView, analysis: Analysis) -> str:
+    """The picture's numbers, and how far apart whole beginnings are."""
+    return laid_out(
+        "paths/numbers.html",
+        view=view,
+        analysis=analysis,
+        rows=[_row(view, analysis, cell) for cell in cells_of(analysis, range(len(view.worlds))) if cell.node],
+        depths=[(view.worlds[apart.world].world.label, apart.depths) for apart in analysis.apart],
+        first=view.worlds[0].world.label,
         least_visits=LEAST_VISITS,
         level=PARTED,
     )
 
 
-def _picture(view: PathsView, analysis: Analysis, cells: Sequence[Cell], name: str, chosen: int | None) -> Markup:
+def _picture(view: PathsView, analysis: Analysis, cells: Sequence[Cell], name: str) -> Markup:
     columns = 1 + max(cell.column for cell in cells)
     return laid_out(
         "paths/picture.html",
         cells=[(cell, _said(view, analysis, cell), _shares(view, analysis, cell)) for cell in cells],
         columns=columns,
         name=name,
-        chosen=chosen,
         many=sum(cell.node is not None for cell in cells),
     )
 

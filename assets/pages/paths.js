@@ -24,6 +24,15 @@ const receive = (message) => {
     if (list) cautions(list, message.notes);
   }
 };
+/* which beginning is looked at is marked here, since drawing the picture anew would take the focus away */
+document.addEventListener("click", ({ target }) => {
+  const chosen = target.closest("[data-do=node]");
+  if (!chosen) return;
+  document.querySelectorAll("[data-do=node]").forEach((node) => {
+    if (node.dataset.id === chosen.dataset.id) node.setAttribute("aria-current", "true");
+    else node.removeAttribute("aria-current");
+  });
+});
 onSettings((values) => {
   const { info, words, lam, alpha } = strengths(values);
   const label = document.querySelector("#paths-settings > .label-wrap");

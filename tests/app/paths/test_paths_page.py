@@ -74,6 +74,7 @@ def test_a_run_is_found_again_and_its_picture_read_by_keyboard_down_to_an_audit(
     page.keyboard.press("Enter")
     expect(page.locator("#h-beginning")).to_contain_text("Paths that begin with")
     expect(page.locator("#paths-tree .icicle").first.locator("[aria-current]")).to_have_count(1)
+    expect(cell).to_be_focused()
     page.locator("#paths-beginning [data-do=audit]").first.click()
     notice = page.locator("#paths-opened .notice")
     expect(notice).to_contain_text("are the same")
@@ -88,7 +89,8 @@ def test_the_numbers_stand_beside_the_picture_and_every_table_is_downloaded(
 ) -> None:
     page = paths()
     pictured = page.locator("#paths-tree .icicle").first.locator("button.cell")
-    expect(page.locator("#paths-tree table tbody").first.locator("tr")).to_have_count(pictured.count() - 1)
+    expect(pictured.first).to_be_visible()
+    expect(page.locator("#paths-numbers table tbody").first.locator("tr")).to_have_count(pictured.count() - 1)
     for name, rows in (("Paths", 3 * sampled.drawn), ("Estimates", 3)):
         with page.expect_download() as downloading:
             page.locator("#paths-tables").get_by_role("button", name=f"{name} (CSV)").click()
