@@ -22,7 +22,7 @@ from db.types import JsonObject
 KEY_VERSION = 2
 """Part of every key; raised when asks are read otherwise, so that what was kept before is not taken for the same."""
 
-BATCH_COST = 64
+BATCH_COST = 128
 """Most that the asks of one batch cost together; one item may cost more."""
 
 WRITING_COST = 2

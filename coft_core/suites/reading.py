@@ -49,6 +49,9 @@ less time than to read many small batches, on a CPU too."""
 VIEWED_LOGITS = 1 << 21
 """Logits of one branch from which views are made at a time."""
 
+STOP_MARGIN = 4
+"""Tokens before a stop that are read with it, since the first of a part may read otherwise than in the whole."""
+
 BATCH_ROWS = 64
 """Rows of prompts that are continued together, all branches counted."""
 
@@ -433,8 +436,16 @@ class _Continued(Chain["_Token"]):
         """Write a token."""
         super().take(step, memory)
         self.memory = memory
-        text = self.text if self._stops else ""
-        self.stop = min((text.find(stop) for stop in self._stops if stop in text), default=None)
+        if self._stops and self._may_have_stopped:
+            text = self.text
+            self.stop = min((text.find(stop) for stop in self._stops if stop in text), default=None)
+
+    @property
+    def _may_have_stopped(self) -> bool:
+        """Whether a stop stands in the newest tokens; to look through the whole text at each takes ever longer."""
+        longest = max(len(stop) for stop in self._stops)
+        newest = self.planned.model.continuation_text(self.tokens[-longest - STOP_MARGIN :])
+        return any(stop in newest for stop in self._stops)
 
     def answer(self) -> Written:
         """What is written, up to a stop."""

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
+from threading import RLock
+
+from cachetools import LRUCache
 
 from coft_core.errors import InvalidInputError
 from coft_core.text.lexicon import Lexicons
@@ -26,10 +29,14 @@ BESIDE_NAMED = " beside named attributes"
 _GROUP_FAMILIES = ("religion", "nationality", "race")
 
 
+RECENT_TEXTS = 1024
+"""Texts whose spans a detector remembers."""
+
+
 class SpanDetector:
     """Finds the spans of a text that name or reveal a protected attribute; unchanging after construction."""
 
-    __slots__ = ("_found_by", "_masked", "_matcher", "_pipeline", "_user_list")
+    __slots__ = ("_found_by", "_masked", "_matcher", "_pipeline", "_recent", "_turn", "_user_list")
 
     def __init__(
         self,
@@ -59,6 +66,8 @@ class SpanDetector:
         self._found_by = f"lexicon {terms.version}+{terms.digest}, {named}"
         self._masked = _known_families(masked_families)
         self._user_list = user_list
+        self._recent: LRUCache[str, list[Span]] = LRUCache(RECENT_TEXTS)
+        self._turn = RLock()
 
     def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
         """A detector with the same lexicons and pipeline, and other choices of the reviewer, as for a new one.
@@ -69,6 +78,7 @@ class SpanDetector:
         other = copy(self)
         other._masked = _known_families(masked_families)
         other._user_list = user_list
+        other._recent = LRUCache(RECENT_TEXTS)
         return other
 
     @property
@@ -109,6 +119,16 @@ class SpanDetector:
         Raises:
             InvalidInputError: The text is longer than the trained pipeline takes.
         """
+        # A text is asked for again by every method and seed, and whenever something else on a page changes.
+        with self._turn:
+            spans = self._recent.get(text)
+        if spans is None:
+            spans = self._detect(text)
+            with self._turn:
+                self._recent[text] = spans
+        return list(spans)
+
+    def _detect(self, text: str) -> list[Span]:
         reading = self._pipeline.read(text) if self._pipeline else None
         judge = reading.probability if self._pipeline and reading and self._pipeline.judges else None
         matches = self._matcher.match(text, judge)
