@@ -33,8 +33,8 @@ def parting_sentence(view: PathsView, analysis: Analysis, apart: Apart) -> str:
     found = first_parting(analysis, apart)
     names = f"{_label(view, 0)} and {_label(view, apart.world)}"
     if found is None:
-        tested = plural(len(apart.partings), "beginning")
-        return f"{names}: no parting was found behind {tested} that at least {LEAST_VISITS} paths of both have."
+        tested = plural(len(apart.partings), "tested beginning")
+        return f"{names}: no parting was found behind {tested}; each has at least {LEAST_VISITS} paths of both."
     text = beginning_text(analysis, found.node)
     behind = f"behind {quoted(text)}" if text else "at the first token"
     return f"{names} part {behind}: total variation {distance(found)}, {found.difference.by_chance:.2f} by chance."

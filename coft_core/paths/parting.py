@@ -28,6 +28,12 @@ LEVEL = 0.95
 LEAST_VISITS = 10
 """Beginnings that fewer paths of either world have are not tested: nothing could be found there."""
 
+MOST_TESTED = 200
+"""So many beginnings are tested at most, those that most paths of both worlds have."""
+
+RESAMPLES_EACH = 40
+"""So many times as many shuffles as tests at least, so that one difference can be found among all of them."""
+
 Counts = npt.NDArray[np.int64]
 
 
@@ -113,7 +119,10 @@ def compare_counts(
 def partings(
     tree: PathTree, first: int, second: int, seed: int = 0, least_visits: int = LEAST_VISITS
 ) -> tuple[Parting, ...]:
-    """How two worlds go on behind every beginning that enough paths of both have, in the tree's order.
+    """How two worlds go on behind the beginnings that enough paths of both have, in the tree's order.
+
+    A beginning behind which all paths go on alike is no test. Which beginnings are tested depends on how many paths
+    have them, never on how those go on.
 
     Args:
         tree: The merged tree.
@@ -164,6 +173,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     factors = np.arange(len(p_values), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1.0)
     return [float(value) for value in adjusted]
+
+
+def _goes_several_ways(tree: PathTree, node: int, first: int, second: int) -> bool:
+    pairs = zip(tree.continuations(node, first), tree.continuations(node, second), strict=True)
+    return sum(a + b > 0 for a, b in pairs) > 1
 
 
 def _checked(first: Sequence[int], second: Sequence[int]) -> tuple[Counts, Counts]:

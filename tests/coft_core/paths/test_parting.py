@@ -77,9 +77,18 @@ def test_only_the_beginning_where_worlds_go_different_ways_is_marked():
     assert found[()].difference.distance == total_variation(*counts)
 
 
-def test_beginnings_of_few_paths_are_not_tested():
-    tree = merge_paths([[(1, 2)] * 9 + [(3,)] * 20, [(1, 2)] * 50 + [(3,)] * 20])
-    assert [tree.beginning(item.node) for item in partings(tree, 0, 1)] == [(), (3,)]
+def test_beginnings_of_few_paths_and_those_with_one_way_on_are_not_tested():
+    few, often, alike = [(1, 2), (1, 4)] * 4, [(1, 2), (1, 4)] * 25, [(3, 5)] * 20
+    other = [(6, 5), (6, 7)] * 9
+    tree = merge_paths([few + alike + other, often + alike + other])
+    assert [tree.beginning(item.node) for item in partings(tree, 0, 1)] == [(), (6,)]
+
+
+def test_among_many_beginnings_one_where_worlds_part_is_still_found():
+    common = [(first, second) for first in range(150) for second in (0, 1) for _ in range(5)]
+    tree = merge_paths([[*common, *[(150, 0)] * 40], [*common, *[(150, 1)] * 40]])
+    marked = [tree.beginning(item.node) for item in partings(tree, 0, 1) if item.adjusted <= 0.05]
+    assert marked == [(150,)]
 
 
 def test_the_distance_of_beginnings_grows_with_depth_and_counts_paths_that_ended():
