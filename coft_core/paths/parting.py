@@ -131,11 +131,18 @@ def partings(
         seed: Of what is drawn anew and shuffled; each beginning has draws of its own.
         least_visits: Paths of either world that a beginning must have.
     """
-    tested = [
-        number for number, node in enumerate(tree.nodes) if min(node.visits[first], node.visits[second]) >= least_visits
-    ]
+    visits = {
+        number: min(node.visits[first], node.visits[second])
+        for number, node in enumerate(tree.nodes)
+        if _goes_several_ways(tree, number, first, second)
+    }
+    often = [number for number, both in visits.items() if both >= least_visits]
+    tested = sorted(sorted(often, key=lambda number: -visits[number])[:MOST_TESTED])
+    resamples = max(RESAMPLES, RESAMPLES_EACH * len(tested) - 1)
     found = [
-        compare_counts(tree.continuations(number, first), tree.continuations(number, second), _seed(seed, number))
+        compare_counts(
+            tree.continuations(number, first), tree.continuations(number, second), _seed(seed, number), resamples
+        )
         for number in tested
     ]
     adjusted = holm([difference.p_value for difference in found])
