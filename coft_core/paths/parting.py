@@ -121,8 +121,8 @@ def partings(
 ) -> tuple[Parting, ...]:
     """How two worlds go on behind the beginnings that enough paths of both have, in the tree's order.
 
-    A beginning behind which all paths go on alike is no test. Which beginnings are tested depends on how many paths
-    have them, never on how those go on.
+    A beginning behind which all paths go on alike is no test. Which beginnings are tested depends on how many paths of
+    each world have them, and on the ways on of both worlds taken together, which shuffling leaves as they are.
 
     Args:
         tree: The merged tree.
