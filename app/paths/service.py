@@ -47,6 +47,9 @@ ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
 ANALYSES = 8
 """Runs whose analysis is kept: a page asks for it again with every look at the tree."""
 
+MOST_LISTED = 100
+"""Past runs that are listed; older ones are found by their number."""
+
 PathsTable = Literal["paths", "estimates", "partings"]
 TABLES: tuple[PathsTable, ...] = ("paths", "estimates", "partings")
 
@@ -184,7 +187,7 @@ class PathsService:
         raise ServiceError(f"There is no table {table!r}; choose one of {', '.join(TABLES)}.")
 
     def _ended(self) -> builtins.list[JobRecord]:
-        return [job for job in self._jobs.list(JOB_KIND, ENDED, limit=1000) if has_paths(job)]
+        return [job for job in self._jobs.list(JOB_KIND, ENDED, limit=MOST_LISTED) if has_paths(job)]
 
     def _plan(self, world: World) -> Plan:
         model = prompted(self._host.get(world.settings.model), world.settings)
