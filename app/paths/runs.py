@@ -21,6 +21,9 @@ from db.types import JsonObject
 PARTED = 0.05
 """Worlds are said to part behind a beginning whose adjusted p-value is no larger."""
 
+THE_END = " (end)"
+"""Stands in a tree for the model's own end token."""
+
 LEAST_SHARE = 0.01
 """Beginnings that fewer of every world's paths have are left out of a tree in JSON."""
 
@@ -99,8 +102,9 @@ def _tokens(view: PathsView, tree: PathTree) -> tuple[str, ...]:
     texts: dict[tuple[int, ...], str] = {}
     for item in view.worlds:
         for path in item.paths:
-            for depth in range(len(path.token_ids)):
-                texts.setdefault(path.token_ids[: depth + 1], path.tokens[depth])
+            for depth, token in enumerate(path.tokens):
+                ended = path.finished == "end" and depth + 1 == len(path.tokens)
+                texts.setdefault(path.token_ids[: depth + 1], THE_END if ended else token)
     return tuple(texts.get(tree.beginning(number), "") for number in range(len(tree.nodes)))
 
 

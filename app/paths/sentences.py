@@ -98,8 +98,10 @@ def interval(item: ShareEstimate) -> str:
 
 
 def points(value: float) -> str:
-    """A difference of shares in points, with a minus sign that is one."""
-    return f"{100 * value:.0f}".replace("-0", "0").replace("-", "−")
+    """A difference of shares in points, with a minus sign that is one; a small one never reads as none."""
+    small = 0.0005 <= abs(value) < 0.005
+    text = f"{100 * value:.1f}" if small else f"{100 * value:.0f}".replace("-0", "0")
+    return text.replace("-", "−")
 
 
 def decided_text(view: PathsView, item: Comparison) -> str:

@@ -34,7 +34,11 @@ MOST_TESTED = 200
 RESAMPLES_EACH = 40
 """So many times as many shuffles as tests at least, so that one difference can be found among all of them."""
 
+DEPTH_RESAMPLES = 499
+"""Fewer for whole beginnings, of which there are many different ones and whose p-values nobody reads."""
+
 Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,9 @@ def compare_counts(
     a, b = _checked(first, second)
     generator = np.random.default_rng(seed)
     seen = float(_distances(a, b))
-    drawn = _distances(*(generator.multinomial(side.sum(), side / side.sum(), resamples) for side in (a, b)))  # (R,)
+    drawn = _drawn_anew(a, b, generator, resamples)  # (R,)
     least, most = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    moved = generator.multivariate_hypergeometric(a + b, int(a.sum()), resamples)  # (R, K)
-    shuffled = _distances(moved, a + b - moved)  # (R,)
+    shuffled = _shuffled(a, b, generator, resamples)  # (R,)
     # A shuffle that is equal but for rounding is as extreme.
     extreme = int((shuffled >= seen - 1e-12).sum())
     return Difference(
@@ -169,7 +172,7 @@ def beginnings_by_depth(tree: PathTree, first: int, second: int, seed: int = 0) 
             for counts in ((node.visits,) if node.depth == depth else (node.ends,) if node.depth < depth else ())
         ]
         a, b = zip(*pairs, strict=True)
-        differences.append(compare_counts(a, b, _seed(seed, -depth)))
+        differences.append(compare_counts(a, b, _seed(seed, -depth), DEPTH_RESAMPLES))
     return tuple(differences)
 
 
@@ -198,10 +201,35 @@ def _checked(first: Sequence[int], second: Sequence[int]) -> tuple[Counts, Count
     return a[seen], b[seen]
 
 
-def _distances(first: Counts, second: Counts) -> npt.NDArray[np.float64]:
+def _distances(first: Counts, second: Counts) -> Floats:
     """Total variation over the last axis, ``(..., K)`` to ``(...)``."""
     a, b = (side / side.sum(axis=-1, keepdims=True) for side in (first, second))
-    distances: npt.NDArray[np.float64] = np.abs(a - b).sum(axis=-1) / 2
+    distances: Floats = np.abs(a - b).sum(axis=-1) / 2
+    return distances
+
+
+def _drawn_anew(first: Counts, second: Counts, generator: np.random.Generator, resamples: int) -> Floats:
+    """Distances ``(R,)`` where each sample is drawn anew from itself.
+
+    A value that only one sample has stays the other's 0, so that all of them count as one.
+    """
+    both = (first > 0) & (second > 0)
+    a = np.array([*first[both], first[~both].sum(), 0])
+    b = np.array([*second[both], 0, second[~both].sum()])
+    return _distances(*(generator.multinomial(side.sum(), side / side.sum(), resamples) for side in (a, b)))
+
+
+def _shuffled(first: Counts, second: Counts, generator: np.random.Generator, resamples: int) -> Floats:
+    """Distances ``(R,)`` where the samples exchange members at random.
+
+    Values that were seen once fall into one sample or the other, so that only how many fall into each matters.
+    """
+    together, size, other = first + second, int(first.sum()), int(second.sum())
+    often = together[together > 1]
+    moved = generator.multivariate_hypergeometric([*often, int((together == 1).sum())], size, resamples)  # (R, K + 1)
+    once, left = moved[:, -1], int((together == 1).sum()) - moved[:, -1]
+    apart = np.abs(moved[:, :-1] / size - (often - moved[:, :-1]) / other).sum(axis=1)
+    distances: Floats = (apart + once / size + left / other) / 2
     return distances
 
 

@@ -1,6 +1,7 @@
 """The picture of a tree: heights are shares, branches do not overlap, and nothing is left out unsaid."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -114,5 +115,13 @@ def test_what_the_thresholds_of_a_path_did_is_said_in_words(marks, said):
     assert path_thresholds(path(0, 1, 2, marks=marks)) == said
 
 
-def test_points_have_a_true_minus_and_no_negative_zero():
-    assert [points(value) for value in (0.214, -0.05, -0.001)] == ["21", "−5", "0"]
+def test_points_have_a_true_minus_and_a_small_difference_never_reads_as_none():
+    assert [points(value) for value in (0.214, -0.05, -0.002, -0.0001)] == ["21", "−5", "−0.2", "0"]
+
+
+def test_the_end_of_a_text_is_said_in_words():
+    ended = replace(path(0, 1, 9), finished="end")
+    view = run_of(("as typed", [(1, 3)] * 2))
+    world = replace(view.worlds[0], paths=(*view.worlds[0].paths, ended))
+    analysis = analysis_of(replace(view, worlds=(world,)))
+    assert sorted(beginning_text(analysis, node) for node in range(1, 4)) == [" he", " he (end)", " he left"]

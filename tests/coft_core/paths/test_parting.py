@@ -34,6 +34,24 @@ def test_the_chance_mean_and_the_p_value_are_those_of_all_shuffles():
     assert found.p_value == pytest.approx(np.mean([value >= seen - 1e-12 for value in every]), abs=0.01)
 
 
+def test_the_interval_is_that_of_drawing_every_value_anew():
+    """Counting values that one sample alone has as one changes nothing."""
+    generator = np.random.default_rng(1)
+    first, second = np.array([20, 9, 4, 3, 0, 0]), np.array([11, 15, 0, 0, 5, 2])
+    p, q = first / first.sum(), second / second.sum()
+    drawn = [
+        total_variation(generator.multinomial(first.sum(), p), generator.multinomial(second.sum(), q))
+        for _ in range(20_000)
+    ]
+    least, most = np.quantile(drawn, [0.025, 0.975])
+    found = compare_counts(first, second, seed=2, resamples=20_000)
+    seen = np.abs(p - q).sum() / 2
+    assert (found.low, found.high) == (
+        pytest.approx(2 * seen - most, abs=0.01),
+        pytest.approx(2 * seen - least, abs=0.01),
+    )
+
+
 def test_worlds_that_do_not_differ_are_rarely_said_to():
     generator = np.random.default_rng(2)
     chances = np.array([0.4, 0.2, 0.1, *[0.05] * 6])
