@@ -21,6 +21,7 @@ from app.paths.sentences import (
 )
 from app.paths.service import TABLES, PathsService
 from app.paths.types import Analysis, OpenedPath, PathsRequest, PathsView, Question
+from app.paths.worlds import shown_prompt
 from app.shared.audits import AuditSettings
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
@@ -135,7 +136,7 @@ def _print(found: Found) -> None:
         share = analysis.estimates[number] if analysis.estimates else None
         answered = f", {percent(share)} {interval(share)}, {share.unscored} unscored" if share else ""
         print(f"{item.world.label}: {len(item.paths)} paths{answered}; {threshold_sentence(item)}")
-        print(f"   {item.world.prompt}")
+        print(f"   {shown_prompt(item.world)}")
     for apart in analysis.apart:
         found_here = first_parting(analysis, apart)
         where = "no parting found" if found_here is None else f"part with total variation {distance(found_here)}"

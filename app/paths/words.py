@@ -22,6 +22,7 @@ from app.paths.sentences import (
     threshold_sentence,
 )
 from app.paths.types import Analysis, OpenedPath, PathsView, WorldPaths
+from app.paths.worlds import shown_prompt
 from app.shared.job_watch import ENDED
 from app.shared.markup import laid_out
 from app.shared.step_words import plural, quoted
@@ -54,6 +55,7 @@ def result_html(view: PathsView, analysis: Analysis) -> str:
     rows = [
         {
             "item": item,
+            "prompt": shown_prompt(item.world),
             "share": analysis.estimates[number] if analysis.estimates else None,
             "comparison": compared.get(number),
             "thresholds": threshold_sentence(item),

@@ -69,6 +69,15 @@ def masked_settings(settings: AuditSettings) -> AuditSettings:
     )
 
 
+def shown_prompt(world: World) -> str:
+    """A world's prompt for reading: that of the masked world with its masked words taken out."""
+    text = world.prompt
+    if world.key == MASKED:
+        for span in sorted((span for span in world.spans if span.masked), reverse=True):
+            text = f"{text[: span.start]}[…]{text[span.end :]}"
+    return text
+
+
 def _plain(request: PathsRequest, spans: Sequence[Span]) -> World:
     return World(AS_TYPED, AS_TYPED, request.prompt, tuple(spans), request.settings)
 

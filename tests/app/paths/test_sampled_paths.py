@@ -16,7 +16,7 @@ from app.paths.runs import analysis_of, view_json, view_of
 from app.paths.sentences import decided_text, reservations, result_sentences
 from app.paths.service import PathsService
 from app.paths.types import PathsRequest, Question
-from app.paths.worlds import worlds_of
+from app.paths.worlds import shown_prompt, worlds_of
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import JobCancelled, ServiceError
 from app.shared.jobs import JobRunner, JobService
@@ -57,6 +57,7 @@ def test_the_worlds_are_the_prompt_as_typed_masked_and_exchanged(wired):
         ("he", "The nurse read his note"),
     ]
     typed, masked, _ = worlds
+    assert [shown_prompt(world) for world in (typed, masked)] == [PROMPT, "The nurse read […] note"]
     assert (typed.key, typed.settings) == ("as typed", SETTINGS)
     assert (masked.settings.policy, masked.settings.lam, masked.settings.calibration_id) == ("coft", 1.0, None)
 
