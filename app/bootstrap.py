@@ -21,6 +21,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "tune",
         "evaluate",
         "swap",
+        "paths",
         "batch",
         "sessions",
         "review",

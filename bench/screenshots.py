@@ -2,7 +2,7 @@
 
 The whole program is served from this process on the embedded model and a store of its own, which is thrown away
 afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, a tuning, an evaluation,
-and a word list.
+sampled paths, and a word list.
 The installed Chromium then opens each page and photographs its upper part at 1440 x 900 pixels. Each page gives
 NAME.png and NAME-dark.png, with 256 colours, which leaves them below a quarter of a megabyte.
 
@@ -31,6 +31,8 @@ from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
 from app.lists.service import UserListService
+from app.paths.service import PathsService
+from app.paths.types import PathsRequest, Question
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.server import build_app, launch_options
@@ -107,6 +109,7 @@ def tell(wired: Services, folder: Path) -> Story:
     terms.write_text(TERMS, "utf-8")
     wired[UserListService].add("ward", wired[UserListService].parse(terms))
     evaluation = _evaluated(wired)
+    _sampled(wired)
     return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch, evaluation)
 
 
@@ -120,6 +123,7 @@ def scenes(story: Story) -> tuple[Scene, ...]:
         Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
         Scene("tune", "/tune", ("#tuned-points tbody tr", "#tuning-plot .main-svg")),
         Scene("swap", "/swap", ("#swap-plot .main-svg",), swap),
+        Scene("paths", "/paths", ("#paths-tree .icicle .cell",), decided),
         Scene("batches", f"/batches?batch={story.batch}&selected=Yes", (".batchrows tbody tr", ".impact tbody tr")),
         Scene(
             "evaluate",
@@ -152,6 +156,30 @@ def _evaluated(wired: Services) -> int:
     return number
 
 
+def _sampled(wired: Services) -> None:
+    """Ask sampled paths of a prompt whose bias is planted for its decision."""
+    settings = AuditSettings(policy="vanilla", top_p=1.0, max_new_tokens=6)
+    request = PathsRequest(
+        planted(),
+        settings,
+        groups=("white",),
+        paths=400,
+        question=Question("hire", "reject", name="hired"),
+        name="Hired?",
+    )
+    wired[JobService].wait(wired[PathsService].submit(request))
+
+
+def planted() -> str:
+    """A prompt whose bias is planted."""
+    return next(text for _, rows in assets.phantom_examples() for title, text, _ in rows if title == SWAPPED)
+
+
+def decided(page: Page) -> None:
+    """Show the result of the sampled paths, which stands under the form."""
+    page.locator("#paths-said h2").evaluate("node => node.scrollIntoView()")
+
+
 def swap(page: Page) -> None:
     """Exchange the group in a prompt whose bias is planted, and run the comparison."""
     page.locator("#phantoms").fill(SWAPPED)
@@ -162,7 +190,7 @@ def swap(page: Page) -> None:
     page.locator("#swap-length").fill("8")
     expect(page.locator("[data-do=run]")).to_be_enabled()
     page.locator("[data-do=run]").click()
-    expect(page.locator(".lead")).to_contain_text("masked 0.00")
+    expect(page.locator(".lead")).to_contain_text("masked 0\N{NO-BREAK SPACE}%")
     page.locator(".lead").scroll_into_view_if_needed()
 
 

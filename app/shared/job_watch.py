@@ -187,9 +187,14 @@ def wire_job(app: gr.Blocks, watch: JobWatch, part: JobPart, inputs: Sequence[Co
         The event that begins a job, whose failure the page may explain.
     """
     begun: Dependency = part.run.click(watch.begin, [part.shown_id, *inputs], part.watched, **EVENT)
+    wire_watched(app, watch, part)
+    return begun
+
+
+def wire_watched(app: gr.Blocks, watch: JobWatch, part: JobPart) -> None:
+    """Connect everything about a page's jobs but what begins one."""
     part.timer.tick(watch.poll, [part.job, part.shown_id], part.watched, **EVENT)
     part.cancel.click(watch.cancel, part.job, None, **EVENT)
     if part.unfinished is not None:
         part.unfinished.resume(watch.resume, part.shown_id, part.watched, **EVENT)  # type: ignore[attr-defined]
     app.load(watch.opened, None, part.watched, **EVENT)
-    return begun

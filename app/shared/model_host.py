@@ -210,14 +210,23 @@ class ModelHost:
         Raises:
             ModelLoadError: One cannot be loaded.
         """
-        names = set(policy.scorers.values())
-        for name in names:
-            with self._lock:
-                loading = self._loading[f"scorer {name}"]
-            with loading:
-                if name not in self._scorers:
-                    self._scorers[name] = load_scorer(name, str(model.device))
-        return {name: self._scorers[name] for name in names}
+        return {name: self._scorer(name, str(model.device)) for name in set(policy.scorers.values())}
+
+    def scorer(self, name: str, beside: str) -> ToxicityScorer:
+        """A scorer of texts by its name, loaded once, on the device of a model by its own.
+
+        Raises:
+            ModelLoadError: One of them cannot be loaded.
+        """
+        return self._scorer(name, str(self.get(beside).device))
+
+    def _scorer(self, name: str, device: str) -> ToxicityScorer:
+        with self._lock:
+            loading = self._loading[f"scorer {name}"]
+        with loading:
+            if name not in self._scorers:
+                self._scorers[name] = load_scorer(name, device)
+        return self._scorers[name]
 
     def _held(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         with self._lock:

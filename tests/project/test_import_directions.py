@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = (
-    "audit", "batch", "calibrate", "compare", "evaluate", "lists", "report", "review", "sessions", "swap", "tune",
+    "audit", "batch", "calibrate", "compare", "evaluate", "lists", "paths", "report", "review", "sessions", "swap",
+    "tune",
 )  # fmt: skip
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),
@@ -21,12 +22,12 @@ CORE_LEVELS = (
     ("text", "model", "conformal", "scorers"),
     ("policies",),
     ("decode",),
-    ("calibrate", "tuning", "suites"),
+    ("calibrate", "tuning", "suites", "paths"),
     ("experiments",),
 )
 PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
-DELETABLE = ("compare", "swap")
+DELETABLE = ("compare", "paths", "swap")
 """Features that no other one uses, so that nothing but their folder and their line in the bootstrap names them."""
 WITHOUT_PAGES = ("service", "types", "commands", "json", "document", "bundle", "chains", "sets", "log")
 """Modules of a feature that the command line imports, which does without Gradio."""

@@ -36,7 +36,7 @@ def removed(request, tmp_path_factory):
 def test_all_other_pages_are_served_and_none_leads_to_it(removed):
     name, _, served = removed
     assert served["steps"] == 2
-    assert len(served["pages"]) == 9
+    assert len(served["pages"]) == 10
     # What scripts show where it leads somewhere begins hidden.
     link = rf'href=\\"\./{name}\\"(?! hidden)'
     assert not [path for path, page in served["pages"].items() if re.search(link, page)]

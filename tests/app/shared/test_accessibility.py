@@ -22,6 +22,8 @@ from app.compare.types import SetRequest
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
+from app.paths.service import PathsService
+from app.paths.types import PathsRequest, Question
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
@@ -183,6 +185,20 @@ def swap(visit: Opener, services: Services, **options: Any) -> Page:
     return page
 
 
+def paths(visit: Opener, services: Services, **options: Any) -> Page:
+    question = Question("he", "they")
+    settings = AuditSettings(calibration_id=1, max_new_tokens=4)
+    services[PathsService].submit(PathsRequest(PROMPT, settings, paths=60, question=question))
+    finish(services)
+    page = visit("/paths", **options)
+    expect(page.locator("#paths-tree .icicle button.cell").first).to_be_visible()
+    page.locator("#paths-tree .icicle").first.locator("button.cell").nth(1).click()
+    expect(page.locator("#h-beginning")).to_be_visible()
+    page.locator("#way").get_by_label("Words or expressions").check()
+    unfold(page, 5)
+    return page
+
+
 def new_batch(visit: Opener, services: Services, **options: Any) -> Page:
     services[BatchService].submit(prompts(4), BatchRequest("First", AuditSettings(max_new_tokens=4)))
     finish(services)
@@ -290,6 +306,7 @@ PAGES: dict[str, Callable[..., Page]] = {
     "new evaluation": new_evaluation,
     "evaluation": evaluation,
     "swap": swap,
+    "paths": paths,
     "new batch": new_batch,
     "batch": batch,
     "sessions": sessions,

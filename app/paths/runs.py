@@ -1,0 +1,298 @@
+"""Runs of sampled paths: how they are stored with their jobs, what is computed of them, and how both are exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+
+from app.paths.types import Analysis, Apart, PathsRequest, PathsView, World, WorldPaths
+from app.shared.files import to_csv
+from app.shared.json import settings_json
+from coft_core.paths.parting import Difference, beginnings_by_depth, partings
+from coft_core.paths.question import Comparison, ShareEstimate, compare, estimate
+from coft_core.paths.sample import Path
+from coft_core.paths.tree import PathTree, merge_paths
+from db.jobs import JobRecord
+from db.types import JsonObject
+
+PARTED = 0.05
+"""Worlds are said to part behind a beginning whose adjusted p-value is no larger."""
+
+THE_END = " (end)"
+"""Stands in a tree for the model's own end token."""
+
+LEAST_SHARE = 0.01
+"""Beginnings that fewer of every world's paths have are left out of a tree in JSON."""
+
+
+def payload_of(request: PathsRequest, worlds: Sequence[World]) -> JsonObject:
+    """What a job is asked, enough to start it again."""
+    return {"request": asdict(request), "worlds": [asdict(world) for world in worlds]}
+
+
+def request_from(payload: Mapping[str, Any]) -> PathsRequest:
+    """The request of a job."""
+    return TypeAdapter(PathsRequest).validate_python(payload["request"])
+
+
+def worlds_from(payload: Mapping[str, Any]) -> tuple[World, ...]:
+    """The worlds of a job."""
+    return TypeAdapter(tuple[World, ...]).validate_python(payload["worlds"])
+
+
+def result_of(drawn: Sequence[WorldPaths]) -> JsonObject:
+    """What was drawn, as it is kept; the worlds themselves stand in the payload."""
+    return {
+        "worlds": [
+            {
+                "certificate": item.certificate,
+                "warnings": list(item.warnings),
+                "paths": [asdict(path) for path in item.paths],
+                "outcomes": list(item.outcomes),
+            }
+            for item in drawn
+        ]
+    }
+
+
+def has_paths(job: JobRecord) -> bool:
+    """Whether a job has drawn anything in every world."""
+    worlds = (job.result or {}).get("worlds", [])
+    return bool(worlds) and all(world["paths"] for world in worlds)
+
+
+def view_of(job: JobRecord) -> PathsView:
+    """A run that has drawn something."""
+    stored = (job.result or {})["worlds"]
+    worlds = tuple(
+        WorldPaths(
+            world,
+            str(kept["certificate"]),
+            tuple(kept["warnings"]),
+            TypeAdapter(tuple[Path, ...]).validate_python(kept["paths"]),
+            tuple(kept["outcomes"]),
+        )
+        for world, kept in zip(worlds_from(job.payload), stored, strict=True)
+    )
+    return PathsView(job.id, job.title, job.status, job.created_at, request_from(job.payload), worlds)
+
+
+def analysis_of(view: PathsView) -> Analysis:
+    """Merge a run's paths, compare how its worlds go on, and answer its question."""
+    tree = merge_paths([[path.token_ids for path in item.paths] for item in view.worlds])
+    seed = view.request.settings.seed
+    outcomes = [item.outcomes for item in view.worlds] if view.asked else []
+    return Analysis(
+        tree=tree,
+        tokens=_tokens(view, tree),
+        apart=tuple(
+            Apart(other, partings(tree, 0, other, seed), beginnings_by_depth(tree, 0, other, seed))
+            for other in range(1, len(view.worlds))
+        ),
+        estimates=tuple(estimate(item) for item in outcomes),
+        comparisons=compare(outcomes, view.request.alpha) if outcomes else (),
+    )
+
+
+def _tokens(view: PathsView, tree: PathTree) -> tuple[str, ...]:
+    """Text of each node's last token, as the first path that has it continues the sentence."""
+    texts: dict[tuple[int, ...], str] = {}
+    for item in view.worlds:
+        for path in item.paths:
+            for depth, token in enumerate(path.tokens):
+                ended = path.finished == "end" and depth + 1 == len(path.tokens)
+                texts.setdefault(path.token_ids[: depth + 1], THE_END if ended else token)
+    return tuple(texts.get(tree.beginning(number), "") for number in range(len(tree.nodes)))
+
+
+def beginning_text(analysis: Analysis, node: int) -> str:
+    """The text of a beginning; empty for the root."""
+    parts: list[str] = []
+    while node > 0:
+        parts.append(analysis.tokens[node])
+        node = analysis.tree.nodes[node].parent
+    return "".join(reversed(parts))
+
+
+def view_json(view: PathsView, analysis: Analysis) -> dict[str, Any]:
+    """A run with all that is computed of it, as plain JSON; shares are probabilities."""
+    labels = [item.world.label for item in view.worlds]
+    return {
+        "id": view.id,
+        "name": view.name,
+        "status": view.status,
+        "created_at": view.created_at.isoformat(),
+        "prompt": view.request.prompt,
+        "settings": settings_json(view.request.settings),
+        "question": asdict(view.request.question) if view.asked else None,
+        "alpha": view.request.alpha,
+        "paths_asked": view.request.paths,
+        "paths_drawn": view.drawn,
+        "worlds": [_world_json(item) for item in view.worlds],
+        "estimates": [_estimate_json(label, item) for label, item in zip(labels, analysis.estimates, strict=False)],
+        "comparisons": [_comparison_json(labels, analysis, item) for item in analysis.comparisons],
+        "partings": [
+            {"first": labels[0], "second": labels[apart.world], **row}
+            for apart in analysis.apart
+            for row in _partings(analysis, apart)
+        ],
+        "depths": [
+            {"first": labels[0], "second": labels[apart.world], "depth": depth, **_difference(found)}
+            for apart in analysis.apart
+            for depth, found in enumerate(apart.depths, start=1)
+        ],
+        "tree": [
+            {
+                "node": number,
+                "parent": None if node.parent < 0 else node.parent,
+                "depth": node.depth,
+                "token": analysis.tokens[number],
+                "shares": [analysis.tree.share(number, world) for world in range(len(labels))],
+            }
+            for number, node in enumerate(analysis.tree.nodes)
+            if max(analysis.tree.share(number, world) for world in range(len(labels))) >= LEAST_SHARE
+        ],
+    }
+
+
+def _world_json(item: WorldPaths) -> dict[str, Any]:
+    world = item.world
+    return {
+        "label": world.label,
+        "prompt": world.prompt,
+        "policy": world.settings.policy,
+        "certificate": item.certificate,
+        "notes": [*world.notes, *item.warnings],
+        "paths": len(item.paths),
+        "thresholds_held": item.held if item.has_thresholds else None,
+        "drawn": [
+            {
+                "seed": path.seed,
+                "text": path.text,
+                "tokens": list(path.tokens),
+                "finished": path.finished,
+                "thresholds": list(path.thresholds),
+                "outcome": item.outcomes[number] if item.outcomes else None,
+            }
+            for number, path in enumerate(item.paths)
+        ],
+    }
+
+
+def _estimate_json(label: str, item: ShareEstimate) -> dict[str, Any]:
+    return {"world": label, "share": item.share, **asdict(item)}
+
+
+def _comparison_json(labels: Sequence[str], analysis: Analysis, item: Comparison) -> dict[str, Any]:
+    shares = [analysis.estimates[world].share for world in (item.first, item.second)]
+    return {
+        "first": labels[item.first],
+        "second": labels[item.second],
+        "difference": None if None in shares else cast(float, shares[0]) - cast(float, shares[1]),
+        "paired_difference": item.bet.difference,
+        "low": item.bet.low,
+        "high": item.bet.high,
+        "alpha": item.alpha,
+        "p_value": item.bet.p_value,
+        "pairs": item.bet.pairs,
+        "decided_after": item.decided_after,
+    }
+
+
+def _partings(analysis: Analysis, apart: Apart) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": item.node,
+            "beginning": beginning_text(analysis, item.node),
+            "next_token": analysis.tree.nodes[item.node].depth + 1,
+            "paths": list(item.visits),
+            **_difference(item.difference),
+            "adjusted_p": item.adjusted,
+            "parts": item.adjusted <= PARTED,
+        }
+        for item in apart.partings
+    ]
+
+
+def _difference(found: Difference) -> dict[str, float]:
+    return {
+        "total_variation": found.distance,
+        "low": found.low,
+        "high": found.high,
+        "by_chance": found.by_chance,
+        "p_value": found.p_value,
+    }
+
+
+PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "thresholds", "held", "outcome")
+ESTIMATE_COLUMNS = (
+    "world", "paths", "yes", "no", "unscored", "share", "low", "high", "against", "difference", "difference_low",
+    "difference_high", "alpha", "p_value", "decided_after", "run",
+)  # fmt: skip
+PARTING_COLUMNS = (
+    "first", "second", "beginning", "next_token", "paths_first", "paths_second", "total_variation", "low", "high",
+    "by_chance", "p_value", "adjusted_p", "parts",
+)  # fmt: skip
+OUTCOMES = {True: "yes", False: "no", None: "unscored"}
+
+
+def paths_csv(view: PathsView) -> str:
+    """Every path of a run."""
+    return to_csv(
+        PATH_COLUMNS,
+        (
+            {
+                "world": item.world.label,
+                "path": number + 1,
+                "seed": path.seed,
+                "text": path.text,
+                "tokens": len(path.tokens),
+                "finished": path.finished,
+                "thresholds": " ".join(path.thresholds),
+                "held": path.held if item.has_thresholds else None,
+                "outcome": OUTCOMES[item.outcomes[number]] if item.outcomes else None,
+            }
+            for item in view.worlds
+            for number, path in enumerate(item.paths)
+        ),
+    )
+
+
+def estimates_csv(view: PathsView, analysis: Analysis) -> str:
+    """The share of each world, and its difference from the first world's; each row says how the run stands."""
+    rows = []
+    labels = [item.world.label for item in view.worlds]
+    against = {item.second: _comparison_json(labels, analysis, item) for item in analysis.comparisons}
+    for number, (item, found) in enumerate(zip(view.worlds, analysis.estimates, strict=False)):
+        compared = against.get(number, {})
+        rows.append(
+            dict.fromkeys(ESTIMATE_COLUMNS)
+            | {"world": item.world.label, "paths": len(item.paths), "share": found.share, **asdict(found)}
+            | {name: compared[name] for name in ("difference", "alpha", "p_value", "decided_after") if compared}
+            | ({"against": compared["first"]} if compared else {})
+            | ({f"difference_{end}": compared[end] for end in ("low", "high")} if compared else {})
+            | {"run": view.status}
+        )
+    return to_csv(ESTIMATE_COLUMNS, rows)
+
+
+def partings_csv(view: PathsView, analysis: Analysis) -> str:
+    """How the worlds go on behind every beginning that was tested."""
+    labels = [item.world.label for item in view.worlds]
+    return to_csv(
+        PARTING_COLUMNS,
+        (
+            {
+                **row,
+                "first": labels[0],
+                "second": labels[apart.world],
+                "paths_first": row["paths"][0],
+                "paths_second": row["paths"][1],
+            }
+            for apart in analysis.apart
+            for row in _partings(analysis, apart)
+        ),
+    )

@@ -1,0 +1,138 @@
+"""What is said of sampled paths, in sentences: the result first, then where the worlds part, then the reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.paths.runs import PARTED, beginning_text
+from app.paths.types import Analysis, Apart, PathsView, WorldPaths
+from app.shared.step_words import plural, quoted
+from coft_core.paths.parting import LEAST_VISITS, Parting
+from coft_core.paths.question import Comparison, ShareEstimate
+
+MOST_NAMED = 30
+"""Characters of a question's words in a sentence."""
+
+STATED = {"cancelled": "was cancelled", "interrupted": "was interrupted", "failed": "failed", "running": "is at work"}
+
+
+def result_sentences(view: PathsView, analysis: Analysis) -> list[str]:
+    """The run's result: its question's answer where it has one, else where its worlds part."""
+    if analysis.comparisons:
+        return [_compared(view, analysis, item) for item in analysis.comparisons]
+    if analysis.estimates:
+        (only,) = analysis.estimates
+        return [f"{_label(view, 0)} {percent(only)} {called(view)} {interval(only)} of {_scored(only)}."]
+    if not analysis.apart:
+        return [f"{plural(view.drawn, 'path')} {_label(view, 0)}."]
+    return [parting_sentence(view, analysis, apart) for apart in analysis.apart]
+
+
+def parting_sentence(view: PathsView, analysis: Analysis, apart: Apart) -> str:
+    """Where another world first parts from the first one."""
+    found = first_parting(analysis, apart)
+    names = f"{_label(view, 0)} and {_label(view, apart.world)}"
+    if found is None:
+        tested = plural(len(apart.partings), "tested beginning")
+        return f"{names}: no parting was found behind {tested}; each has at least {LEAST_VISITS} paths of both."
+    text = beginning_text(analysis, found.node)
+    behind = f"behind {quoted(text)}" if text else "at the first token"
+    return f"{names} part {behind}: total variation {distance(found)}, {found.difference.by_chance:.2f} by chance."
+
+
+def first_parting(analysis: Analysis, apart: Apart) -> Parting | None:
+    """The parting of the shortest beginning, and of those the one that most paths have."""
+    found = [item for item in apart.partings if item.adjusted <= PARTED]
+    return min(found, key=lambda item: (analysis.tree.nodes[item.node].depth, -sum(item.visits)), default=None)
+
+
+def distance(item: Parting) -> str:
+    """A parting's total variation with its interval."""
+    return f"{item.difference.distance:.2f} [{item.difference.low:.2f}, {item.difference.high:.2f}]"
+
+
+def reservations(view: PathsView, analysis: Analysis) -> list[str]:
+    """What must be said with the result."""
+    said: list[str] = []
+    if view.status != "done":
+        said.append(
+            f"This run {STATED.get(view.status, view.status)} after {view.drawn} of {view.request.paths} paths."
+        )
+    for item, found in zip(view.worlds, analysis.estimates, strict=False):
+        if found.unscored:
+            said.append(f"{plural(found.unscored, 'path')} “{item.world.label}” answered neither way: in no share.")
+    if analysis.comparisons:
+        said.append(
+            f"The interval of a difference and its decision hold at all times at once, at risk {view.request.alpha:g} "
+            "for all differences together (a bet, Ville’s inequality). The shares’ own intervals are exact for a "
+            "number of paths fixed beforehand; where sampling stopped at the decision, they are a little too narrow."
+        )
+    for item in view.worlds:
+        said += [f"“{item.world.label}”: {note}" for note in (*item.world.notes, *item.warnings)]
+    return list(dict.fromkeys(said))
+
+
+def threshold_sentence(item: WorldPaths) -> str:
+    """Whether the thresholds of a world's paths held at every step."""
+    if not item.has_thresholds:
+        return "no thresholds"
+    return f"thresholds held at every step of {item.held} of {plural(len(item.paths), 'path')}"
+
+
+def called(view: PathsView) -> str:
+    """What a yes of the run's question is called."""
+    name = view.request.question.called
+    return name if len(name) <= MOST_NAMED else f"{name[: MOST_NAMED - 1].rstrip()}…"
+
+
+def percent(item: ShareEstimate) -> str:
+    """A share; a dash where no path is scored."""
+    return "–" if item.share is None else f"{100 * item.share:.0f} %"
+
+
+def interval(item: ShareEstimate) -> str:
+    """A share's exact interval in percent."""
+    if item.low is None or item.high is None:
+        return "[–]"
+    return f"[{100 * item.low:.0f}, {100 * item.high:.0f}]"
+
+
+def points(value: float) -> str:
+    """A difference of shares in points, with a minus sign that is one; a small one never reads as none."""
+    small = 0.0005 <= abs(value) < 0.005
+    text = f"{100 * value:.1f}" if small else f"{100 * value:.0f}".replace("-0", "0")
+    return text.replace("-", "−")
+
+
+def decided_text(view: PathsView, item: Comparison) -> str:
+    """Whether and when a difference was decided."""
+    if item.decided_after is None:
+        return f"not decided after {plural(view.drawn, 'path')} of each world"
+    return f"decided after {plural(item.decided_after, 'path')} of each world"
+
+
+def _compared(view: PathsView, analysis: Analysis, item: Comparison) -> str:
+    first, second = analysis.estimates[item.first], analysis.estimates[item.second]
+    bet = item.bet
+    if not bet.pairs:
+        return (
+            f"{_label(view, 0)} and {_label(view, item.second)}: no path of one of them is scored, so nothing is said."
+        )
+    apart = (first.share or 0.0) - (second.share or 0.0)
+    return (
+        f"{_label(view, 0)} {percent(first)} {called(view)}, {_label(view, item.second)} {percent(second)}: difference "
+        f"{points(apart)} points [{points(bet.low)}, {points(bet.high)}], {decided_text(view, item)}."
+    )
+
+
+def _label(view: PathsView, world: int) -> str:
+    return f"“{view.worlds[world].world.label}”"
+
+
+def _scored(item: ShareEstimate) -> str:
+    return plural(item.yes + item.no, "scored path")
+
+
+def labels(view: PathsView) -> Sequence[str]:
+    """The worlds' names in their order."""
+    return [item.world.label for item in view.worlds]

@@ -1,0 +1,251 @@
+"""Sampling paths as jobs, reading what was drawn, and opening any path as an audit."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path as FilePath
+from threading import Lock
+from typing import Literal
+
+from cachetools import LRUCache
+
+from app.audit.service import AuditService
+from app.paths.questions import Reader, reader_of
+from app.paths.runs import (
+    analysis_of,
+    estimates_csv,
+    has_paths,
+    partings_csv,
+    paths_csv,
+    payload_of,
+    request_from,
+    result_of,
+    view_of,
+    worlds_from,
+)
+from app.paths.types import Analysis, OpenedPath, PathsRequest, PathsView, World, WorldPaths
+from app.paths.worlds import check_request, worlds_of
+from app.shared.audits import StartAudit
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.jobs import JobContext, JobRunner
+from app.shared.memory import MemoryWait
+from app.shared.model_host import ModelHost
+from app.shared.planning import Planner, pinned, prompted
+from app.shared.prompt_words import beginning
+from app.shared.wiring import Services
+from coft_core.decode.plan import Plan
+from coft_core.paths.question import decided_after
+from coft_core.paths.sample import Path, batch_paths, path_seed, sample_paths
+from db.jobs import JobRecord, JobsRepository, JobStatus
+from db.types import JsonObject, NotFoundError
+
+JOB_KIND = "paths"
+ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+ANALYSES = 8
+"""Runs whose analysis is kept: a page asks for it again with every look at the tree."""
+
+MOST_LISTED = 100
+"""Past runs that are listed; older ones are found by their number."""
+
+PathsTable = Literal["paths", "estimates", "partings"]
+TABLES: tuple[PathsTable, ...] = ("paths", "estimates", "partings")
+
+
+class PathsService:
+    """Samples paths as jobs; a finished job is the record of its run, and one that ended early keeps what was drawn."""
+
+    def __init__(
+        self, audits: AuditService, planner: Planner, host: ModelHost, jobs: JobsRepository, runner: JobRunner
+    ) -> None:
+        self._audits = audits
+        self._planner = planner
+        self._host = host
+        self._jobs = jobs
+        self._runner = runner
+        self._analyses: LRUCache[tuple[int, str, int], Analysis] = LRUCache(ANALYSES)
+        self._lock = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> PathsService:
+        """Built from the program's services."""
+        return cls(
+            services[AuditService], services[Planner], services[ModelHost], services[JobsRepository],
+            services[JobRunner],
+        )  # fmt: skip
+
+    def worlds(self, request: PathsRequest) -> tuple[World, ...]:
+        """The worlds that a request asks for, for reading; needs no model.
+
+        Raises:
+            ServiceError: There is no world, too many, or nothing to mask or to replace in one of them.
+            InvalidInputError: A span lies outside the prompt.
+        """
+        spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
+        return worlds_of(request, spans)
+
+    def submit(self, request: PathsRequest) -> int:
+        """Start a run as a job and return the job's id, which is that of the run.
+
+        Raises:
+            ServiceError: Nothing can be sampled so; the sentence says why.
+            CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
+        """
+        check_request(request)
+        # Paths are opened as audits on another day.
+        settings = pinned(self._host.get(request.settings.model), request.settings)
+        request = replace(request, settings=settings)
+        worlds = self.worlds(request)
+        # Refused here rather than in the job: what cannot be read as a question, and a world that cannot be planned.
+        self._reader(request)
+        for world in worlds:
+            self._plan(world)
+        title = request.name.strip() or beginning(request.prompt)
+        return self._runner.submit(JOB_KIND, title, self._work, payload_of(request, worlds))
+
+    def list(self) -> tuple[PathsView, ...]:
+        """Runs that have ended with paths in every world, newest first."""
+        return tuple(view_of(job) for job in self._ended())
+
+    def view(self, run_id: int) -> PathsView:
+        """A run that has drawn something; one that is still at work as far as it has come.
+
+        Raises:
+            NotFoundError: There is no such run, or nothing was drawn.
+        """
+        job = self._jobs.get(run_id)
+        if job.kind != JOB_KIND or not has_paths(job):
+            raise NotFoundError(f"There are no sampled paths {run_id}; choose a run from the list.")
+        return view_of(job)
+
+    def analysis(self, view: PathsView) -> Analysis:
+        """What is computed of a run; the newest are kept."""
+        key = (view.id, view.status, view.drawn)
+        with self._lock:
+            if (kept := self._analyses.get(key)) is not None:
+                return kept
+        analysis = analysis_of(view)
+        with self._lock:
+            self._analyses[key] = analysis
+        return analysis
+
+    def open_path(self, run_id: int, world: int, number: int) -> OpenedPath:
+        """Draw a path again as an audit of its own, with its seed, and say how far it is the same.
+
+        It is the same to the end, unless rounding in a batch of another size turned a draw that stood on an edge.
+
+        Args:
+            run_id: The run.
+            world: Number of the world, from 0.
+            number: Number of the path, from 0.
+
+        Raises:
+            NotFoundError: There is no such run.
+            ServiceError: It has no such path.
+            CoftError: The calibration is not there any more, or the prompt cannot be read as it was.
+        """
+        view = self.view(run_id)
+        if not (0 <= world < len(view.worlds) and 0 <= number < len(view.worlds[world].paths)):
+            raise ServiceError(f"Run {run_id} has no path {number + 1} in a world {world + 1}; choose one that it has.")
+        item = view.worlds[world]
+        path = item.paths[number]
+        name = f"{beginning(view.request.prompt)[:40]} · {item.world.label}, path {number + 1}"
+        settings = replace(item.world.settings, seed=path.seed)
+        session = self._audits.start(StartAudit(item.world.prompt, settings, item.world.spans, name)).session_id
+        steps = [step.token_id for step in self._audits.run(session)]
+        pairs = zip(steps, path.token_ids, strict=False)
+        same = next(
+            (at for at, (drawn, kept) in enumerate(pairs) if drawn != kept), min(len(steps), len(path.token_ids))
+        )
+        return OpenedPath(session, same, len(path.token_ids))
+
+    def write_csv(self, run_id: int, table: str, folder: FilePath) -> FilePath:
+        """Write a table of a run into a folder, atomically, and return its path.
+
+        Raises:
+            NotFoundError: As :meth:`view`.
+            ServiceError: There is no such table.
+        """
+        return write_text(folder / f"paths-{run_id}-{table}.csv", self.csv(run_id, table))
+
+    def csv(self, run_id: int, table: str) -> str:
+        """A table of a run: its paths, estimates or partings.
+
+        Raises:
+            NotFoundError: As :meth:`view`.
+            ServiceError: There is no such table.
+        """
+        view = self.view(run_id)
+        if table == "paths":
+            return paths_csv(view)
+        if table == "estimates":
+            return estimates_csv(view, self.analysis(view))
+        if table == "partings":
+            return partings_csv(view, self.analysis(view))
+        raise ServiceError(f"There is no table {table!r}; choose one of {', '.join(TABLES)}.")
+
+    def _ended(self) -> builtins.list[JobRecord]:
+        return [job for job in self._jobs.list(JOB_KIND, ENDED, limit=MOST_LISTED) if has_paths(job)]
+
+    def _plan(self, world: World) -> Plan:
+        model = prompted(self._host.get(world.settings.model), world.settings)
+        return self._planner.plan(model, world.prompt, world.spans, world.settings)
+
+    def _reader(self, request: PathsRequest) -> Reader | None:
+        name = request.question.scorer.strip()
+        return reader_of(request.question, self._host.scorer(name, request.settings.model) if name else None)
+
+    def _work(self, context: JobContext) -> JsonObject:
+        request, worlds = request_from(context.payload), worlds_from(context.payload)
+        sampling = _Sampling(request, worlds, [self._plan(world) for world in worlds], self._reader(request))
+        room = self._host.memory.room(MemoryWait(context))
+        size = min(batch_paths(planned, room.most) for planned in sampling.plans)
+        context.begin_phase(0.0, worlds[0].label)
+        for first in range(0, request.paths, size):
+            numbers = range(first, min(first + size, request.paths))
+            for place, (world, planned) in enumerate(zip(worlds, sampling.plans, strict=True)):
+                context.check_cancelled()
+                seeds = [path_seed(request.settings.seed, world.key, number) for number in numbers]
+                with self._host.turn():
+                    sampling.take(place, sample_paths(planned, seeds, room))
+                done = (first * len(worlds) + (place + 1) * len(numbers)) / (request.paths * len(worlds))
+                context.progress(min(done, 1.0), f"{world.label}: {numbers[-1] + 1} of {request.paths} paths")
+            context.keep(result_of(sampling.drawn))
+            if request.stop_early and sampling.cut_where_decided():
+                break
+        return result_of(sampling.drawn)
+
+
+class _Sampling:
+    """What was drawn so far, and what it answers."""
+
+    def __init__(
+        self, request: PathsRequest, worlds: Sequence[World], plans: Sequence[Plan], reader: Reader | None
+    ) -> None:
+        self.plans = plans
+        self._alpha, self._reader = request.alpha, reader
+        self.drawn = [
+            WorldPaths(world, planned.certificate.text, planned.warnings, ())
+            for world, planned in zip(worlds, plans, strict=True)
+        ]
+
+    def take(self, place: int, paths: Sequence[Path]) -> None:
+        """Take further paths of a world."""
+        item = self.drawn[place]
+        outcomes = () if self._reader is None else tuple(self._reader([path.text for path in paths]))
+        self.drawn[place] = replace(item, paths=(*item.paths, *paths), outcomes=(*item.outcomes, *outcomes))
+
+    def cut_where_decided(self) -> bool:
+        """Whether every difference is decided; paths that were drawn beyond that are dropped.
+
+        Where a batch ends then makes no difference to the result.
+        """
+        if self._reader is None:
+            return False
+        after = decided_after([item.outcomes for item in self.drawn], self._alpha)
+        if after is None:
+            return False
+        self.drawn = [replace(item, paths=item.paths[:after], outcomes=item.outcomes[:after]) for item in self.drawn]
+        return True

@@ -1,0 +1,213 @@
+"""Sampled paths as data: what is asked of a run, its worlds, and what was drawn in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from app.shared.audits import AuditSettings
+from coft_core.paths.parting import Difference, Parting
+from coft_core.paths.question import Comparison, ShareEstimate
+from coft_core.paths.sample import Path
+from coft_core.paths.tree import PathTree
+from coft_core.types import Span
+
+MOST_PATHS = 2000
+LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What paths are asked: which of two ways a continuation answers.
+
+    Attributes:
+        yes: Words or phrases, separated by commas, or a regular expression.
+        no: The other way; the one that stands first decides, and a path with neither is not scored. Without it, a path
+            without the first is a no.
+        regex: Whether both are regular expressions.
+        match_case: Whether letter case matters.
+        scorer: A classifier that decides instead: ``embedded`` (toxicity), or a Hugging Face sequence classifier with
+            its label behind ``#``; a path whose continuation it gives at least ``threshold`` is a yes.
+        threshold: The classifier's probability from which a path is a yes.
+        name: What a yes is called; without one, its words.
+    """
+
+    yes: str = ""
+    no: str = ""
+    regex: bool = False
+    match_case: bool = False
+    scorer: str = ""
+    threshold: float = 0.5
+    name: str = ""
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is a question at all."""
+        return bool(self.yes.strip() or self.scorer.strip())
+
+    @property
+    def called(self) -> str:
+        """What a yes is called in a sentence."""
+        words = self.yes.strip()
+        otherwise = words if words.isalpha() or not words else f"“{words}”"
+        return self.name.strip() or otherwise or f"at least {self.threshold:g} by {self.scorer.strip()}"
+
+
+@dataclass(frozen=True, slots=True)
+class PathsRequest:
+    """A request to sample paths.
+
+    Attributes:
+        prompt: The prompt, exactly as typed.
+        settings: The policy that every world but the masked one is continued under; their steps are the paths' length.
+        spans: Sensitive spans; None lets the detector find them.
+        as_typed: Whether the prompt as typed is a world.
+        masked: Whether the masked prompt is one: what it leads to by itself, without fusion or thresholds.
+        pronouns: Sets of pronouns that make a world each: she, he, they.
+        groups: Words that take the place of the masked words that are no pronouns, a world each.
+        paths: Paths of each world at most.
+        question: What the paths are asked.
+        alpha: Risk that a difference is found where there is none.
+        stop_early: Whether sampling ends once every difference is decided.
+        name: What the run is called; empty takes the prompt's beginning.
+    """
+
+    prompt: str
+    settings: AuditSettings = field(default_factory=lambda: AuditSettings(max_new_tokens=12))
+    spans: tuple[Span, ...] | None = None
+    as_typed: bool = True
+    masked: bool = True
+    pronouns: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    paths: int = 200
+    question: Question = field(default_factory=Question)
+    alpha: float = 0.05
+    stop_early: bool = True
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A prompt with the settings under which it is continued.
+
+    Attributes:
+        key: Part of the seeds of its paths; it does not depend on which other worlds there are.
+        label: What pages call it.
+        prompt: The text.
+        spans: Its sensitive spans.
+        settings: The settings of its paths, but for their seeds.
+        notes: What should be checked in it, one sentence each.
+    """
+
+    key: str
+    label: str
+    prompt: str
+    spans: tuple[Span, ...]
+    settings: AuditSettings
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPaths:
+    """What was drawn in a world.
+
+    Attributes:
+        world: The world.
+        certificate: What may be claimed of its paths.
+        warnings: Sentences that must be shown with them.
+        paths: The paths in the order of their numbers.
+        outcomes: What each answers: True, False, or None where it is not scored; empty without a question.
+    """
+
+    world: World
+    certificate: str
+    warnings: tuple[str, ...]
+    paths: tuple[Path, ...]
+    outcomes: tuple[bool | None, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """Paths whose thresholds held at every step."""
+        return sum(path.held for path in self.paths)
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether any step of its paths has a threshold that belongs to the policy."""
+        return any(mark != "none" for path in self.paths for mark in path.thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class PathsView:
+    """A run that has drawn something.
+
+    Attributes:
+        id: Its number, which is that of its job.
+        status: ``done``, or how its job stands or ended otherwise; what was drawn until then is there.
+        worlds: What was drawn, the first world being the one that others are compared with.
+    """
+
+    id: int
+    name: str
+    status: str
+    created_at: datetime
+    request: PathsRequest
+    worlds: tuple[WorldPaths, ...]
+
+    @property
+    def drawn(self) -> int:
+        """Paths of each world."""
+        return min(len(item.paths) for item in self.worlds)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the paths were asked a question."""
+        return self.request.question.asked
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How far another world is from the first.
+
+    Attributes:
+        world: Number of the other world.
+        partings: Behind each beginning that enough paths of both have.
+        depths: Of their first 1, 2, ... tokens.
+    """
+
+    world: int
+    partings: tuple[Parting, ...]
+    depths: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is computed of a run.
+
+    Attributes:
+        tree: All paths merged.
+        tokens: Text of each of its nodes' last tokens.
+        apart: One for each world but the first.
+        estimates: Each world's share of yes; empty without a question.
+        comparisons: Each other world's share compared with the first's.
+    """
+
+    tree: PathTree
+    tokens: tuple[str, ...]
+    apart: tuple[Apart, ...]
+    estimates: tuple[ShareEstimate, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPath:
+    """A path as an audit of its own.
+
+    Attributes:
+        session_id: The session.
+        same: Tokens that the session drew as the path has them, from the first on.
+        tokens: Tokens of the path.
+    """
+
+    session_id: int
+    same: int
+    tokens: int

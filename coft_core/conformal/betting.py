@@ -1,0 +1,187 @@
+"""Means of bounded observations tested by betting: valid however long one looks, and whenever one stops.
+
+Whoever believes that a mean is not ``m`` may bet against it. Each observation ``X`` in [0, 1] multiplies a stake's
+wealth by ``1 + gamma (X / m - 1)`` where the bet is that the mean is larger, and by ``1 + gamma ((1 - X) / (1 - m) -
+1)`` where it is smaller. If the mean given the past is ``m``, the wealth is a martingale that begins with 1, and by
+Ville's inequality it ever reaches ``1 / alpha`` with probability at most ``alpha``: over all times at once, so that one
+may look after every observation, and stop for whatever reason.
+
+Half of the stake bets on a larger mean and half on a smaller one, each spread evenly over :data:`FRACTIONS` (the grid
+of Kelly bets of Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", Journal of the
+Royal Statistical Society B 86 (2024) 1-27). Nothing is tuned to the observations, so the wealth depends on how often
+each value was seen and not on their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from coft_core.conformal.quantile import check_alpha
+from coft_core.errors import InvalidInputError
+
+Floats = npt.NDArray[np.float64]
+
+BETS = 40
+FRACTIONS: Floats = np.arange(1, BETS + 1) / (BETS + 1)
+"""Shares of the wealth that are at stake in each bet; below 1, so that no single observation takes all of it."""
+
+HALVINGS = 60
+"""Steps of the search for an interval's end: far below the rounding of what is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bet:
+    """What bets on the difference of two shares have come to.
+
+    Attributes:
+        pairs: Observed pairs.
+        difference: Mean difference of the pairs, in [-1, 1].
+        low: Lower end of the interval that holds at all times at once.
+        high: Its upper end.
+        p_value: Anytime-valid p-value of "no difference": 1 over the most wealth so far, at most 1.
+        decided_after: Pairs after which the wealth first reached ``1 / alpha``; None where it never did.
+    """
+
+    pairs: int
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    decided_after: int | None
+
+
+def log_wealth(observations: npt.ArrayLike, mean: float) -> Floats:
+    """Logarithm of the wealth after each observation of whoever bets against a mean.
+
+    Args:
+        observations: ``(T,)`` numbers in [0, 1].
+        mean: The mean that is doubted, inside (0, 1).
+
+    Returns:
+        ``(T,)`` natural logarithms; the wealth before the first observation is 1.
+
+    Raises:
+        InvalidInputError: An observation lies outside [0, 1], or the mean does not lie inside (0, 1).
+    """
+    values, counts = _counted(observations)
+    if not 0.0 < mean < 1.0:
+        raise InvalidInputError(f"The mean that is tested is {mean}; give a number between 0 and 1.")
+    return _log_wealth(values, counts, np.full(len(counts), mean))
+
+
+def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
+    """Intervals that hold the mean at all times at once with probability at least ``1 - alpha``.
+
+    A mean stays in the interval while the wealth of betting against it is below ``1 / alpha``. That wealth is a convex
+    function of the mean (each factor is convex, positive and monotone, and so are their products and sums), and at most
+    1 at the observed mean, so the means that stay are an interval around that. Intervals are intersected with all
+    before them; ends that have crossed say that the observations do not look like draws with one mean.
+
+    Args:
+        observations: ``(T,)`` numbers in [0, 1].
+        alpha: Risk that any of the intervals misses.
+
+    Returns:
+        ``(T, 2)`` lower and upper ends.
+
+    Raises:
+        InvalidInputError: An observation lies outside [0, 1], or ``alpha`` is no risk level.
+    """
+    check_alpha(alpha)
+    values, counts = _counted(observations)
+    limit = -np.log(alpha)
+    observed = counts @ values / np.maximum(counts.sum(axis=1), 1)  # (T,)
+
+    def end(outside: float) -> Floats:
+        """The rejected side of the border between the observed means and an end of the unit interval."""
+        inner, outer = observed.copy(), np.full(len(observed), outside)
+        for _ in range(HALVINGS):
+            middle = (inner + outer) / 2
+            # At the very ends a mean of 0 or 1 cannot be bet against; it is never reached, only approached.
+            kept = _log_wealth(values, counts, np.clip(middle, 1e-12, 1 - 1e-12)) < limit
+            inner, outer = np.where(kept, middle, inner), np.where(kept, outer, middle)
+        return outer
+
+    return np.stack([np.maximum.accumulate(end(0.0)), np.minimum.accumulate(end(1.0))], axis=1)  # (T, 2)
+
+
+def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> Bet:
+    """Bet that two shares differ, on pairs of one outcome from each.
+
+    Outcomes of each side are draws with one share, and the sides are independent. The k-th of one side is paired with
+    the k-th of the other: the differences are then draws whose mean is the difference of the shares, also where other
+    draws between them were left out because they have no outcome. The longer side waits.
+
+    Args:
+        first: ``(N,)`` outcomes of the first side, 0 or 1, in the order in which they were drawn.
+        second: ``(M,)`` outcomes of the second side.
+        alpha: Probability with which a difference is found, at any time, where there is none.
+
+    Raises:
+        InvalidInputError: An outcome is neither 0 nor 1, or ``alpha`` is no risk level.
+    """
+    check_alpha(alpha)
+    observations = _paired(first, second)
+    if not len(observations):
+        return Bet(0, 0.0, -1.0, 1.0, 1.0, None)
+    low, high = 2 * confidence_sequence(observations, alpha)[-1] - 1
+    wealth = log_wealth(observations, 0.5)
+    return Bet(
+        pairs=len(observations),
+        difference=float(2 * observations.mean() - 1),
+        low=float(low),
+        high=float(high),
+        p_value=float(min(1.0, np.exp(-wealth.max()))),
+        decided_after=_reached(wealth, alpha),
+    )
+
+
+def pairs_to_decide(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> int | None:
+    """What :func:`bet_on_difference` says of when it was decided, without the interval, which takes far longer.
+
+    Raises:
+        InvalidInputError: As :func:`bet_on_difference`.
+    """
+    check_alpha(alpha)
+    observations = _paired(first, second)
+    return _reached(log_wealth(observations, 0.5), alpha) if len(observations) else None
+
+
+def _paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
+    """Differences of the pairs ``(T,)``, brought to [0, 1]: no difference is 1/2."""
+    a, b = (np.asarray(side, dtype=np.float64) for side in (first, second))
+    if not (np.isin(a, (0.0, 1.0)).all() and np.isin(b, (0.0, 1.0)).all()):
+        raise InvalidInputError("An outcome is neither 0 nor 1; leave out those that are not scored.")
+    pairs = min(len(a), len(b))
+    observations: Floats = (a[:pairs] - b[:pairs] + 1) / 2
+    return observations
+
+
+def _reached(wealth: Floats, alpha: float) -> int | None:
+    """Observations after which the wealth first reached ``1 / alpha``."""
+    reached = np.flatnonzero(wealth >= -np.log(alpha))
+    return int(reached[0]) + 1 if len(reached) else None
+
+
+def _counted(observations: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The different values ``(U,)``, and how often each was seen after each observation ``(T, U)``."""
+    seen = np.asarray(observations, dtype=np.float64)
+    if not ((seen >= 0) & (seen <= 1)).all():
+        raise InvalidInputError("An observation lies outside 0 to 1; scale the observations first.")
+    values, which = np.unique(seen, return_inverse=True)
+    return values, np.cumsum(np.eye(len(values))[which], axis=0)
+
+
+def _log_wealth(values: Floats, counts: Floats, mean: Floats) -> Floats:
+    """Log-wealth ``(T,)`` of betting against one mean at each time, all inside (0, 1)."""
+    larger = values / mean[:, None]  # (T, U)
+    smaller = (1 - values) / (1 - mean[:, None])
+    sides = [
+        np.einsum("gtu,tu->gt", np.log1p(FRACTIONS[:, None, None] * (factor - 1)), counts)
+        for factor in (larger, smaller)
+    ]  # (BETS, T) each
+    total: Floats = np.logaddexp.reduce(np.concatenate(sides), axis=0) - np.log(2 * BETS)
+    return total

@@ -1,0 +1,116 @@
+"""Drawing paths: every path has a seed of its own, so that it is the same in whatever batch it is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from coft_core.conformal.informative import certifies
+from coft_core.decode.cost import reserved_bytes
+from coft_core.decode.loop import generate_together
+from coft_core.decode.plan import Plan
+from coft_core.errors import InvalidInputError
+from coft_core.model.forced import Room
+from coft_core.types import Run, Step
+
+BATCH_ROWS = 64
+"""Branches of all paths of a batch together."""
+
+ThresholdMark = Literal["held", "borrowed", "missed", "weak", "none"]
+"""What a step's threshold did: the token reaches the step's own or a borrowed one, misses it, or it says nothing; none
+where there is no threshold that belongs to the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One sampled continuation.
+
+    Attributes:
+        seed: Seed of its draws: the prompt with this seed, alone and under the same policy, is continued the same way.
+        token_ids: Its tokens.
+        tokens: Their texts, as they continue the sentence.
+        text: The continuation.
+        finished: ``"length"``, ``"end"`` or ``"context"``.
+        thresholds: What the threshold of each step did.
+    """
+
+    seed: int
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    text: str
+    finished: str
+    thresholds: tuple[ThresholdMark, ...]
+
+    @property
+    def held(self) -> bool:
+        """Whether the thresholds held at every step, borrowed ones included."""
+        return bool(self.thresholds) and all(mark in ("held", "borrowed") for mark in self.thresholds)
+
+
+def path_seed(seed: int, world: str, number: int) -> int:
+    """Seed of one path of a world.
+
+    It depends on nothing else, so that neither further worlds nor more paths change a path. Different worlds have
+    different seeds: their paths are drawn independently of each other.
+
+    Args:
+        seed: Seed of all.
+        world: The world, by its name.
+        number: The path, from 0.
+    """
+    digest = hashlib.blake2b(f"{seed}|path|{world}|{number}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+def batch_paths(planned: Plan, most_bytes: int | None) -> int:
+    """Paths of one batch: at least one, and no more than a batch's rows and memory hold.
+
+    Args:
+        planned: What is continued.
+        most_bytes: Bytes of keys and values that a batch should take at most; None sets no limit.
+    """
+    rows = max(BATCH_ROWS // len(planned.policy.branches(planned.prompt)), 1)
+    size = reserved_bytes(planned, planned.max_new_tokens)
+    return rows if most_bytes is None or not size else max(min(rows, most_bytes // size), 1)
+
+
+def sample_paths(planned: Plan, seeds: Sequence[int], room: Room) -> list[Path]:
+    """Continue one prompt once for each seed, all in one batch.
+
+    Args:
+        planned: The prompt and the policy; its own seed is not looked at.
+        seeds: The paths' seeds.
+        room: Where the batch's memory is taken from.
+
+    Raises:
+        InvalidInputError: The plan takes the likeliest token instead of drawing, so that all paths would be the same.
+    """
+    if planned.greedy:
+        raise InvalidInputError("The likeliest token is taken at every step, so all paths are the same; draw instead.")
+    plans = [replace(planned, seed=seed) for seed in seeds]
+    size = len(plans) * reserved_bytes(planned, planned.max_new_tokens)
+    return [_path(run) for run in room.run(size, lambda: generate_together(plans))]
+
+
+def threshold_mark(step: Step) -> ThresholdMark:
+    """What a step's threshold did."""
+    if step.state in ("mismatch", "none"):
+        return "none"
+    if not certifies(step.state):
+        return "weak"
+    if not step.certified:
+        return "missed"
+    return "borrowed" if step.state == "inherited" else "held"
+
+
+def _path(run: Run) -> Path:
+    return Path(
+        run.seed,
+        tuple(step.token_id for step in run.steps),
+        run.tokens,
+        run.text,
+        run.finished,
+        tuple(threshold_mark(step) for step in run.steps),
+    )

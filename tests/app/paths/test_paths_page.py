@@ -1,0 +1,115 @@
+"""The page of paths clicked through."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.paths.service import PathsService
+from app.paths.types import PathsRequest, PathsView, Question
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
+from tests.story.model import PROMPT
+
+SETTINGS = AuditSettings(max_new_tokens=3, top_p=1.0)
+REQUEST = PathsRequest(PROMPT, SETTINGS, paths=48, pronouns=("she",), question=Question("he", "they"))
+
+
+@pytest.fixture
+def sampled(services: Services) -> PathsView:
+    """A run that is done before the page is opened."""
+    job = services[JobService].wait(services[PathsService].submit(REQUEST))
+    assert job.status == "done", job.error
+    return services[PathsService].view(job.id)
+
+
+@pytest.fixture
+def paths(visit):
+    """Open the page and wait until it listens."""
+
+    def opener(query: str = "") -> Page:
+        page = visit(f"/paths{query}")
+        expect(page.locator("body[data-ready]")).to_have_count(1)
+        return page
+
+    return opener
+
+
+def test_a_prompt_is_sampled_in_its_worlds_and_its_question_answered_first(paths, services: Services) -> None:
+    page = paths()
+    expect(page.locator("#paths-said")).to_contain_text("Nothing is sampled yet")
+    page.locator("#prompt").fill(PROMPT)
+    page.locator("#pronouns").get_by_label("she", exact=True).check()
+    page.locator("#way").get_by_label("Words or expressions").check()
+    page.locator("#yes textarea, #yes input").fill("he")
+    page.locator("#no textarea, #no input").fill("they")
+    page.locator("#paths input[type=number]").fill("16")
+    page.locator("#paths input[type=number]").press("Tab")
+    page.locator("#run").click()
+    lead = page.locator("#paths-said .lead").first
+    expect(lead).to_contain_text("“as typed”")
+    expect(lead).to_contain_text("decided after")
+    expect(page.locator("#paths-said .worlds tbody tr")).to_have_count(3)
+    expect(page.locator("#paths-tree .icicle").first.locator("button.cell").first).to_be_visible()
+    (run,) = services[PathsService].list()
+    assert (run.request.prompt, run.request.pronouns, run.request.paths) == (PROMPT, ("she",), 16)
+    assert run.request.question == Question("he", "they")
+
+
+def test_a_run_is_found_again_and_its_picture_read_by_keyboard_down_to_an_audit(
+    paths, sampled: PathsView, services: Services
+) -> None:
+    page = paths()
+    expect(page.locator("#runs li[aria-current]")).to_have_count(1)
+    expect(page.locator("#paths-said .lead")).to_have_count(2)
+    cell = page.locator("#paths-tree .icicle").first.locator("button.cell").nth(1)
+    expect(cell).to_have_attribute("aria-label", cell.get_attribute("title") or "")
+    cell.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#h-beginning")).to_contain_text("Paths that begin with")
+    expect(page.locator("#paths-tree .icicle").first.locator("[aria-current]")).to_have_count(1)
+    expect(cell).to_be_focused()
+    page.locator("#paths-beginning [data-do=audit]").first.click()
+    notice = page.locator("#paths-opened .notice")
+    expect(notice).to_contain_text("are the same")
+    number = int((notice.locator("a").get_attribute("href") or "").rpartition("=")[2])
+    audit = services[AuditService].view(number)
+    drawn = {path.token_ids for item in sampled.worlds for path in item.paths}
+    assert tuple(step.token_id for step in audit.steps) in drawn
+
+
+def test_the_numbers_stand_beside_the_picture_and_every_table_is_downloaded(
+    paths, sampled: PathsView, tmp_path: Path
+) -> None:
+    page = paths()
+    pictured = page.locator("#paths-tree .icicle").first.locator("button.cell")
+    expect(pictured.first).to_be_visible()
+    expect(page.locator("#paths-numbers table tbody").first.locator("tr")).to_have_count(pictured.count() - 1)
+    for name, rows in (("Paths", 3 * sampled.drawn), ("Estimates", 3)):
+        with page.expect_download() as downloading:
+            page.locator("#paths-tables").get_by_role("button", name=f"{name} (CSV)").click()
+        file = tmp_path / f"{name}.csv"
+        downloading.value.save_as(file)
+        assert len(list(csv.DictReader(file.open(encoding="utf-8", newline="")))) == rows
+
+
+def test_what_cannot_be_sampled_is_said_and_nothing_is_begun(paths, services: Services) -> None:
+    page = paths()
+    page.locator("#prompt").fill(PROMPT)
+    page.locator("#way").get_by_label("Words or expressions").check()
+    page.locator("#run").click()
+    expect(page.get_by_text("No word is given for a yes")).to_be_visible()
+    assert services[JobService].list("paths") == ()
+
+
+def test_a_stored_session_gives_prompt_and_settings(paths, services: Services) -> None:
+    settings = replace(SETTINGS, temperature=1.3)
+    session = services[AuditService].start(StartAudit(PROMPT, settings)).session_id
+    page = paths(f"?session={session}")
+    expect(page.locator("#prompt")).to_have_value(PROMPT)

@@ -1,0 +1,250 @@
+"""Sampled paths through the service: worlds, runs that stop at their decision, what is kept, and paths as audits."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+import app.paths.service as paths_service
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
+from app.paths.operations import sampling_from_json
+from app.paths.questions import reader_of
+from app.paths.runs import analysis_of, view_json, view_of
+from app.paths.sentences import decided_text, reservations, result_sentences
+from app.paths.service import PathsService
+from app.paths.types import PathsRequest, Question
+from app.paths.worlds import shown_prompt, worlds_of
+from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.errors import JobCancelled, ServiceError
+from app.shared.jobs import JobRunner, JobService
+from coft_core.errors import CalibrationMismatch
+from coft_core.paths.question import decided_after
+from coft_core.types import Span
+from db.types import NotFoundError
+from tests.conftest import prompt_set_csv
+
+SETTINGS = AuditSettings(model="tiny", top_p=1.0, lam=0.25, seed=3, max_new_tokens=4)
+PROMPT = "The nurse read her note"
+SPANS = (Span(15, 18, "gender"),)
+REQUEST = PathsRequest(PROMPT, SETTINGS, SPANS, paths=24)
+LETTERS = Question("[a-m]", "[n-z]", regex=True, name="early letters")
+
+
+@pytest.fixture
+def sampled(wired):
+    """Run a request to its end."""
+
+    def run(request, status="done"):
+        job = wired[JobService].wait(wired[PathsService].submit(request))
+        assert job.status == status, job.error
+        return wired[PathsService].view(job.id)
+
+    return run
+
+
+def texts(view):
+    return [[path.token_ids for path in item.paths] for item in view.worlds]
+
+
+def test_the_worlds_are_the_prompt_as_typed_masked_and_exchanged(wired):
+    worlds = wired[PathsService].worlds(replace(REQUEST, pronouns=("he", "she")))
+    assert [(world.label, world.prompt) for world in worlds] == [
+        ("as typed (she)", PROMPT),
+        ("masked", PROMPT),
+        ("he", "The nurse read his note"),
+    ]
+    typed, masked, _ = worlds
+    assert [shown_prompt(world) for world in (typed, masked)] == [PROMPT, "The nurse read […] note"]
+    assert (typed.key, typed.settings) == ("as typed", SETTINGS)
+    assert (masked.settings.policy, masked.settings.lam, masked.settings.calibration_id) == ("coft", 1.0, None)
+
+
+def test_a_group_takes_the_place_of_the_masked_words_of_its_family():
+    prompt = "The Muslim nurse read"
+    request = PathsRequest(prompt, SETTINGS, (Span(4, 10, "religion"),), groups=("Sikh",), masked=False)
+    assert [world.prompt for world in worlds_of(request, request.spans)] == [prompt, "The Sikh nurse read"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"prompt": " "}, "prompt is empty"),
+        ({"paths": 1}, "1 paths cannot be drawn"),
+        ({"settings": replace(SETTINGS, greedy=True)}, "turn greedy off"),
+        ({"settings": replace(SETTINGS, max_new_tokens=300)}, "Paths cannot have 300 tokens"),
+        ({"alpha": 1.0}, "risk alpha is 1"),
+        ({"as_typed": False, "masked": False}, "No world is chosen"),
+        ({"spans": ()}, "Nothing of the prompt is masked"),
+        ({"pronouns": ("it",)}, "no pronouns 'it'"),
+        ({"groups": ("Sikh",)}, "No masked word names a group"),
+        ({"question": Question("(", regex=True)}, "not a regular expression"),
+        ({"question": Question(" , ")}, "has no word"),
+        ({"question": Question("yes", scorer="embedded")}, "ask by one of them"),
+    ],
+)
+def test_what_cannot_be_sampled_is_refused_before_a_job_is_begun(wired, change, why):
+    with pytest.raises(ServiceError, match=why):
+        wired[PathsService].submit(replace(REQUEST, **change))
+    assert wired[JobService].list("paths") == ()
+
+
+def test_a_world_has_the_same_paths_whatever_others_there_are_and_however_many_come(sampled):
+    both = sampled(REQUEST)
+    alone = sampled(replace(REQUEST, masked=False, pronouns=("he",), paths=40))
+    assert texts(alone)[0][:24] == texts(both)[0]
+    assert len({path.seed for item in both.worlds for path in item.paths}) == 48
+
+
+def test_every_batch_layout_gives_the_same_run(sampled, monkeypatch):
+    request = replace(REQUEST, question=LETTERS, alpha=0.3, paths=40)
+    whole = sampled(request)
+    monkeypatch.setattr(paths_service, "batch_paths", lambda planned, most: 7)
+    parts = sampled(request)
+    assert (texts(parts), [w.outcomes for w in parts.worlds]) == (texts(whole), [w.outcomes for w in whole.worlds])
+
+
+def test_sampling_stops_at_the_pair_that_decides_and_keeps_no_path_beyond(sampled, monkeypatch):
+    """Every path of the prompt as typed is a yes, and none of the masked one."""
+    certain = lambda question, scorer: lambda texts: [next(answers) for _ in texts]  # noqa: E731
+    monkeypatch.setattr(paths_service, "reader_of", certain)
+    monkeypatch.setattr(paths_service, "batch_paths", lambda planned, most: 16)
+    answers = iter([world == 0 for _ in range(20) for world in (0, 1) for _ in range(16)])
+    stopped = sampled(replace(REQUEST, question=LETTERS, paths=200))
+    after = decided_after([item.outcomes for item in stopped.worlds], 0.05)
+    assert after is not None
+    assert after < 16
+    assert [len(item.paths) for item in stopped.worlds] == [after, after]
+    answers = iter([world == 0 for _ in range(20) for world in (0, 1) for _ in range(16)])
+    drawn = sampled(replace(REQUEST, question=LETTERS, paths=40, stop_early=False))
+    assert drawn.drawn == 40
+    (comparison,) = analysis_of(drawn).comparisons
+    assert comparison.decided_after == after
+    (sentence,) = result_sentences(stopped, analysis_of(stopped))
+    assert sentence.startswith("“as typed” 100 % early letters, “masked” 0 %: difference 100 points [")
+    assert sentence.endswith(f"decided after {after} paths of each world.")
+
+
+def test_a_run_that_decides_nothing_says_so(sampled):
+    view = sampled(replace(REQUEST, question=Question("e", name="e"), paths=8))
+    (comparison,) = analysis_of(view).comparisons
+    assert comparison.decided_after is None
+    assert decided_text(view, comparison) == "not decided after 8 paths of each world"
+
+
+def test_a_cancelled_run_keeps_the_paths_that_were_drawn(wired, monkeypatch):
+    monkeypatch.setattr(paths_service, "batch_paths", lambda planned, most: 5)
+    calls = iter(range(100))
+    draw = paths_service.sample_paths
+
+    def drawn(*arguments):
+        if next(calls) == 5:
+            raise JobCancelled
+        return draw(*arguments)
+
+    monkeypatch.setattr(paths_service, "sample_paths", drawn)
+    run = wired[PathsService].submit(REQUEST)
+    job = wired[JobService].wait(run)
+    assert job.status == "interrupted"
+    view = wired[PathsService].view(run)
+    assert [len(item.paths) for item in view.worlds] == [10, 10]
+    assert "was interrupted after 10 of 24 paths" in reservations(view, analysis_of(view))[0]
+    assert [item.id for item in wired[PathsService].list()] == [run]
+
+
+def test_what_was_drawn_is_read_from_the_store_as_it_was_kept(wired, sampled):
+    view = sampled(replace(REQUEST, question=LETTERS))
+    again = view_of(wired[JobService].get(view.id))
+    assert again == view
+    stored = json.loads(json.dumps(view_json(view, analysis_of(view)), allow_nan=False))
+    assert [len(world["drawn"]) for world in stored["worlds"]] == [view.drawn] * 2
+    assert stored["tree"][0]["shares"] == [1.0, 1.0]
+
+
+def test_any_path_opens_as_an_audit_that_draws_the_same_tokens(wired, sampled):
+    view = sampled(replace(REQUEST, pronouns=("he",), paths=6))
+    for world, number in ((0, 1), (1, 5), (2, 0)):
+        opened = wired[PathsService].open_path(view.id, world, number)
+        item, path = view.worlds[world], view.worlds[world].paths[number]
+        assert opened.same == opened.tokens == len(path.token_ids)
+        audit = wired[AuditService].view(opened.session_id)
+        assert tuple(step.token_id for step in audit.steps) == path.token_ids
+        assert (audit.prompt, audit.settings.seed) == (item.world.prompt, path.seed)
+
+
+def test_a_path_that_there_is_not_is_refused(wired, sampled):
+    view = sampled(replace(REQUEST, paths=2))
+    with pytest.raises(ServiceError, match="no path 3"):
+        wired[PathsService].open_path(view.id, 0, 2)
+    other = wired[JobRunner].submit("other", "A job of another kind", lambda context: None)
+    with pytest.raises(NotFoundError, match="no sampled paths"):
+        wired[PathsService].view(other)
+
+
+def test_thresholds_are_counted_path_by_path_where_the_policy_certifies(wired, sampled, tmp_path):
+    file = tmp_path / "set.csv"
+    file.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, lam=0.25)
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(file), request))
+    assert job.status == "done", job.error
+    settings = replace(SETTINGS, calibration_id=job.result["calibration_id"])
+    view = sampled(replace(REQUEST, settings=settings))
+    typed, masked = view.worlds
+    assert typed.has_thresholds
+    assert not masked.has_thresholds
+    assert typed.certificate == "certified"
+    audits = wired[AuditService]
+    opened = wired[PathsService].open_path(view.id, 0, 0)
+    steps = audits.view(opened.session_id).steps
+    assert typed.paths[0].held == all(step.certified for step in steps)
+    with pytest.raises(CalibrationMismatch):
+        wired[PathsService].submit(replace(REQUEST, settings=replace(settings, temperature=0.5)))
+
+
+def test_the_tables_say_what_the_run_says(wired, sampled):
+    view = sampled(replace(REQUEST, question=LETTERS, paths=12))
+    tables = {
+        name: list(csv.DictReader(io.StringIO(wired[PathsService].csv(view.id, name))))
+        for name in ("paths", "estimates", "partings")
+    }
+    assert len(tables["paths"]) == 2 * view.drawn
+    analysis = analysis_of(view)
+    for row, found, item in zip(tables["estimates"], analysis.estimates, view.worlds, strict=True):
+        outcomes = [path["outcome"] for path in tables["paths"] if path["world"] == item.world.label]
+        counts = [outcomes.count(name) for name in ("yes", "no", "unscored")]
+        assert [int(row[name]) for name in ("yes", "no", "unscored")] == counts == [found.yes, found.no, found.unscored]
+    assert tables["estimates"][1]["against"] == "as typed"
+    assert [int(row["paths_first"]) for row in tables["partings"]] == [
+        item.visits[0] for item in analysis.apart[0].partings
+    ]
+    with pytest.raises(ServiceError, match="no table 'trees'"):
+        wired[PathsService].csv(view.id, "trees")
+
+
+def test_of_two_answers_the_one_that_stands_first_decides():
+    read = reader_of(Question("approved, granted", "denied"), None)
+    given = ["It was granted.", "Denied, then approved", "disapproved", "DENIED"]
+    assert read(given) == [True, False, None, False]
+    assert reader_of(Question("approved"), None)(given) == [False, True, False, False]
+    assert reader_of(Question("Denied", "granted", match_case=True), None)(given) == [False, True, None, None]
+    assert reader_of(Question(r"gr\w+", "denied", regex=True), None)(given) == [True, False, None, False]
+
+
+def test_a_classifier_decides_by_its_threshold(wired):
+    scores = {"kind": 0.2, "rude": 0.7}
+    scorer = type("Scorer", (), {"score": staticmethod(lambda texts: [scores[text] for text in texts])})()
+    assert reader_of(Question(scorer="any", threshold=0.7), scorer)(["kind", "rude"]) == [False, True]
+    with pytest.raises(ServiceError, match="threshold is 2"):
+        reader_of(Question(scorer="any", threshold=2), scorer)
+    view = wired[PathsService].worlds(replace(REQUEST, question=Question(scorer="embedded")))
+    assert len(view) == 2
+
+
+def test_programs_name_the_options_of_a_run_and_are_told_of_unknown_ones():
+    request = sampling_from_json({"tokens": 5, "pronouns": ["he"], "yes": "a", "called": "A", "stop_early": False})
+    assert (request.settings.max_new_tokens, request.pronouns, request.stop_early) == (5, ("he",), False)
+    assert request.question == Question("a", name="A")
+    with pytest.raises(ServiceError, match="no option 'worlds'"):
+        sampling_from_json({"worlds": []})

@@ -1,0 +1,138 @@
+"""Betting on means: the wealth by its definition, false alarms at any time, power, and intervals that hold at once."""
+
+import math
+
+import numpy as np
+import pytest
+
+from coft_core.conformal.betting import (
+    FRACTIONS,
+    bet_on_difference,
+    confidence_sequence,
+    log_wealth,
+    pairs_to_decide,
+)
+from coft_core.errors import InvalidInputError
+
+ALPHA, RUNS, LOOKS = 0.1, 400, 300
+SHARES = (0.5, 0.05, 0.9)
+
+
+def outcomes(generator, share, number=LOOKS):
+    return generator.random(number) < share
+
+
+def slow_wealth(observations, mean):
+    """One stake after the other, observation by observation."""
+    up, down = np.ones(len(FRACTIONS)), np.ones(len(FRACTIONS))
+    course = []
+    for x in observations:
+        up *= [1 + g * (x / mean - 1) for g in FRACTIONS]
+        down *= [1 + g * ((1 - x) / (1 - mean) - 1) for g in FRACTIONS]
+        course.append((up.mean() + down.mean()) / 2)
+    return course
+
+
+def test_the_wealth_is_that_of_every_stake_multiplied_out():
+    observations = np.random.default_rng(1).choice([0.0, 0.25, 0.5, 1.0], 40)
+    for mean in (0.2, 0.5, 0.85):
+        assert np.exp(log_wealth(observations, mean)) == pytest.approx(slow_wealth(observations, mean))
+
+
+def test_before_the_next_observation_the_wealth_is_expected_to_stay_as_it_is_under_the_null():
+    """The martingale itself: the mean of the next wealth over draws of the null is the present one."""
+    past = [0.0, 0.0, 1.0, 0.5, 0.0]
+    chances = {0.0: 0.3, 0.5: 0.4, 1.0: 0.3}
+    now = math.exp(log_wealth(past, 0.5)[-1])
+    following = sum(p * math.exp(log_wealth([*past, x], 0.5)[-1]) for x, p in chances.items())
+    assert following == pytest.approx(now)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_difference_that_is_not_there_is_hardly_ever_found_however_often_one_looks(share):
+    generator = np.random.default_rng(2)
+    found = sum(
+        pairs_to_decide(outcomes(generator, share), outcomes(generator, share), ALPHA) is not None for _ in range(RUNS)
+    )
+    assert found / RUNS <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS)
+
+
+def test_power_grows_with_the_difference_and_with_the_pairs():
+    generator = np.random.default_rng(3)
+    found = {}
+    for difference in (0.1, 0.2, 0.4):
+        after = [
+            pairs_to_decide(outcomes(generator, 0.5 + difference / 2), outcomes(generator, 0.5 - difference / 2), 0.05)
+            for _ in range(100)
+        ]
+        for looks in (50, LOOKS):
+            found[difference, looks] = sum(number is not None and number <= looks for number in after)
+    assert found[0.1, LOOKS] < found[0.2, LOOKS] < found[0.4, LOOKS]
+    assert all(found[difference, 50] < found[difference, LOOKS] for difference in (0.1, 0.2))
+    assert found[0.4, LOOKS] == 100
+    assert found[0.2, LOOKS] >= 75
+
+
+def test_the_intervals_hold_the_mean_at_all_times_at_once():
+    generator = np.random.default_rng(4)
+    missed = 0
+    for _ in range(100):
+        observations = generator.choice([0.0, 0.5, 1.0], 120, p=[0.2, 0.5, 0.3])
+        ends = confidence_sequence(observations, ALPHA)
+        missed += bool(((ends[:, 0] > 0.55) | (ends[:, 1] < 0.55)).any())
+    assert missed / 100 <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 100)
+
+
+def test_an_interval_holds_exactly_the_means_that_were_never_rejected():
+    observations = np.random.default_rng(5).choice([0.0, 0.5, 1.0], 60, p=[0.1, 0.4, 0.5])
+    low, high = confidence_sequence(observations, ALPHA)[-1]
+    for mean in np.linspace(0.01, 0.99, 99):
+        kept = bool((log_wealth(observations, mean) < -math.log(ALPHA)).all())
+        assert kept == (low < mean < high), mean
+
+
+def test_intervals_of_ends_of_the_range_stay_inside_it():
+    assert confidence_sequence(np.zeros(30), ALPHA)[-1, 0] == 0.0
+    assert confidence_sequence(np.ones(30), ALPHA)[-1, 1] == 1.0
+    assert 0 < confidence_sequence(np.zeros(30), ALPHA)[-1, 1] < 0.3
+
+
+def test_a_difference_is_decided_when_its_interval_leaves_zero_out():
+    generator = np.random.default_rng(6)
+    first, second = outcomes(generator, 0.7), outcomes(generator, 0.4)
+    after = bet_on_difference(first, second, 0.05).decided_after
+    before = bet_on_difference(first[: after - 1], second[: after - 1], 0.05)
+    at = bet_on_difference(first[:after], second[:after], 0.05)
+    assert before.decided_after is None
+    assert before.low <= 0 < before.p_value
+    assert before.p_value > 0.05
+    assert at.decided_after == after
+    assert at.low > 0
+    assert at.p_value <= 0.05
+    assert at.difference == pytest.approx(first[:after].mean() - second[:after].mean())
+
+
+def test_exchanging_the_sides_turns_the_difference_around():
+    generator = np.random.default_rng(7)
+    first, second = outcomes(generator, 0.7, 80), outcomes(generator, 0.5, 80)
+    one, other = bet_on_difference(first, second, 0.05), bet_on_difference(second, first, 0.05)
+    assert (one.low, one.high) == (pytest.approx(-other.high), pytest.approx(-other.low))
+    assert (one.p_value, one.decided_after) == (pytest.approx(other.p_value), other.decided_after)
+
+
+def test_the_longer_side_waits_for_pairs():
+    first, second = [1, 1, 0, 1, 1, 1], [0, 0, 0]
+    assert bet_on_difference(first, second, 0.05) == bet_on_difference(first[:3], second, 0.05)
+    assert bet_on_difference(first, [], 0.05).pairs == 0
+    assert pairs_to_decide(first, [], 0.05) is None
+
+
+def test_what_cannot_be_bet_on_is_refused_in_a_sentence():
+    with pytest.raises(InvalidInputError, match="outside 0 to 1"):
+        log_wealth([0.5, 1.5], 0.5)
+    with pytest.raises(InvalidInputError, match="mean that is tested is 1"):
+        log_wealth([0.5], 1)
+    with pytest.raises(InvalidInputError, match="neither 0 nor 1"):
+        bet_on_difference([0.5], [1], 0.05)
+    with pytest.raises(InvalidInputError, match="alpha is 0"):
+        bet_on_difference([1], [1], 0)

@@ -1,0 +1,84 @@
+"""Sampled paths: the same whatever their batch, and marked by what each step's threshold did."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from coft_core.decode.loop import generate
+from coft_core.decode.plan import plan
+from coft_core.errors import InvalidInputError
+from coft_core.model.fake import tiny_model
+from coft_core.model.forced import OwnRoom
+from coft_core.paths.sample import Path, batch_paths, path_seed, sample_paths, threshold_mark
+from coft_core.policies.registry import method
+from coft_core.types import Span
+
+PROMPT = "The nurse read her note"
+SPANS = (Span(15, 18, "gender"),)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+def planned(model, **more):
+    policy = method("coft").build(lam=0.5, top_p=1.0)
+    return plan(model, PROMPT, policy, SPANS, max_new_tokens=5, **more)
+
+
+def test_a_path_is_the_same_in_any_batch_and_alone(model):
+    plan_of_all = planned(model)
+    seeds = [path_seed(3, "as typed", number) for number in range(7)]
+    whole = sample_paths(plan_of_all, seeds, OwnRoom())
+    parts = sample_paths(plan_of_all, seeds[4:], OwnRoom()) + sample_paths(plan_of_all, seeds[:4], OwnRoom())
+    assert {path.seed: path for path in whole} == {path.seed: path for path in parts}
+    alone = generate(model, PROMPT, plan_of_all.policy, SPANS, 5, seeds[2])
+    assert tuple(step.token_id for step in alone.steps) == whole[2].token_ids
+    assert (whole[2].text, whole[2].finished) == (alone.text, alone.finished)
+
+
+def test_paths_of_other_numbers_worlds_and_seeds_have_other_seeds():
+    seeds = {path_seed(seed, world, number) for seed in (0, 1) for world in ("he", "masked") for number in range(50)}
+    assert len(seeds) == 200
+
+
+def test_batches_hold_as_many_paths_as_their_rows_and_memory(model):
+    plan_of_all = planned(model)
+    assert batch_paths(plan_of_all, None) == 32
+    assert batch_paths(plan_of_all, 1) == 1
+
+
+def test_paths_that_would_all_be_the_same_are_refused(model):
+    with pytest.raises(InvalidInputError, match="all paths are the same"):
+        sample_paths(planned(model, greedy=True), [1, 2], OwnRoom())
+
+
+@pytest.mark.parametrize(
+    ("state", "certified", "mark"),
+    [
+        ("calibrated", True, "held"),
+        ("calibrated", False, "missed"),
+        ("inherited", True, "borrowed"),
+        ("inherited", False, "missed"),
+        ("uninformative", False, "weak"),
+        ("mismatch", False, "none"),
+        ("none", False, "none"),
+    ],
+)
+def test_a_step_is_marked_by_what_its_threshold_did(state, certified, mark):
+    assert threshold_mark(SimpleNamespace(state=state, certified=certified)) == mark
+
+
+@pytest.mark.parametrize(
+    ("marks", "held"),
+    [
+        (("held", "borrowed"), True),
+        (("held", "missed"), False),
+        (("held", "weak"), False),
+        (("none",), False),
+        ((), False),
+    ],
+)
+def test_thresholds_held_only_where_every_one_said_something_and_was_reached(marks, held):
+    assert Path(0, (1,) * len(marks), ("a",) * len(marks), "a", "length", marks).held is held
