@@ -39,13 +39,14 @@ from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
+from app.shared.web import phantom_examples
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 REVIEWER, READER = "A. Lee", "C. Ruiz"
-SWAPPED = "Hiring, race: Black, a decision"
+SWAPPED = ("Hiring", "Race: Black, a decision")
 QUESTIONS = "prompt,group,context\n" + "".join(
     f"Q: {name} is {who} applicant. Will the manager hire the applicant? A:,{group},{context}\n"
     for context, name in enumerate(("Alex", "Pat", "Sam", "Robin"), start=1)
@@ -172,7 +173,9 @@ def _sampled(wired: Services) -> None:
 
 def planted() -> str:
     """A prompt whose bias is planted."""
-    return next(text for _, rows in assets.phantom_examples() for title, text, _ in rows if title == SWAPPED)
+    setting, name = SWAPPED
+    scenarios = dict(phantom_examples())[setting]
+    return next(text for title, text, _ in scenarios if title == name)
 
 
 def decided(page: Page) -> None:
@@ -182,7 +185,7 @@ def decided(page: Page) -> None:
 
 def swap(page: Page) -> None:
     """Exchange the group in a prompt whose bias is planted, and run the comparison."""
-    page.locator("#phantoms").fill(SWAPPED)
+    page.locator("#prompt").fill(planted())
     expect(page.locator(".spans .word")).to_have_text(["Black"])
     page.locator("#swap-own").fill("white")
     page.keyboard.press("Enter")

@@ -11,9 +11,9 @@ from app.report.messages import Catalogue
 from app.report.tables import SessionData
 from app.report.words import printable_token
 from app.shared.audits import SENSITIVE
-from app.shared.step_words import visible
+from app.shared.step_words import masked_words, visible
 from coft_core.types import Step
-from db.audits import BranchRecord, SessionRecord
+from db.audits import BranchRecord
 
 MOST_TOKENS = 6
 """Tokens that a finding lists."""
@@ -107,13 +107,6 @@ def together(findings: Sequence[Finding]) -> Finding:
     )
 
 
-def masked_words(record: SessionRecord) -> tuple[str, ...]:
-    """The masked words of a prompt in its order; those that differ by case or blanks alone stand once."""
-    spans = (span for span in sorted(record.spans) if span.masked)
-    words = [" ".join(record.prompt[span.start : span.end].split()) for span in spans]
-    return tuple(visible(word) for word in {word.casefold(): word for word in reversed(words)}.values())[::-1]
-
-
 def _dependent(data: SessionData, branch: BranchRecord, step: Step) -> DependentToken:
     chain = data.chains[branch.id]
     before = data.record.prompt + "".join(each.token for each in chain[: step.index])
@@ -121,7 +114,7 @@ def _dependent(data: SessionData, branch: BranchRecord, step: Step) -> Dependent
     return DependentToken(
         session_id=data.record.id,
         branch="" if len(data.branches) == 1 else printable_token(branch.name) if branch.name else branch.path,
-        words=masked_words(data.record),
+        words=masked_words(data.record.prompt, data.record.spans),
         step=step.index + 1,
         token=printable_token(step.token),
         before=_ending(before) + (" " if step.token.startswith(" ") else ""),

@@ -11,14 +11,14 @@ from markupsafe import Markup
 from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
-from app.report.findings import Finding, counts, finding_of, lead, masked_words, named, row_of, together
+from app.report.findings import Finding, counts, finding_of, lead, named, row_of, together
 from app.report.html import environment, method_line
 from app.report.messages import Catalogue, catalogue
 from app.report.tables import SessionData
 from app.shared.audits import settings_from_json
 from app.shared.computations import session_noise
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
-from app.shared.step_words import visible
+from app.shared.step_words import masked_words, visible
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path
 from coft_core.conformal.drift import DriftReport
@@ -208,7 +208,7 @@ def _shortened(text: str) -> str:
 
 def _sentences(audited: Audited, of_many: bool) -> list[str]:
     """What is said under the finding: how many tokens, what was masked, thresholds and verdicts."""
-    say, words_of_one = audited.say, masked_words(audited.first)
+    say, words_of_one = audited.say, masked_words(audited.first.prompt, audited.first.spans)
     masked = "" if of_many or not words_of_one else say.say("page.masked", words=named(words_of_one, say))
     return [counts(audited.finding, say), masked, _threshold_line(audited.steps, say), _verdict_line(audited)]
 

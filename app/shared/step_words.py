@@ -193,9 +193,9 @@ def _factor(log_ratio: float) -> str | None:
 
 
 def masked_words(prompt: str, spans: Sequence[Span]) -> tuple[str, ...]:
-    """The words of a prompt that are masked, each once, in their order."""
-    words = [prompt[span.start : span.end] for span in spans if span.masked]
-    return tuple({word.casefold(): word for word in reversed(words)}.values())[::-1]
+    """The masked words of a prompt in its order; those that differ by case or blanks alone stand once."""
+    words = [" ".join(prompt[span.start : span.end].split()) for span in sorted(spans) if span.masked]
+    return tuple(visible(word) for word in {word.casefold(): word for word in reversed(words)}.values())[::-1]
 
 
 THRESHOLD_STATES = {
