@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.evaluate.items import (
     BATCH_COST,
+    WRITING_COST,
     ItemKey,
     MethodKey,
     ask_seed,
@@ -93,7 +94,7 @@ def test_every_item_is_in_one_batch_and_batches_hold_like_lengths(units):
 
 
 def test_an_item_that_costs_more_than_a_batch_is_read_alone():
-    many = Item("many", "u", tuple(Writing("P", 4) for _ in range(40)))
+    many = Item("many", "u", tuple(Writing("P", 4) for _ in range(BATCH_COST // WRITING_COST + 1)))
     few = items_of([0, 1])
     assert batches([few[0], many, few[1]]) == [(1,), (2, 0)]
 
