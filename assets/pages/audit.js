@@ -17,7 +17,7 @@ import "./audit_verdicts.js";
 const PACE = 150;
 const state = {
   session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
-  running: false, pausing: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true,
+  running: false, pausing: false, busy: null, then: null, touched: false, based: null, values: null, printed: "", follow: true,
   crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false,
 };
 const watchers = [];
@@ -168,9 +168,11 @@ const load = (message) => {
 };
 const ANSWERS = {
   session(message) {
-    if (state.busy === "start") forget();
+    const then = state.busy === "start" ? state.then : null;
+    if (then) forget();
     load(message);
     opened(message);
+    if (then) then();
   },
   steps(message) { (message.filled ? fill : extend)(message); },
   /* another session's prompt, spans and settings, to be changed and started */
@@ -277,9 +279,10 @@ onSettings((values) => {
 });
 
 /* ---- what the reviewer asks for ---- */
-const start = async (proceed = false) => {
+/* `then` writes: the whole chain, or one token */
+const start = async (then, proceed = false) => {
   if (state.busy) return;
-  state.busy = "start";
+  Object.assign(state, { busy: "start", then });
   controls.show();
   notice();
   const { prompt, spans: chosen } = await editor.ready();
@@ -297,9 +300,9 @@ const run = (until = null) => {
   Object.assign(state, { running: true, pausing: false, follow: true, why: "" });
   ask("run", { ...ids(), until });
 };
-const go = () => (state.session === null || state.touched ? start() : run());
+const go = () => (state.session === null || state.touched ? start(() => run()) : run());
 const step = (focus = false) => {
-  if (state.session === null || state.touched) return;
+  if (state.session === null || state.touched) { start(() => step(focus)); return; }
   if (state.selected < state.cards.length - 1) { choose(state.selected + 1, focus); return; }
   if (state.busy || state.finished) return;
   Object.assign(state, { follow: true, why: "" });
@@ -327,7 +330,7 @@ const ACTIONS = {
     whole.measured("Measuring …");
     ask("overhead", ids());
   },
-  proceed: () => start(true),
+  proceed: () => start(state.then, true),
   revert: discard,
 };
 

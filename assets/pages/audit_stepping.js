@@ -29,7 +29,7 @@ export const controls = {
     const atEnd = now.selected >= now.cards.length - 1;
     const stopped = now.busy !== null || (!fresh && Boolean(now.finished));
     const disabled = {
-      back: now.selected <= 0, step: fresh || now.running || (atEnd && (Boolean(now.finished) || now.busy !== null)), go: stopped,
+      back: now.selected <= 0, step: now.running || (fresh ? now.busy !== null : atEnd && (Boolean(now.finished) || now.busy !== null)), go: stopped,
       until: stopped || fresh, pause: !now.running || now.pausing, overhead: now.busy !== null || now.touched, report: !open || now.cards.length === 0,
     };
     for (const [name, off] of Object.entries(disabled)) part(`[data-do=${name}]`).disabled = off;

@@ -101,8 +101,8 @@ def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: S
     expect(page.locator(".masked b")).to_have_count(1)
     expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".backdrop .white .fam")).to_have_text("family role, kept")
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("0 of 64")
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64")
     sent = services[AuditService].view(newest(services)).spans
     assert [(span.start, span.end, span.kept) for span in sent] == [(4, 9, True), (35, 37, False)]
     page.get_by_role("button", name="Mask: uncle").click()
@@ -135,8 +135,8 @@ def test_offsets_count_characters_even_after_an_emoji(audit, services: Services)
     page = audit()
     page.locator("#prompt").fill("👩‍⚕️ said that he left")
     expect(rows(page)).to_have_count(1)
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("0 of 64")
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64")
     request = services[AuditService].view(newest(services))
     span = request.spans[0]
     assert request.prompt[span.start : span.end] == "he"

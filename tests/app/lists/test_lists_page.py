@@ -121,10 +121,10 @@ def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
     expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".rail .note", has_text="word list none there, 'hiring' here").last).to_be_visible()
-    page.locator("[data-do=go]").click()
+    page.locator("[data-do=step]").click()
     expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
     page.get_by_role("button", name="Proceed uncertified").click()
-    expect(page.locator(".count")).to_contain_text("0 of 64")
+    expect(page.locator(".count")).to_contain_text("1 of 64")
     assert services[AuditService].view(newest(services)).settings.user_list_id == 1
 
 

@@ -190,8 +190,8 @@ def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_an
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("#transcript .notice")).to_contain_text("A copy of a session")
     expect(page.locator(".spanlist tbody tr")).to_have_count(2)
-    page.locator("[data-do=go]").click()
-    expect(page.locator("#transcript .count")).to_contain_text("0 of 64 steps")
+    page.locator("[data-do=step]").click()
+    expect(page.locator("#transcript .count")).to_contain_text("1 of 64 steps")
     started = services[AuditService].view(newest(services))
     assert (started.settings.calibration_id, [span.kept for span in started.spans]) == (1, [True, False])
     assert "duplicate" not in page.url
