@@ -302,8 +302,8 @@ const run = (until = null) => {
 };
 const go = () => (state.session === null || state.touched ? start(() => run()) : run());
 const step = (focus = false) => {
-  if (state.session === null || state.touched) { start(() => step(focus)); return; }
   if (state.selected < state.cards.length - 1) { choose(state.selected + 1, focus); return; }
+  if (state.session === null || state.touched) { start(() => step(focus)); return; }
   if (state.busy || state.finished) return;
   Object.assign(state, { follow: true, why: "" });
   ask("step", ids());

@@ -17,11 +17,6 @@ def type_prompt(page: Page, text: str = PROMPT) -> None:
     expect(page.locator(".spanlist tbody tr")).to_have_count(2)
 
 
-def start(page: Page) -> None:
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
-
-
 def tokens(page: Page):
     return page.locator(".strip .tok[data-i]")
 
@@ -34,7 +29,6 @@ def test_a_whole_audit_from_prompt_to_report(audit, services: Services, picture,
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".reading .counts")).to_have_text("10 tokens, 2 masked, same length")
     expect(page.locator(".reading .several")).to_have_text(services[AuditService].model("demo").sentinel)
-    start(page)
     page.locator("[data-do=step]").click()
     expect(tokens(page)).to_have_count(1)
     expect(page.locator("#inspector .where")).to_have_text("step 1 of 1")
@@ -82,7 +76,6 @@ def test_every_state_shows_by_shape_and_in_words(audit):
 def test_stepping_by_keyboard_moves_back_and_forth_without_deleting(audit):
     page = audit()
     type_prompt(page)
-    start(page)
     page.locator("h2#h-chain").click()
     for number in range(1, 4):
         page.keyboard.press("ArrowRight")
@@ -200,7 +193,6 @@ def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: 
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     page.locator("[data-do=proceed]").click()
     expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: policy mismatch")
-    page.locator("[data-do=step]").click()
     expect(tokens(page).first).to_have_class(re.compile("open"))
     expect(page.locator("#inspector .verdict")).to_contain_text("Not certified:")
     picture(page, "audit-mismatch-1440-light")
@@ -213,9 +205,8 @@ def test_without_a_calibration_nothing_looks_certified(audit):
     page.locator("#calibration input").click()
     page.get_by_role("option", name="None: audit without certificate").click()
     expect(page.locator(".rail .note .badge")).to_have_text("uncertified: no calibration")
-    start(page)
-    expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: no calibration.")
     page.locator("[data-do=step]").click()
+    expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: no calibration.")
     expect(tokens(page).first).to_have_class(re.compile("open"))
     expect(page.locator(".cand .tick")).to_have_count(0)
 
@@ -239,7 +230,6 @@ def test_a_run_can_be_paused(audit, services: Services, monkeypatch):
     slowed(monkeypatch, services, 0.25)
     page = audit()
     type_prompt(page)
-    start(page)
     page.locator("[data-do=go]").click()
     expect(tokens(page).nth(3)).to_be_attached()
     page.locator("[data-do=pause]").click()
@@ -254,7 +244,6 @@ def test_a_run_can_be_paused(audit, services: Services, monkeypatch):
 def test_tokens_are_appended_and_earlier_ones_stay_the_same_nodes(audit):
     page = audit()
     type_prompt(page)
-    start(page)
     page.locator("[data-do=step]").click()
     expect(tokens(page)).to_have_count(1)
     page.evaluate("document.querySelector('.tok[data-i=\"0\"]').dataset.same = 'yes'")

@@ -24,8 +24,8 @@ def choose(page: Page, policy: str) -> None:
 def start(page: Page) -> None:
     page.locator("#prompt").fill(LONG_PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(4)
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64 steps")
 
 
 def settings_of(services: Services):
