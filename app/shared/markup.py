@@ -12,6 +12,7 @@ import gradio as gr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from app.shared.glossary import term
 from app.shared.step_words import (
     THRESHOLD_STATES,
     abbreviated,
@@ -57,6 +58,7 @@ def threshold_words(state: str) -> str:
 _TEMPLATES = Environment(loader=FileSystemLoader(assets_path("templates")), autoescape=True, undefined=StrictUndefined)
 _TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
 _FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
+_TEMPLATES.filters["term"] = term
 _TEMPLATES.filters |= {
     form.__name__: form for form in (certificate_state, certificate_words, threshold_words, *_FORMATS)
 }
@@ -68,7 +70,7 @@ def html(template: str, **values: object) -> Markup:
 
     A line end beside a tag or a statement leaves nothing behind and another one a space, so that a template can be laid
     out for its reader. Templates know :func:`icon` and :func:`badge`, and as filters the ways to write numbers, times
-    and tokens of :mod:`app.shared.step_words`.
+    and tokens of :mod:`app.shared.step_words`, and :func:`~app.shared.glossary.term`.
 
     Raises:
         jinja2.UndefinedError: The template names a value that is not given.
@@ -123,12 +125,13 @@ def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "",
     """A table from cells that are markup already.
 
     Args:
-        head: Column titles with their classes (``"n"`` aligns numbers).
+        head: Column titles, markup already, with their classes (``"n"`` aligns numbers); one that the glossary has
+            opens its explanation.
         rows: One list of cells per row; a cell that begins with ``<td`` or ``<th`` is taken as it is.
         classes: Classes of the table.
         caption: Name for screen readers.
     """
-    top = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in head)
+    top = "".join(f'<th scope="col" class="{kind}">{term(Markup(title))}</th>' for title, kind in head)
     body = "".join(
         "<tr>"
         + "".join(

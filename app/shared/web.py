@@ -8,6 +8,7 @@ from pathlib import Path
 import gradio as gr
 from gradio.components import Navbar
 
+from app.shared.glossary import GLOSSARY
 from app.shared.markup import place
 from app.shared.prompt_words import family_choices
 from app.shared.wiring import Services
@@ -43,7 +44,8 @@ def topbar(services: Services, current: str) -> None:
     """Place the bar; ``current`` is the shown page's address."""
     Navbar(visible=False)
     classes = ("coft", "coft-top")
-    place("shared/topbar.html", "coft.frame.mount(element)", classes=classes, pages=services.pages, current=current)
+    shown = {"pages": services.pages, "current": current, "glossary": GLOSSARY}
+    place("shared/topbar.html", "coft.frame.mount(element)", classes=classes, **shown)
 
 
 def span_editor() -> gr.HTML:

@@ -1,5 +1,6 @@
 /* Charts in the colours of the page's theme: templates and palettes, and what Gradio has drawn in the light ones. */
 import { perFrame, whenReady } from "./core.js";
+import { term } from "./glossary.js";
 import { shared } from "./shared.js";
 import { onTheme, theme } from "./theme.js";
 import { html, nothing } from "./vendor/lit-html.js";
@@ -14,7 +15,7 @@ export const spoken = (node, text) => {
 };
 /* the numbers of a picture: by column its name and its kind, by row its name and its values */
 export const numberTable = (caption, head, rows) => html`<table><caption class="vh">${caption}</caption><thead><tr>${head.map(([text, kind]) =>
-  html`<th scope="col" class=${kind === "n" ? kind : nothing}>${text}</th>`)}</tr></thead><tbody>${rows.map(([name, ...values]) =>
+  html`<th scope="col" class=${kind === "n" ? kind : nothing}>${term(text)}</th>`)}</tr></thead><tbody>${rows.map(([name, ...values]) =>
   html`<tr><th scope="row" class=${head[0][1] || nothing}>${name ?? "none"}</th>${values.map((value, at) =>
     html`<td class=${head[at + 1][1] || nothing}>${value ?? "none"}</td>`)}</tr>`)}</tbody></table>`;
 /* a picture as a file, in the colours that are shown */

@@ -1,5 +1,6 @@
 /* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
 import { act, download, expose, failed } from "./core.js";
+import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
 import { toggleTheme } from "./theme.js";
 import { html, render } from "./vendor/lit-html.js";
@@ -15,7 +16,8 @@ export const frame = {
   mount(element) {
     element.querySelectorAll("dialog").forEach((dialog) => document.body.append(dialog));
     document.querySelectorAll("body > dialog").forEach((dialog) => dialog.classList.add("coft"));
-    act(element, { theme: toggleTheme, help });
+    act(element, { theme: toggleTheme, help, words: list });
+    glossary.mount(document.getElementById("words"));
     document.documentElement.lang = "en";
     keys.add("?", help, "this sheet", { page: null });
   },

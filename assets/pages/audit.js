@@ -1,8 +1,9 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
-import { act, addressed, cautions, expose, link, notice as noticeIn, offers, onFailure, pausing, readdress } from "../base/core.js";
+import { act, addressed, cautions, draw, expose, link, notice as noticeIn, offers, onFailure, pausing, readdress } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
+import { term } from "../base/glossary.js";
 import { choice, look, onSettings, sameValue } from "../base/rail.js";
 import { html } from "../base/vendor/lit-html.js";
 import { branches } from "./audit_branches.js";
@@ -148,7 +149,7 @@ const load = (message) => {
   notice();
   find(".empty").hidden = true;
   find(".chain").hidden = false;
-  find(".legend .open .w").textContent = message.certified ? "too weak" : "no threshold";
+  draw(find(".legend .open .w"), term(message.certified ? "too weak" : "no threshold"));
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);

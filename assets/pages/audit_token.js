@@ -1,6 +1,7 @@
 /* What is said of the selected token, of the masked spans that move it, and of the chain as a whole. */
 import { act, draw, expose, gauge, icon, link, onFailure, redraw, shown, signed } from "../base/core.js";
 import { numberTable } from "../base/charts.js";
+import { term } from "../base/glossary.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
@@ -115,7 +116,7 @@ export const inspector = {
     draw(at(".cand tbody"), card.rows.map(line));
     families(card.fam, card.a);
     unfold(unfolded);
-    draw(after.querySelector(".facts"), card.facts.map(([name, value, note]) => html`<div><dt>${name}</dt><dd>${value}</dd><dd>${note}</dd></div>`));
+    draw(after.querySelector(".facts"), card.facts.map(([name, value, note]) => html`<div><dt>${term(name)}</dt><dd>${value}</dd><dd>${note}</dd></div>`));
   },
 };
 
@@ -228,7 +229,7 @@ export const spans = {
 /* ---- the chain as a whole: the sequence certificate and the union bound side by side, and what each step costs ---- */
 let place, costs, priced = null, drawn = null, parameters = [];
 const answer = (part, weakest, cards) => html`<div class="answer"><h4>${part.t}</h4><p><span class=${`badge ${part.s}`}>${part.b}</span></p><p
-  class="says">${part.says}</p><dl>${part.rows.map(([name, text]) => html`<div><dt>${name}</dt><dd class="tnum">${name === "Weakest token" && cards[weakest]
+  class="says">${part.says}</p><dl>${part.rows.map(([name, text]) => html`<div><dt>${term(name)}</dt><dd class="tnum">${name === "Weakest token" && cards[weakest]
   /* a chain's weakest token is a link to its step */
   ? html`<button type="button" class="link" data-weakest=${weakest}><span class="mono">${cards[weakest].w}</span>${`, ${text}`}</button>` : text}</dd></div>`)}</dl></div>`;
 export const whole = {
@@ -263,7 +264,7 @@ export const whole = {
   },
   /* how its steps were computed, under the method's parameters */
   computed(made = []) {
-    draw(place.querySelector(".madewith dl"), [...parameters, ...made].map(([title, value]) => html`<div><dt>${title}</dt><dd>${value}</dd></div>`));
+    draw(place.querySelector(".madewith dl"), [...parameters, ...made].map(([title, value]) => html`<div><dt>${term(title)}</dt><dd>${value}</dd></div>`));
   },
   cost(text, number) {
     costs.hidden = !text;

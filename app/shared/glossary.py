@@ -1,0 +1,225 @@
+"""The words of the program's pages, explained once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word and what it means.
+
+    Attributes:
+        name: The word, as the list of all words begins its entry.
+        says: One or two sentences without symbols, as far as that goes.
+        also: What else stands on pages for the same thing.
+    """
+
+    name: str
+    says: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What a label of the word names it by."""
+        return self.name.lower().replace(" ", "-")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its forms in small letters."""
+        return tuple(name.lower() for name in (self.name, *self.also))
+
+
+GLOSSARY = (
+    Term(
+        "Alpha",
+        "The risk that is taken: the share of true next words that may fall below the threshold. At 0.1, nine in ten "
+        "are to pass.",
+        ("Risk of one step, α",),
+    ),
+    Term(
+        "Borrowed threshold",
+        "The threshold of earlier steps, applied where calibration saw too few texts. It is shown, but no guarantee "
+        "stands behind it.",
+        ("borrowed", "inherited"),
+    ),
+    Term(
+        "Calibration",
+        "Texts with known continuations are read once with the same settings; how likely the true words were under "
+        "both readings sets the threshold for later audits.",
+        ("Calibrations",),
+    ),
+    Term(
+        "Certified",
+        "A token is certified when both its masked and its fused probability reach the threshold: it is plausible "
+        "without the sensitive words too. That says nothing about whether the text is fair.",
+        ("certified now", "certified then", "threshold held"),
+    ),
+    Term(
+        "Certified mass",
+        "How much of the fused probability lies on certified tokens. Near 1, the threshold hardly restricts the model.",
+    ),
+    Term(
+        "Certified set",
+        "All tokens that are certified at a step. Its size says how much choice was left: 1 leaves one word, thousands "
+        "mean that the threshold decides nothing.",
+        ("Set size",),
+    ),
+    Term(
+        "Contexts",
+        "Places in texts at which a true next word was known. More of them make a threshold more exact; places in the "
+        "same text or group count together.",
+        ("Context",),
+    ),
+    Term(
+        "Coverage",
+        "The share of true next words that passed the threshold on texts which were kept apart. It should come near "
+        "one minus alpha.",
+    ),
+    Term(
+        "Drift",
+        "Whether the prompts of recent audits still resemble those of the calibration. Where they don't, its "
+        "thresholds may not hold.",
+    ),
+    Term(
+        "Estimator",
+        "How thresholds of several steps or groups are drawn together: each by itself, or smoothed where there are few "
+        "contexts.",
+    ),
+    Term("Factual", "The reading of the prompt as it was typed, with the sensitive words.", ("As typed",)),
+    Term(
+        "Fallback",
+        "At this step no token reached the threshold in both readings, so the policy took the best one, and nothing is "
+        "certified.",
+        ("Fallbacks", "Fallbacks in a text"),
+    ),
+    Term(
+        "Family",
+        "A protected attribute to which a word belongs, such as gender, age or religion.",
+        ("Families that are masked", "Family masked"),
+    ),
+    Term(
+        "Fingerprint",
+        "Everything that decides a result (model, masks, method, sampling) as one number. A calibration fits an audit "
+        "when their fingerprints agree.",
+    ),
+    Term(
+        "Forced",
+        "A token that a reviewer chose instead of the policy. What follows is a branch of its own.",
+        ("forced by you", "Force"),
+    ),
+    Term(
+        "Fused",
+        "The factual and the masked reading blended. The next token is drawn from it, among those that are certified.",
+    ),
+    Term(
+        "Impact ratio",
+        "A group's selection rate divided by the highest group's. Below 0.8, the four-fifths rule of thumb asks for a "
+        "closer look.",
+    ),
+    Term(
+        "In place of a word",
+        "What the masked reading sees where a sensitive word stood: one sign that stands for nothing, or a neutral "
+        "hint such as “a person”.",
+    ),
+    Term(
+        "Lambda",
+        "How far the blend leans towards the masked reading: 0 keeps the model as it is, 1 ignores those words.",
+    ),
+    Term("Log ratio", "Sensitivity on the scale on which it adds up: 0.7 is twice as likely, 1.6 five times."),
+    Term(
+        "Lower",
+        "The smaller of a token's masked and fused probability. It is what the threshold is held against.",
+        ("Its lower probability", "Joint support", "Joint support of true tokens"),
+    ),
+    Term(
+        "Mask",
+        "Which words are hidden at once: all of them in one masked reading, or those of each family in a reading of "
+        "its own.",
+        ("Masked views",),
+    ),
+    Term("Masked", "The reading of the prompt with every sensitive word hidden, and all else the same."),
+    Term(
+        "Overruled",
+        "Left alone, the policy would have drawn a token that is not certified; it drew another.",
+        ("Overruled steps in a text",),
+    ),
+    Term(
+        "Policy",
+        "The method that turns the model's readings into the next token: COFT, the model alone, or another method from "
+        "the literature.",
+        ("Method",),
+    ),
+    Term(
+        "Seed",
+        "The number from which all draws follow. The same seed and settings write the same text.",
+    ),
+    Term(
+        "Selection rate",
+        "The share of a group's texts in which the answer that counts as selected was given.",
+        ("Selection rate, 95 % interval",),
+    ),
+    Term(
+        "Sensitivity",
+        "How much likelier the sensitive words made a token: the logarithm of its factual over its masked probability. "
+        "0 is no influence; +1.6 is five times likelier, −1.6 five times less likely.",
+        ("Strongest sensitivity", "Mean sensitivity"),
+    ),
+    Term(
+        "Sentinel",
+        "The sign that the masked reading sees in place of each hidden token; the same number of them, so that nothing "
+        "else moves.",
+    ),
+    Term(
+        "Steps that share a threshold",
+        "Neighbouring steps are calibrated together, because each alone has too few contexts. The guarantee holds on "
+        "average over such a group.",
+        ("Bin",),
+    ),
+    Term(
+        "Temperature",
+        "How evenly tokens are drawn: below 1 likely ones gain, above 1 unlikely ones do.",
+    ),
+    Term(
+        "Threshold",
+        "What a token's lower probability must reach to be certified, written τ. It comes from a calibration.",
+        ("τ", "Thresholds", "Needed"),
+    ),
+    Term(
+        "Too weak",
+        "The threshold is so low that nearly every token passes, or rests on too few contexts. It says nothing, and is "
+        "shown in amber.",
+        ("too weak to say anything", "No threshold"),
+    ),
+    Term("Top-k", "Only so many of the likeliest tokens may be drawn.", ("Top-k (0 is off)",)),
+    Term(
+        "Top-p",
+        "Only the likeliest tokens that together have this probability may be drawn.",
+        ("Top-p (1 is off)",),
+    ),
+    Term(
+        "Total variation",
+        "How far two distributions lie apart: the most that the probability of any event differs between them. 0 is "
+        "equal, 1 has nothing in common.",
+        (
+            "How much masking shifts the choice", "Largest distance", "Mean of all pairs", "Total variation behind it",
+        ),
+    ),
+    Term(
+        "Weakest token",
+        "The token of a text that came closest to missing. The text as a whole passes when this one does.",
+    ),
+)  # fmt: skip
+
+_BY_NAME = {name: term for term in GLOSSARY for name in term.names}
+
+
+def term(text: str) -> Markup:
+    """A label that opens its explanation where the glossary has one, and the label alone where it has none."""
+    found = _BY_NAME.get(text.strip().lower())
+    if found is None:
+        return Markup(text) if isinstance(text, Markup) else Markup(escape(text))
+    return Markup(f'<button type="button" class="term" data-explains="{found.key}">{escape(text)}</button>')
