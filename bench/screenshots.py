@@ -16,7 +16,8 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -266,10 +267,9 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def main() -> None:
-    """Tell the story and photograph it."""
-    options = _options()
-    options.out.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def told(chromium: Path) -> Iterator[tuple[Story, Browser, str]]:
+    """Serve the program on a store with the story, and start a browser: the story, the browser, and the address."""
     expect.set_options(timeout=PATIENCE_MS)
     with tempfile.TemporaryDirectory() as folder:
         store = Settings(database_url=f"sqlite:///{Path(folder) / 'pictures.sqlite3'}")
@@ -279,11 +279,19 @@ def main() -> None:
             _, url, _ = app.launch(
                 prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options(wired)
             )
-            browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
-            wanted = tuple(scene for scene in scenes(story) if scene.name in options.wanted)
-            _photograph(browser, url.rstrip("/"), wanted, options.out)
+            browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+            yield story, browser, url.rstrip("/")
             browser.close()
             app.close(verbose=False)
+
+
+def main() -> None:
+    """Tell the story and photograph it."""
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with told(options.chromium) as (story, browser, url):
+        wanted = tuple(scene for scene in scenes(story) if scene.name in options.wanted)
+        _photograph(browser, url, wanted, options.out)
     # Threads of the server and of the browser's driver may outlive the program and make it end as if it had failed.
     os._exit(0)
 
