@@ -308,7 +308,7 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
             figure, table = chart("thresholds-plot"), markup("", "thresholds")
         with gr.Row(elem_classes=["pair"]):
             with gr.Column(min_width=0, elem_classes=["figure"]):
-                bins = gr.Dropdown([], label="Joint support of true tokens", elem_id="bins")
+                bins = gr.Dropdown([], label="Lower probability of true words", elem_id="bins")
                 support = chart("support-plot")
             with gr.Column(min_width=0):
                 others = markup("", "alphas")

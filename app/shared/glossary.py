@@ -133,7 +133,7 @@ GLOSSARY = (
     Term(
         "Lower",
         "The smaller of a token's masked and fused probability. It is what the threshold is held against.",
-        ("Its lower probability", "Joint support", "Joint support of true tokens"),
+        ("Its lower probability", "Lower probability of true words"),
     ),
     Term(
         "Mask",
@@ -205,7 +205,7 @@ GLOSSARY = (
         "How far two distributions lie apart: the most that the probability of any event differs between them. 0 is "
         "equal, 1 has nothing in common.",
         (
-            "How much masking shifts the choice", "Largest distance", "Mean of all pairs", "Total variation behind it",
+            "How much masking shifts the choice", "Shift of the choice", "Largest distance", "Mean of all pairs", "Total variation behind it",
         ),
     ),
     Term(

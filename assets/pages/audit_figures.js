@@ -257,24 +257,19 @@ const divergence = {
   title: "How far fusion stays from the masked reading", marks: selection,
   figure({ cards }) {
     const { xaxis, yaxis, ...layout } = frame("divergence");
-    const silent = cards.filter((card) => card.tb !== null && card.tb > 1), x = numbersOf(cards);
+    const x = numbersOf(cards);
     const highest = cards.reduce((top, card) => Math.max(top, card.kl), 0.01);
     const lines = { type: "scatter", mode: "lines+markers", x, yaxis: "y2", connectgaps: false };
     return {
       data: [
         { type: "bar", name: "KL", x, y: cards.map((card) => card.kl), hovertemplate: "step %{x}: KL %{y} nats<extra></extra>", marker: grey() },
-        { ...lines, name: "TV on the set", y: cards.map((card) => card.tv), hovertemplate: "step %{x}: TV %{y}<extra></extra>",
+        { ...lines, name: "shift of the choice", y: cards.map((card) => card.tv), hovertemplate: "step %{x}: total variation on the set %{y}<extra></extra>",
           line: { color: colour("text"), width: 1.5 }, marker: { color: colour("text"), size: 4 } },
         { ...lines, name: "bound", y: cards.map((card) => (card.tb !== null && card.tb <= 1 ? card.tb : null)), hovertemplate: "step %{x}: bound %{y}<extra></extra>",
           line: { ...dashed(), color: colour("text-2") }, marker: { symbol: "line-ew-open", color: colour("text-2"), size: 6 } },
-        { type: "scatter", name: "bound above 1", mode: "markers", x: numbersOf(silent), y: silent.map(() => 1.02), yaxis: "y2",
-          customdata: silent.map((card) => card.tb), hovertemplate: "step %{x}: bound %{customdata}, above 1, says nothing<extra></extra>",
-          marker: { symbol: "triangle-up-open", size: 6, color: colour("text-3") } },
       ],
       layout: {
         ...layout, xaxis: { ...xaxis, ...reach(cards) }, yaxis: { ...yaxis, range: [0, highest * 1.1], autorange: false },
-        annotations: silent.length ? [{ x: 1, xref: "paper", xanchor: "right", y: 0.42, yref: "paper", yanchor: "bottom", showarrow: false,
-          text: "△ bound above 1: says nothing", font: small("text-3") }] : [],
       },
     };
   },
@@ -282,11 +277,10 @@ const divergence = {
     const top = most(cards, (card) => card.kl), far = cards.filter((card) => card.tv !== null);
     const widest = far.length ? most(far, (card) => card.tv) : null;
     return `KL of fused from masked for ${cards.length} steps: on average ${rounded(cards.reduce((sum, card) => sum + card.kl, 0) / cards.length)} nats, at most ${top.kl} at step ${top.i + 1}. `
-      + `${widest ? `Total variation on the set at most ${widest.tv}, at step ${widest.i + 1}` : "No step has a set to compare on"}; the bound is above 1 and says nothing at ${cards
-        .filter((card) => card.tb !== null && card.tb > 1).length} steps.`;
+      + `${widest ? `Total variation on the set at most ${widest.tv}, at step ${widest.i + 1}` : "No step has a set to compare on"}.`;
   },
   numbers: ({ cards }) => ({
-    caption: "Divergence of fused from masked by step", head: [["Step", "tnum"], ["Token", "mono"], ["KL, nats", "n"], ["TV on the set", "n"], ["Bound", "n"]],
+    caption: "Divergence of fused from masked by step", head: [["Step", "tnum"], ["Token", "mono"], ["KL, nats", "n"], ["Shift of the choice", "n"], ["Bound", "n"]],
     rows: cards.map((card) => [card.i + 1, card.w, card.kl, card.tv, card.tb]),
   }),
 };
