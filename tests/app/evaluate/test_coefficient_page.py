@@ -17,6 +17,7 @@ from coft_core.suites.base import Outcome
 from db.evaluations import EvaluationItemRecord, EvaluationsRepository
 from tests.app.evaluate.made import VANILLA, method, rights
 from tests.app.evaluate.test_coefficients import EXPLICIT, answers
+from tests.app.shared.test_accessibility import broken
 from tests.browser import served
 from tests.conftest import load_tiny
 
@@ -76,6 +77,7 @@ def test_coefficients_are_offered_where_there_are_any_and_fitted_when_asked_for(
     page.keyboard.press("Enter")
     table = page.locator("#coefficients table")
     expect(table.locator("tbody tr")).to_have_count(7)
+    assert broken(page) == []
     expect(table.locator("thead th")).to_contain_text(["Coefficient", "Vanilla", "COFT"])
     expect(table.locator("tbody tr", has_text="race: black")).to_contain_text("[")
     expect(page.locator("#coefficients")).to_contain_text("Tamkin et al. 2023")

@@ -17,6 +17,7 @@ from app.evaluate.experiments import SpeedTable
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
 from app.shared.errors import JobCancelled
+from tests.app.shared.test_accessibility import broken
 from tests.browser import served
 from tests.conftest import load_tiny
 
@@ -90,6 +91,7 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
     page, evaluations = evaluate
     choose(page, "Two strengths")
     card = page.locator("#experiment-card")
+    assert broken(page) == []
     expect(card).to_contain_text("What a higher lambda does.")
     expect(card).to_contain_text("CDA is left out, since it needs")
     expect(card).to_contain_text("StereoSet is left out")
@@ -110,6 +112,10 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
     expect(page.locator("#experiment-plot .legend")).to_contain_text("not eligible")
     expect(page.locator("table.figures tbody tr")).not_to_have_count(0)
     picture(page, "experiment-1440-light")
+    assert broken(page) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 768, "height": 1000})
+    assert broken(page) == []
     (summary,) = evaluations.list()
     assert (summary.experiment, summary.done) == ("Two strengths (Figure 9)", summary.planned)
     with page.expect_download() as waiting:
