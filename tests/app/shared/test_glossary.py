@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from app.shared.glossary import GLOSSARY, term
 from app.shared.markup import table
+from tests.app.shared.test_accessibility import broken
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = "\n".join(
@@ -56,6 +57,7 @@ def test_a_column_title_opens_its_explanation_by_key_and_gives_the_focus_back(au
     page.keyboard.press("Enter")
     explained = page.get_by_role("dialog", name="Fused")
     expect(explained).to_contain_text("The factual and the masked reading blended.")
+    assert broken(page) == []
     page.keyboard.press("Escape")
     expect(explained).to_be_hidden()
     expect(opener).to_be_focused()
@@ -63,6 +65,7 @@ def test_a_column_title_opens_its_explanation_by_key_and_gives_the_focus_back(au
     explained.get_by_role("button", name="All words").click()
     words = page.get_by_role("dialog", name="What the words mean")
     expect(words.locator("[data-entry]:visible")).to_have_count(len(GLOSSARY))
+    assert broken(page) == []
     page.keyboard.type("four-fifths")
     expect(words.locator("[data-entry]:visible dt")).to_have_text(["Impact ratio"])
     page.keyboard.press("Enter")
