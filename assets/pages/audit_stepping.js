@@ -150,7 +150,7 @@ add("R", () => openPanel(), "run until …");
 add("Home", () => { if (state().cards.length) go(0, true); }, "first token");
 add("End", () => { if (state().cards.length) go(state().cards.length - 1, true); }, "last token");
 add("G", () => { jump.focus(); jump.select(); }, "go to a step by its number");
-add("N", () => next(1), "next remarkable token: sensitive, fallback or overruled");
+add("N", () => next(1), "next flagged token: sensitive, fallback or overruled");
 add("Shift+N", () => next(-1), "the one before");
 add(["1", "2", "3", "4", "5", "6", "7", "8", "9"], (event) => inspector.forceRow(Number(event.key) - 1),
   "force this candidate at the selected token", "Branches", { shown: ["1", "to", "9"] });
