@@ -248,13 +248,11 @@ class LanguageModel:
 
     def continuation_text(self, token_ids: Sequence[int]) -> str:
         """Text of generated tokens without special tokens, leading space included."""
-        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
-        text = self._decode([*anchor, *token_ids], skip_special_tokens=True)
-        return text.removeprefix(ANCHOR)
+        return self._decode([*self._anchor(), *token_ids], skip_special_tokens=True).removeprefix(ANCHOR)
 
     def single_token(self, text: str) -> int | None:
         """The id of a text that is exactly one token when it continues a sentence; None if it is not."""
-        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        anchor = self._anchor()
         ids = self.tokenizer.encode(ANCHOR + text, add_special_tokens=False)
         if len(ids) == len(anchor) + 1 and ids[: len(anchor)] == anchor:
             return int(ids[-1])
@@ -266,14 +264,17 @@ class LanguageModel:
     def _decode_one(self, token_id: int) -> str:
         if token_id >= len(self.tokenizer):
             return f"<unused {token_id}>"
-        # A step shows some tokens for the first time; to encode the anchor for each would take longer than the rest.
-        anchor = self.findings.get("anchor") or self.tokenizer.encode(ANCHOR, add_special_tokens=False)
-        self.findings["anchor"] = anchor
-        text = self._decode([*anchor, token_id], skip_special_tokens=False)
+        text = self._decode([*self._anchor(), token_id], skip_special_tokens=False)
         text = text.removeprefix(ANCHOR) if text.startswith(ANCHOR) else self._decode([token_id], False)
         if "\ufffd" in text or not text:
             return str(self.tokenizer.convert_ids_to_tokens(token_id))
         return text
+
+    def _anchor(self) -> list[int]:
+        # A step decodes a text for every candidate; to encode the anchor for each would take longer than the rest.
+        if "anchor" not in self.findings:
+            self.findings["anchor"] = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        return list(self.findings["anchor"])
 
     def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         decoded = self.tokenizer.decode(

@@ -65,11 +65,13 @@ class ScoredPolicy(BaselinePolicy):
         """
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")
-        rows = []
-        for past, ids in zip(pasts, candidates.tolist(), strict=True):
-            texts = [past.model.continuation_text([*past.tokens, token]) for token in ids]
-            rows.append(self.loaded.score([text[sentence_start(text) :] for text in texts]))
-        return torch.tensor(rows, device=candidates.device)
+        texts = [
+            past.model.continuation_text([*past.tokens, token])
+            for past, ids in zip(pasts, candidates.tolist(), strict=True)
+            for token in ids
+        ]
+        scores = self.loaded.score([text[sentence_start(text) :] for text in texts])
+        return torch.tensor(scores, device=candidates.device).reshape(candidates.shape)
 
 
 @dataclass(frozen=True)
