@@ -244,7 +244,7 @@ def thresholds_head() -> Markup:
 
 def support_name(certified_in: CertifiedIn) -> str:
     """What thresholds are compared with, in words."""
-    return "probability as typed" if certified_in == "factual" else "joint support"
+    return "probability as typed" if certified_in == "factual" else "lower probability"
 
 
 def thresholds(view: CalibrationView) -> Markup:

@@ -87,7 +87,7 @@ def steps_chart(steps: Sequence[Step]) -> Markup:
     supports = [math.exp(step.log_support) for step in steps]
     taus = [math.exp(step.log_tau) if has_threshold(step) else None for step in steps]
     axis = _Axis.over([*supports, *(tau for tau in taus if tau)])
-    named = "support as typed" if any(step.certified_in == "factual" for step in steps) else "joint support"
+    named = "probability as typed" if any(step.certified_in == "factual" for step in steps) else "lower probability"
     parts = [
         *_legend(named),
         *_size_axis(steps),

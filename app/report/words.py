@@ -238,9 +238,8 @@ def _support(step: Step, policy: str) -> float:
 def step_sentence(step: Step, policy: str = "coft") -> str:
     """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
     factual = info_of(policy).certified_in == "factual"
-    joint = (
-        f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)), DIGITS)}"
-    )
+    compared = "probability as typed" if factual else "lower probability"
+    joint = f"{compared} {probability(math.exp(_support(step, policy)), DIGITS)}"
     tau = probability(math.exp(step.log_tau), DIGITS)
     if step.state == "none":
         sentence = "No threshold: there is no calibration."

@@ -130,7 +130,7 @@ def steps_figure() -> go.Figure:
 
 
 def support_histogram(
-    log_values: Sequence[float], tau: float, tau_text: str, support: str = "joint support"
+    log_values: Sequence[float], tau: float, tau_text: str, support: str = "lower probability"
 ) -> go.Figure:
     """Support of the true tokens on a log scale, with the threshold.
 

@@ -205,7 +205,8 @@ GLOSSARY = (
         "How far two distributions lie apart: the most that the probability of any event differs between them. 0 is "
         "equal, 1 has nothing in common.",
         (
-            "How much masking shifts the choice", "Shift of the choice", "Largest distance", "Mean of all pairs", "Total variation behind it",
+            "How much masking shifts the choice", "Shift of the choice", "Largest distance", "Mean of all pairs",
+            "Total variation behind it",
         ),
     ),
     Term(

@@ -146,8 +146,8 @@ def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_read
         assert {row["certified_in"] for row in rows} == {"factual"}
     session = max(item.id for item in audited.wired[SessionsRepository].list())
     page = audited.wired[ReportService].content(session, "html").decode()
-    assert "joint support" not in page
-    assert "support as typed of the written token" in page
+    assert "lower probability" not in page
+    assert "probability as typed of the written token" in page
     assert "likely enough in both readings" not in page
 
 
@@ -193,5 +193,5 @@ def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audit
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
     view = audited.wired[AuditService].view(audited.sessions["joint"])
     step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
-    assert "joint support" in step_sentence(step)
-    assert "support as typed" in step_sentence(step, "coft-single-branch")
+    assert "lower probability" in step_sentence(step)
+    assert "probability as typed" in step_sentence(step, "coft-single-branch")
