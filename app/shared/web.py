@@ -43,9 +43,14 @@ def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:
 def topbar(services: Services, current: str) -> None:
     """Place the bar; ``current`` is the shown page's address."""
     Navbar(visible=False)
-    classes = ("coft", "coft-top")
-    shown = {"pages": services.pages, "current": current, "glossary": GLOSSARY}
-    place("shared/topbar.html", "coft.frame.mount(element)", classes=classes, **shown)
+    place(
+        "shared/topbar.html",
+        "coft.frame.mount(element)",
+        classes=("coft", "coft-top"),
+        pages=services.pages,
+        current=current,
+        glossary=GLOSSARY,
+    )
 
 
 def span_editor() -> gr.HTML:
