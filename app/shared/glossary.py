@@ -56,7 +56,7 @@ GLOSSARY = (
         "Certified",
         "A token is certified when both its masked and its fused probability reach the threshold: it is plausible "
         "without the sensitive words too. That says nothing about whether the text is fair.",
-        ("certified now", "certified then", "threshold held"),
+        ("certified as typed", "certified now", "certified then", "threshold held"),
     ),
     Term(
         "Certified mass",

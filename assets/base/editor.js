@@ -137,12 +137,18 @@ const reading = (preview) => {
   box.querySelector(".several").textContent = preview.branches || "";
   cautions(find(".cautions"), state.spans.length || preview.warnings.length ? preview.warnings : []);
 };
-/* the seed under which an example shows what it is for; the field may be absent where a page has no draws of its own */
-const setSeed = (seed) => {
+/* the seed under which an example shows what it is for; its fold opens, where the page has one, and shows it */
+const SEED_TRIES = 20;
+const setSeed = (seed, tries = SEED_TRIES) => {
   const number = document.querySelector("#seed input");
-  if (!number) return;
-  number.value = seed;
-  ["input", "change"].forEach((kind) => number.dispatchEvent(new Event(kind, { bubbles: true })));
+  const fold = [...document.querySelectorAll(".fold .label-wrap")].find((node) => node.textContent.includes("seed"));
+  if (!fold || !tries || (number && number.value === seed && tries < SEED_TRIES)) return;
+  if (number) {
+    number.value = seed;
+    ["input", "change"].forEach((kind) => number.dispatchEvent(new Event(kind, { bubbles: true })));
+  } else if (!fold.classList.contains("open")) fold.click();
+  /* Gradio makes what is folded when it opens, and then still sets the field to what it was */
+  setTimeout(() => setSeed(seed, tries - 1), 50);
 };
 /* what an audit of a phantom's scenario should find; it holds for that text alone */
 const planted = (text) => {

@@ -68,7 +68,7 @@ const mark = perFrame(() => document.querySelectorAll(`${LABEL}:not([data-explai
 /* the word that belongs to where the focus is */
 const focused = (node) => {
   if (!(node instanceof Element)) return null;
-  return node.closest("[data-explains]") || node.closest(".block, td, th, div")?.querySelector("[data-explains]") || null;
+  return node.closest("[data-explains]") || node.closest(".block")?.querySelector(`${LABEL}[data-explains]`) || null;
 };
 export const glossary = {
   mount(dialog) {

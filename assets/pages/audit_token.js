@@ -36,8 +36,7 @@ const families = (rows, alone) => {
   table.hidden = rows.length === 0;
   draw(table.tBodies[0], rows.map(family));
   at(".cand").classList.toggle("factorized", rows.length > 0 || alone);
-  heading.textContent = alone ? "Certified as typed" : "Certified";
-  heading.title = `Certified when ${alone ? "the probability as typed (factual)" : "the lower probability"} reaches the threshold`;
+  draw(heading, term(alone ? "Certified as typed" : "Certified"));
 };
 const verdict = (bins) => {
   const bin = card.b && bins.find((item) => item.first <= card.i && (item.last === null || card.i <= item.last));
@@ -258,7 +257,7 @@ export const whole = {
     place.querySelector(".madewith summary .hint").textContent = made.line;
     place.querySelector(".madewith p").textContent = made.about;
     /* only some methods fuse what they draw from */
-    document.querySelectorAll("th.drawn-from").forEach((node) => { node.textContent = made.fuses ? "Fused" : "Drawn"; });
+    document.querySelectorAll("th.drawn-from").forEach((node) => { draw(node, term(made.fuses ? "Fused" : "Drawn")); });
     document.querySelectorAll("span.drawn-from").forEach((node) => { node.textContent = made.fuses ? "fused" : "drawn from"; });
     parameters = made.parameters;
   },

@@ -11,7 +11,7 @@ const MARKS = ["fair", "unfair", "unclear", "disputed"];
 const NOBODY = { targets: [], threads: [], newest: -1, blind: "" };
 /* a note is written into the log when the keys have rested for so long */
 const PAUSE = 700;
-const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: -1, wish: null, typed: null, kept: [], left: [], ...NOBODY };
+const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: null, wish: null, typed: null, kept: [], left: [], ...NOBODY };
 const drafts = new Map();
 let root, send, note, tag, reply;
 

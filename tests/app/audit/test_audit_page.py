@@ -106,7 +106,7 @@ def test_the_inspector_explains_each_kind_of_step(audit, picture):
     page = audit("?session=1")
     verdict = page.locator("#inspector .verdict")
     expect(page.locator("#inspector .effect")).to_contain_text("2.4 times likelier because of")
-    expect(page.locator("#inspector .effect")).to_contain_text("0.34 with them, 0.14 without.")
+    expect(page.locator("#inspector .effect")).to_contain_text("0.34 with it, 0.14 without.")
     expect(page.locator("#inspector .effect")).to_have_class(re.compile("strong"))
     expect(verdict).to_contain_text("Threshold held: plausible with the masked words and without them.")
     expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")

@@ -48,5 +48,4 @@ def test_an_ordinary_example_says_nothing_of_planted_rates(audit):
 def test_the_first_example_brings_the_seed_under_which_it_shows_a_strong_effect(audit):
     page = audit()
     page.locator("#examples").select_option(index=1)
-    page.get_by_role("button", name="Length and seed").click()
     expect(page.get_by_label("Seed")).to_have_value("3")

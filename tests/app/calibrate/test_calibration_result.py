@@ -59,7 +59,7 @@ def test_the_result_says_what_it_certifies_and_what_not_and_can_be_downloaded(sh
     expect(page.locator("#thresholds-plot")).to_have_attribute("role", "img")
     page.locator("#promises .smallest summary").click()
     expect(page.locator("#promises .smallest tbody tr").nth(2)).to_contain_text("for whole chains")
-    expect(page.locator("#drift .badge.drift-unknown")).to_have_text("unknown")
+    expect(page.locator("#drift .badge.drift-unknown")).to_have_text("Too few audits to tell whether it still fits")
     expect(page.locator("#drift-head")).to_contain_text("Record chains")
     expect(page.locator("#drift-plot")).to_have_count(0)
     picture(page, "calibrate-1440-light")
@@ -162,7 +162,7 @@ def test_the_drift_panel_has_a_word_a_sentence_and_a_picture_and_links_lead_to_i
 ):
     monkeypatch.setattr(services[CalibrationService], "drift", lambda number: drift_report("recalibrate"))
     page = shown(anchor="#drift")
-    expect(page.locator("#drift .badge.drift-recalibrate")).to_have_text("calibrate again")
+    expect(page.locator("#drift .badge.drift-recalibrate")).to_have_text("Recent audits differ: calibrate again")
     expect(page.locator("#drift-head")).to_contain_text("24 audits against 180 contexts")
     expect(page.locator("#drift-plot .scatterlayer .points path")).to_have_count(24)
     expect(page.locator("#drift")).to_be_in_viewport()

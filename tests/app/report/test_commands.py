@@ -113,7 +113,7 @@ def test_verdicts_are_given_reviewed_decided_compared_and_checked(audited: Audit
     run("verdicts", "add", number, "fair", "--reviewer", "B", *place, "--last", 2)
     shown = run("verdicts", "show", number, "--reviewer", "B")[1]
     assert "unfair" not in shown
-    assert "1 entry of others is hidden" in shown
+    assert "1 entry is hidden" in shown
     assert "has finished" in run("verdicts", "finish", number, "--reviewer", "B")[1]
     assert "decides fair" in run("verdicts", "decide", number, "fair", "--reviewer", "C", *place)[1]
     agreement = json.loads(run("verdicts", "agreement", "A", "B", "--session", number, "--json")[1])

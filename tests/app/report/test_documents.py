@@ -170,5 +170,5 @@ def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> 
 
 
 def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="no export 'pdf'"):
-        audited.wired[ReportService].write(audited.sessions["joint"], "pdf", tmp_path)
+    with pytest.raises(ServiceError, match="no export 'docx'"):
+        audited.wired[ReportService].write(audited.sessions["joint"], "docx", tmp_path)

@@ -43,12 +43,15 @@ UNSURE = "aria-prohibited-attr"
 RUNS_OUT = """() => {
   const width = document.documentElement.clientWidth;
   const bar = document.querySelector('.topbar').getBoundingClientRect();
-  const outside = [...document.querySelectorAll('.topbar a, .topbar button')].filter((node) => {
+  const nav = document.querySelector('.topbar .nav'), folded = !nav.checkVisibility();
+  const shown = [...document.querySelectorAll('.topbar a, .topbar button')]
+    .filter((node) => !(folded ? nav.contains(node) : node.classList.contains('menu-of-pages')));
+  const outside = shown.filter((node) => {
     const box = node.getBoundingClientRect();
     return !box.width || box.left < 0 || box.right > width || box.top < bar.top || box.bottom > bar.bottom
       || node.scrollWidth > node.clientWidth;
   }).map((node) => node.outerHTML.slice(0, 100));
-  const links = [...document.querySelectorAll('.topbar .nav a')].map((node) => node.getBoundingClientRect());
+  const links = shown.filter((node) => nav.contains(node)).map((node) => node.getBoundingClientRect());
   const over = links.some((box, at) => at && box.top === links[at - 1].top && box.left < links[at - 1].right);
   return [...outside, ...(over ? ['links on links'] : []),
     ...(document.documentElement.scrollWidth > width ? ['the page scrolls sideways'] : [])];

@@ -176,7 +176,7 @@ def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: C
     report = client.predict(1, api_name="/drift")
     assert report["status"] == "watch"
     assert len(report["p_values"]) == report["audits"]
-    assert report["sentence"].startswith("The audits begin to differ")
+    assert report["sentence"].startswith("Recent audits begin to differ")
 
 
 def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, services: Services, tmp_path: Path):

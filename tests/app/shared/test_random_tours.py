@@ -22,6 +22,7 @@ from tests.browser import PATIENCE_MS, open_page
 TOURS = int(os.environ.get("COFT_TEST_TOURS", "2"))
 ACTIONS = 40
 REVIEWER = "M. Key"
+PLACES = ("", "?session=1", "?session=1", "?session=1&step=5", "?session=2", "sessions", "review?session=1", "batches")
 KEYS = (*"cuxcux", "ArrowLeft", "ArrowRight", "ArrowRight", " ", "1", "2", "?", "[", "g", "F1", "Escape", "Escape")
 
 JUDGED = """window.addEventListener('keydown', (event) => {
@@ -46,6 +47,10 @@ ALL_SENT = """(session) => window.coft?.session?.state().session === session
     .some(({ target }) => target.session === session)"""
 
 
+LEFT = ("AbortError: signal is aborted without reason", "Unexpected error Connection errored out")
+"""What Gradio's client says of its own requests when a page is left before they are answered."""
+
+
 @dataclass
 class Tour:
     """What happened so far: what was judged (session, step, verdict), and what went wrong."""
@@ -55,7 +60,7 @@ class Tour:
 
     def hear(self, message: ConsoleMessage) -> None:
         """Keep an error of the console."""
-        if message.type == "error":
+        if message.type == "error" and not message.text.startswith(LEFT):
             self.faults.append(f"{message.page and message.page.url}: {message.text}")
 
 
@@ -65,7 +70,9 @@ def tour(browser: Browser) -> Iterator[tuple[Tour, BrowserContext]]:
     context, kept = browser.new_context(viewport={"width": 1440, "height": 1000}), Tour()
     context.set_default_timeout(PATIENCE_MS)
     context.expose_function("judged", lambda *what: kept.judged.append(what))
-    context.add_init_script(f"localStorage.setItem('coft-reviewer', '{REVIEWER}'); {JUDGED}")
+    # An empty tab has no storage.
+    named = f"if (location.protocol === 'http:') localStorage.setItem('coft-reviewer', '{REVIEWER}');"
+    context.add_init_script(f"{named} {JUDGED}")
     context.on("console", kept.hear)
     context.on("weberror", lambda error: kept.faults.append(str(error.error)))
     yield kept, context
@@ -82,6 +89,17 @@ def answer(page: Page, script: str) -> Any:
             if "context was destroyed" not in str(error):
                 raise
     raise AssertionError("the page goes from address to address")
+
+
+def judge(page: Page, draw: random.Random) -> None:
+    """Open a session if none is, choose a token, and judge it at once."""
+    if not answer(page, "Boolean(coft.session && coft.session.state().cards.length)"):
+        page.goto(f"{page.url.split('?')[0].rsplit('/', 1)[0]}/?session=1")
+    token = page.locator(".strip .tok[data-i]").nth(draw.randrange(8))
+    page.keyboard.press("Escape")
+    token.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(draw.choice("cux"))
 
 
 def press(page: Page, draw: random.Random) -> None:
@@ -104,15 +122,17 @@ def reload(page: Page, draw: random.Random) -> None:
 
 def back(page: Page, draw: random.Random) -> None:
     page.go_back(wait_until="commit")
+    if page.url == "about:blank":
+        page.go_forward(wait_until="commit")
 
 
 def go(page: Page, draw: random.Random) -> None:
     address = page.url.split("?")[0].rsplit("/", 1)[0]
-    page.goto(f"{address}/{draw.choice(('', '?session=1', '?session=2', 'sessions', 'review?session=1', 'batches'))}")
+    page.goto(f"{address}/{draw.choice(PLACES)}")
 
 
 DEEDS: tuple[tuple[Callable[[Page, random.Random], None], int], ...] = (
-    (press, 14), (click, 12), (write, 2), (reload, 2), (back, 2), (go, 3),
+    (press, 10), (judge, 4), (click, 12), (write, 2), (reload, 3), (back, 2), (go, 3),
 )  # fmt: skip
 
 
@@ -136,7 +156,7 @@ def test_a_random_tour_in_two_tabs_meets_no_error_and_loses_no_verdict(
         for session in sorted({session for session, _, _ in kept.judged}):
             tab.goto(f"{address}/?session={session}")
             tab.wait_for_function(ALL_SENT, arg=session)
-    assert kept.faults == []
+    assert not kept.faults, "\n".join(kept.faults)
     for session, step, verdict in kept.judged:
         log = services[VerdictService].history(session, REVIEWER)
         assert any(

@@ -184,7 +184,7 @@ def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_an
     expect(page.locator(".rereads")).to_contain_text("Reading the model again")
     field.fill("2")
     field.press("Tab")
-    expect(page.locator(".lead")).to_contain_text("up to 0.13")
+    expect(page.locator(".lead")).to_contain_text("moves 13\N{NO-BREAK SPACE}%")
     let_go.set()
     expect(page.locator(".captioned")).to_contain_text("for token 2")
     field.fill("5")
