@@ -179,8 +179,9 @@ def test_rows_are_sorted_by_a_column_and_totals_are_a_chart_with_their_numbers_o
     assert column(page, 5) == sorted(down, key=float)
     plot = page.locator("#totals-plot")
     expect(plot.locator(".js-plotly-plot")).to_be_visible()
-    expect(plot).to_have_attribute("aria-label", "Share of tokens that held a threshold by group with intervals; "
-                                   "the numbers stand below")  # fmt: skip
+    expect(plot).to_have_attribute(
+        "aria-label", "Strongest sensitivity by group with intervals; the numbers stand below"
+    )
     expect(plot).to_contain_text("white")
     page.get_by_label("Measure of the chart").select_option("min_margin")
     expect(plot).to_contain_text("Least margin, nats")
