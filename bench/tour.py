@@ -1,8 +1,8 @@
 """The README's tour, walked in a real Chromium at three widths, in light and dark, with a picture of each stop.
 
 The program is served from this process on the store of :mod:`bench.screenshots`. A stop is what a newcomer does and
-what she then sees; the walk ends with an error where a stop cannot be reached, a script fails, the console has an
-error, or a page scrolls sideways.
+what she then sees. A stop that cannot be reached, a failing script, an error in the console and a page that scrolls
+sideways are told at the end, and the program then ends with an error.
 
     python -m bench.tour --out pictures [--widths 1440,768,390] [--chromium /usr/bin/chromium]
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 
 from bench.screenshots import DRAWING_MS, PATIENCE_MS, READER, Scene, Story, scenes, told
 
@@ -191,7 +191,10 @@ def walk(browser: Browser, address: str, story: Story, width: int, dark: bool, o
     walking.page.on("console", lambda told: said(f"{look} {at}: {told.text}") if told.type == "error" else None)
     for number, (name, stop) in enumerate(stops(story), start=1):
         at = name
-        stop(walking)
+        try:
+            stop(walking)
+        except (Error, AssertionError) as error:
+            said(f"{look} {at}: not reached: {str(error).splitlines()[0]}")
         # Charts are drawn after their places are visible, and no sign on the page says that the last of them is done.
         walking.page.wait_for_timeout(DRAWING_MS)
         if (over := walking.page.evaluate(SIDEWAYS)) > 0:

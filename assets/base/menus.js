@@ -11,13 +11,19 @@ export const placeAt = (panel, opener, flush = false) => {
   panel.style.left = `${Math.max(GAP, Math.min(flush ? right - width : left, innerWidth - width - GAP, left))}px`;
   panel.style.top = `${Math.max(GAP, below ? bottom + GAP : top - GAP - height)}px`;
 };
-/* a panel that a button opens; gives whether a click on that button is the press that has just closed the panel */
-export const popup = (panel, opener) => {
+/* a panel that a button opens, and that moves with it while the page scrolls; gives whether a click on that button is the
+   press that has just closed the panel */
+export const popup = (panel, opener, flush = false) => {
   let closed = false;
   document.addEventListener("pointerdown", ({ target }) => {
     closed = panel.matches(":popover-open") && Boolean(opener()?.contains(target));
   }, true);
-  window.addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); }, { passive: true });
+  window.addEventListener("scroll", () => {
+    if (!panel.matches(":popover-open")) return;
+    const { top, bottom } = opener().getBoundingClientRect();
+    if (bottom < 0 || top > innerHeight) panel.hidePopover();
+    else placeAt(panel, opener(), flush);
+  }, { passive: true });
   panel.addEventListener("beforetoggle", ({ newState }) => opener()?.setAttribute("aria-expanded", String(newState === "open")));
   return () => {
     const before = closed;
@@ -30,7 +36,7 @@ export const popup = (panel, opener) => {
 export const menu = (panel, choose) => {
   let opener = null;
   const items = () => [...panel.querySelectorAll("[role=menuitem]")].filter((node) => !node.hidden);
-  const closed = popup(panel, () => opener);
+  const closed = popup(panel, () => opener, true);
   panel.addEventListener("keydown", (event) => {
     const all = items();
     const at = all.indexOf(document.activeElement);

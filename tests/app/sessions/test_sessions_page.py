@@ -104,6 +104,21 @@ def test_every_report_of_a_session_is_downloaded_under_its_own_name(page: Page):
         assert waiting.value.suggested_filename == file
 
 
+def test_an_open_menu_moves_with_its_button_and_closes_when_that_leaves_the_window(page: Page):
+    page.evaluate("document.body.style.paddingBottom = '2000px'")
+    button = page.get_by_role("button", name="Download").first
+    button.click()
+    menu = page.locator("#menu-download")
+    apart = "([menu, button]) => menu.getBoundingClientRect().top - button.getBoundingClientRect().bottom"
+    both = [menu.element_handle(), button.element_handle()]
+    before = page.evaluate(apart, both)
+    page.evaluate("scrollBy(0, 60)")
+    page.wait_for_function(f"both => Math.abs(({apart})(both) - {before}) < 1", arg=both)
+    expect(menu).to_be_visible()
+    page.evaluate("scrollBy(0, 1200)")
+    expect(menu).to_be_hidden()
+
+
 def test_a_menu_is_used_with_keys_alone(page: Page):
     opener = page.get_by_role("button", name="Download Nurse handover")
     opener.focus()
