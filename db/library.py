@@ -382,9 +382,9 @@ def _entry_columns() -> list[Any]:
 
 
 def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A value over the tokens of all branches of a session."""
-    of_session = select(branches.c.id).where(branches.c.session_id == sessions.c.id)
-    return select(value).where(steps.c.branch_id.in_(of_session)).scalar_subquery()
+    """A value over the tokens of all branches of a session, and of no other's."""
+    own = select(value).select_from(steps.join(branches, steps.c.branch_id == branches.c.id))
+    return own.where(branches.c.session_id == sessions.c.id).correlate(sessions).scalar_subquery()
 
 
 def _counted(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -79,6 +79,20 @@ def test_a_withdrawn_verdict_does_not_stand_and_each_target_counts_once(library,
     assert found(library, judged=True) == [session.id, other.id]
 
 
+def test_each_session_counts_the_tokens_of_its_own_branches_alone(library, sessions, three):
+    first, second, third = (record.active_branch_id for record in three)
+    sessions.append_step(first, new_step(0, log_ratio=0.5))
+    fork = sessions.add_branch(three[0].id, first, 1, "0/1:417").id
+    sessions.append_step(fork, new_step(1, certified=False, log_ratio=-2.5))
+    sessions.append_step(second, new_step(0, state="uninformative", log_ratio=4.0))
+    counted = {
+        entry.id: (entry.held_count, entry.missed_count, entry.weak_count, entry.strongest)
+        for entry in library.search(SessionFilter(), "strongest")
+    }
+    assert counted == {three[1].id: (0, 0, 1, 4.0), three[0].id: (1, 1, 0, 2.5), three[2].id: (0, 0, 0, None)}
+    assert list(counted) == [three[1].id, three[0].id, three[2].id]
+
+
 def test_pages_follow_each_other_in_the_order_that_was_asked_for(library, sessions, three):
     for index in range(2):
         sessions.append_step(three[1].active_branch_id, new_step(index))
