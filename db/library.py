@@ -383,8 +383,10 @@ def _entry_columns() -> list[Any]:
 
 def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
     """A value over the tokens of all branches of a session."""
-    of_session = select(branches.c.id).where(branches.c.session_id == sessions.c.id)
-    return select(value).where(steps.c.branch_id.in_(of_session)).scalar_subquery()
+    of_session = steps.join(branches, branches.c.id == steps.c.branch_id)
+    chosen = select(value).select_from(of_session).where(branches.c.session_id == sessions.c.id)
+    # Said outright: a query takes tables of the one that it stands in by itself only one level up.
+    return chosen.correlate(sessions).scalar_subquery()
 
 
 def _counted(condition: ColumnElement[bool]) -> ColumnElement[int]:

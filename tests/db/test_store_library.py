@@ -95,6 +95,27 @@ def test_pages_follow_each_other_in_the_order_that_was_asked_for(library, sessio
     assert names("prompt", False)[0] == "élan"
 
 
+def test_thresholds_and_the_strongest_token_are_each_session_s_own_over_all_its_branches(library, sessions, three):
+    first, second, third = three
+    sessions.append_step(first.active_branch_id, new_step(0, state="calibrated", log_ratio=0.5))
+    sessions.append_step(first.active_branch_id, new_step(1, state="uninformative", log_ratio=0.1))
+    sessions.append_step(second.active_branch_id, new_step(0, state="inherited", log_ratio=-2.0))
+    sessions.append_step(second.active_branch_id, new_step(1, state="calibrated", certified=False, log_ratio=1.0))
+    fork = sessions.add_branch(first.id, first.active_branch_id, 1, "0/1:7")
+    sessions.append_step(fork.id, new_step(1, state="calibrated", certified=False, log_ratio=-0.7))
+    entries = {entry.id: entry for entry in library.search(SessionFilter())}
+    counted = {
+        number: (entry.held_count, entry.missed_count, entry.weak_count, entry.strongest)
+        for number, entry in entries.items()
+    }
+    assert counted == {
+        first.id: (1, 1, 1, pytest.approx(0.7)),
+        second.id: (1, 1, 0, pytest.approx(2.0)),
+        third.id: (0, 0, 0, None),
+    }
+    assert [entry.id for entry in library.search(SessionFilter(), "strongest")] == [second.id, first.id, third.id]
+
+
 def test_tags_keep_their_first_spelling_and_are_counted(library, three):
     ids = [record.id for record in three]
     assert library.add_tag(ids[:1], "Urgent") == 1
