@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coft_core.adapters.generate import generate_with
 from coft_core.calibrate.chains import record_chains
 from coft_core.calibrate.ledger import Ledger, MemoryLedger, ledger_key
 from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_many
@@ -100,6 +101,7 @@ __all__ = [
     "estimate_density_ratio",
     "fuse_logits",
     "generate",
+    "generate_with",
     "leave_one_out",
     "ledger_key",
     "load_calibration",

@@ -418,7 +418,8 @@ class Run:
         steps: Its steps.
         spans: The spans that were used, kept and suggested ones included.
         seed: Seed of the keyed draws.
-        finished: ``"length"``, ``"end"`` (the model wrote its end token) or ``"context"`` (context full).
+        finished: ``"length"``, ``"end"`` (the model wrote its end token), ``"context"`` (context full), or ``"stop"``
+            where another program's criterion ended it.
         certificate: ``"certified"`` or ``"uncertified: <why>"``: the text of a :class:`Certificate`.
         warnings: Sentences that a page or report must show beside the run.
     """

@@ -99,10 +99,14 @@ def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) ->
 
 
 def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
-    chat = rendering.chat
+    chat = rendering.chat and not rendering.as_it_stands
     whole, copies = apply_chat_template(tokenizer, text, rendering.moment) if chat else (text, (Copy(0, len(text)),))
     encoded = tokenizer(
-        whole, return_offsets_mapping=True, return_special_tokens_mask=True, add_special_tokens=not chat, verbose=False
+        whole,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        add_special_tokens=not (chat or rendering.as_it_stands),
+        verbose=False,
     )
     ids = tuple(int(i) for i in encoded["input_ids"])
     offsets, last = [NOWHERE] * len(ids), 0

@@ -57,11 +57,14 @@ class Rendering:
         moment: The local time at which a template that prints the time is rendered; None takes the present each time
             and records nothing of it, as in audits of earlier versions.
         kept: Ids and offsets of each text rendered so far; a text that is there is not rendered anew. None keeps none.
+        as_it_stands: Whether texts hold what a template, or the tokenizer, puts around them already: they are then
+            tokenized as they stand, whatever ``chat`` says of where they come from.
     """
 
     chat: bool = False
     moment: datetime | None = None
     kept: dict[str, Tokens] | None = None
+    as_it_stands: bool = False
 
     @classmethod
     def of(cls, chat: bool | Rendering) -> Rendering:
@@ -87,7 +90,7 @@ class Rendering:
             for text, (ids, offsets) in (self.kept or {}).items()
         ]
         at = self.moment.isoformat() if self.chat and self.moment is not None else None
-        return {"chat": self.chat, "at": at, "texts": texts}
+        return {"chat": self.chat, "at": at, "texts": texts, **({"as_it_stands": True} if self.as_it_stands else {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -105,7 +108,8 @@ class Rendering:
                 for item in data["texts"]
             }
             at = data["at"]
-            return cls(bool(data["chat"]), None if at is None else datetime.fromisoformat(at), kept)
+            moment = None if at is None else datetime.fromisoformat(at)
+            return cls(bool(data["chat"]), moment, kept, bool(data.get("as_it_stands", False)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInputError(f"What the model read cannot be understood ({error}); it is damaged.") from error
 

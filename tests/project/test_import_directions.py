@@ -23,7 +23,7 @@ CORE_LEVELS = (
     ("policies",),
     ("decode",),
     ("calibrate", "tuning", "suites", "paths"),
-    ("experiments",),
+    ("experiments", "adapters"),
 )
 PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
