@@ -17,6 +17,7 @@ from app.shared import web as assets
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.page_files import served
+from app.shared.request_gate import gated
 from app.shared.wiring import Page, Services
 
 PACKAGE = "mcp"
@@ -105,10 +106,13 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     Args:
         services: What the pages call.
         mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
+
+    Raises:
+        ServiceError: The settings name a host or an origin that is none.
     """
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": served(services.pages),
+        "app_kwargs": {**served(services.pages), "lifespan": gated(services.settings)},
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,

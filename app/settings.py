@@ -15,6 +15,8 @@ class Settings(BaseSettings):
         database_url: ``COFT_DATABASE_URL``: SQLite or PostgreSQL URL; empty is the per-user data folder.
         host: ``COFT_HOST``: address that the web server listens on.
         port: ``COFT_PORT``: its port.
+        hosts: ``COFT_HOSTS``: names by which others reach it beside loopback and ``host``, separated by commas.
+        origins: ``COFT_ORIGINS``: websites that may ask it beside its own pages, separated by commas.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -46,6 +48,8 @@ class Settings(BaseSettings):
     database_url: str = ""
     host: str = "127.0.0.1"
     port: int = Field(default=7860, ge=1, le=65535)
+    hosts: str = ""
+    origins: str = ""
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"

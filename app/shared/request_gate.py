@@ -1,0 +1,210 @@
+"""Which requests are answered at all: those to a name that this server has, and from no other website.
+
+A browser lets any website send requests to an address that its visitor can reach. Two things tell such requests from
+those of the program's own pages: ``Origin`` names the website that asks, and ``Host`` the name that it asked by, which
+is a stranger's where a website has let its own name point to this computer (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.settings import Settings
+from app.shared.errors import ServiceError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Names that are always answered to: they mean this very computer, and its health is checked by them."""
+
+EVERYWHERE = ("0.0.0.0", "::")
+"""Addresses to listen on that are no name to ask by."""
+
+PORTS = {"http": 80, "https": 443}
+
+HEADERS = {
+    # A page of ours in somebody's frame could be clicked unawares; a changed base would fetch scripts from elsewhere.
+    "Content-Security-Policy": "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
+    "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff",
+    # Addresses name sessions, and are nobody else's business.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""What every answer tells the browser, files and refusals included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The names that a server answers to, and the websites that may ask it.
+
+    Attributes:
+        hosts: Names and addresses, in lower case and without port.
+        origins: Websites beside its own pages, as scheme, name and port.
+    """
+
+    hosts: frozenset[str]
+    origins: frozenset[tuple[str, str, int]]
+
+    @classmethod
+    def by(cls, settings: Settings) -> Allowed:
+        """What the settings say, and loopback.
+
+        Raises:
+            ServiceError: A name or an origin in them cannot be read.
+        """
+        own = () if settings.host in EVERYWHERE else (settings.host.lower(),)
+        return cls(
+            frozenset((*LOOPBACK, *own, *(_named(name) for name in _listed(settings.hosts)))),
+            frozenset(_stated(origin) for origin in _listed(settings.origins)),
+        )
+
+    def problem(self, headers: Headers) -> tuple[int, str] | None:
+        """Why a request is not answered: a status and a sentence; None where it is."""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        asked = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
+        if asked is None:
+            return 400, "The request must name one host that it asks."
+        if asked[0] not in self.hosts:
+            return 421, (
+                "This server does not answer to the name that was asked for. Whoever runs it lists its names in "
+                "COFT_HOSTS."
+            )
+        if origins and not (len(origins) == 1 and self._trusts(origins[0], asked)):
+            return 403, (
+                "Other websites may not ask this server. Whoever runs it lists the ones that may in COFT_ORIGINS."
+            )
+        return None
+
+    def lists(self, origin: str) -> bool:
+        """Whether a website may ask although it is not this server's own."""
+        return _website(origin) in self.origins
+
+    def _trusts(self, origin: str, asked: tuple[str, int | None]) -> bool:
+        """Whether a request comes from a page of the very host that it asks, or from a listed website."""
+        if (website := _website(origin)) is None:
+            return False
+        scheme, *place = website
+        # Behind a proxy with TLS the request's own scheme says nothing, so that a missing port takes the page's.
+        return place == [asked[0], asked[1] or PORTS[scheme]] or website in self.origins
+
+
+def _website(origin: str) -> tuple[str, str, int] | None:
+    """Scheme, name and port of an origin; None where it is none, as of a page without one."""
+    scheme, _, rest = origin.partition(":")
+    found = _split(rest) if scheme in PORTS and rest.startswith("//") else None
+    return None if found is None else (scheme, found[0], found[1] or PORTS[scheme])
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _split(address: str) -> tuple[str, int | None] | None:
+    """Name and port of an address that begins with two slashes; None where it is none."""
+    if set(address[2:]) & set("/?#@\\"):
+        return None
+    try:
+        parts = urlsplit(address)
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (name.rstrip("."), port) if name else None
+
+
+def _named(name: str) -> str:
+    """A host's name as it is compared.
+
+    Raises:
+        ServiceError: It is none.
+    """
+    try:
+        # An address of version 6 stands without the brackets that it has in a request.
+        return str(ip_address(name.strip("[]")))
+    except ValueError:
+        found = _split(f"//{name}")
+    if found is None or found[1] is not None or "*" in name:
+        raise ServiceError(
+            f"COFT_HOSTS names {name!r}, which is no host; write names without port, as in audit.example.org, with "
+            "commas between them."
+        )
+    return found[0]
+
+
+def _stated(origin: str) -> tuple[str, str, int]:
+    """A website's scheme, name and port.
+
+    Raises:
+        ServiceError: It is none.
+    """
+    found = _website(origin.lower())
+    if found is None or "*" in origin:
+        raise ServiceError(
+            f"COFT_ORIGINS names {origin!r}, which is no origin; write scheme and host, as in "
+            "https://tools.example.org, with commas between them."
+        )
+    return found
+
+
+class RequestGate:
+    """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
+
+    def __init__(self, app: ASGIApp, allowed: Allowed) -> None:
+        self._app, self._allowed = app, allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse in one sentence."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        problem = self._allowed.problem(Headers(scope=scope))
+        if scope["type"] == "websocket":
+            if problem is None:
+                await self._app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        origin = Headers(scope=scope).get("origin", "")
+        listed = problem is None and self._allowed.lists(origin)
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if listed:
+                    # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
+                    headers["Access-Control-Allow-Origin"] = origin
+                    headers.add_vary_header("Origin")
+            await send(message)
+
+        answer = self._app if problem is None else PlainTextResponse(problem[1], problem[0])
+        await answer(scope, receive, protected)
+
+
+def gated(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """What runs when the web application begins: it puts the gate around all else.
+
+    Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
+    when it begins; so the gate is put around them all once they stand, before the first request.
+
+    Raises:
+        ServiceError: The settings name a host or an origin that is none.
+    """
+    allowed = Allowed.by(settings)
+
+    @asynccontextmanager
+    async def begun(app: Any) -> AsyncIterator[None]:
+        app.middleware_stack = RequestGate(app.middleware_stack, allowed)
+        yield
+
+    return begun

@@ -1,0 +1,157 @@
+"""No other website reads or changes anything: by name (DNS rebinding), by origin, on any route, agents' included."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from starlette.datastructures import Headers
+
+from app.bootstrap import services
+from app.cli import main
+from app.server import build_app, launch_options
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from app.shared.request_gate import HEADERS, Allowed
+from tests.conftest import free_port, load_tiny
+
+ROUTES = (
+    ("GET", "/"),
+    ("GET", "/sessions"),
+    ("GET", "/config"),
+    ("GET", "/theme.css"),
+    ("GET", "/gradio_api/info"),
+    ("GET", "/gradio_api/file=/etc/passwd"),
+    ("POST", "/gradio_api/call/list_sessions"),
+    ("POST", "/gradio_api/queue/join"),
+    ("POST", "/gradio_api/upload"),
+    ("POST", "/gradio_api/mcp/"),
+    ("OPTIONS", "/gradio_api/call/list_sessions"),
+    ("GET", "/nothing-is-here"),
+)
+"""Pages, Gradio's own routes, files, endpoints, agents' tools, and what is not there."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[httpx.Client]:
+    store = tmp_path_factory.mktemp("store") / "audits.sqlite3"
+    settings = Settings(
+        database_url=f"sqlite:///{store}", pipeline="none", hosts="audit.example.org, audit.example.net",
+        origins="https://tools.example.org",
+    )  # fmt: skip
+    with services(settings, loader=load_tiny) as wired:
+        app = build_app(wired)
+        port = free_port()
+        app.launch(
+            prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=port,
+            **launch_options(wired, mcp=True),
+        )  # fmt: skip
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            yield client
+        app.close(verbose=False)
+
+
+@pytest.mark.parametrize(("method", "route"), ROUTES)
+def test_no_route_answers_to_a_name_that_is_not_listed(served, method, route):
+    answer = served.request(method, route, headers={"Host": "rebound.example.com"}, json={"data": []})
+    assert answer.status_code == 421
+    assert "COFT_HOSTS" in answer.text
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example.com", "null", "http://127.0.0.1:1", "http://localhost:7860"])
+@pytest.mark.parametrize(("method", "route"), ROUTES)
+def test_no_route_answers_another_website_on_loopback_or_by_the_servers_own_name(served, method, route, origin):
+    asking = {"Access-Control-Request-Method": "POST", "Origin": origin}
+    for host in (served.base_url.netloc.decode(), "audit.example.org"):
+        answer = served.request(method, route, headers={**asking, "Host": host}, json={"data": []})
+        assert answer.status_code == 403
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_its_own_pages_and_programs_without_an_origin_are_answered(served):
+    own = served.base_url.netloc.decode()
+    for headers in (
+        {},
+        {"Origin": f"http://{own}"},
+        {"Host": "audit.example.org", "Origin": "https://audit.example.org"},
+    ):
+        begun = served.post("/gradio_api/call/list_sessions", json={"data": []}, headers=headers)
+        assert begun.status_code == 200, begun.text
+        assert served.get("/", headers=headers).status_code == 200
+
+
+def test_a_listed_website_is_answered_so_that_its_scripts_can_read_it(served):
+    headers = {"Origin": "https://tools.example.org"}
+    for answer in (
+        served.get("/gradio_api/info", headers=headers),
+        served.options("/gradio_api/call/step", headers={**headers, "Access-Control-Request-Method": "POST"}),
+    ):
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:7860", "audit.example.org", "rebound.example.com"])
+@pytest.mark.parametrize(("method", "route"), ROUTES)
+def test_every_answer_carries_the_protecting_headers(served, method, route, host):
+    answer = served.request(method, route, headers={"Host": host})
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+
+
+def _problem(settings: Settings, *headers: tuple[str, str]) -> tuple[int, str] | None:
+    return Allowed.by(settings).problem(Headers(raw=[(name.encode(), value.encode()) for name, value in headers]))
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:7860", "127.0.0.1:80", "[::1]:7860", "localhost."])
+def test_loopback_is_always_answered_to(host):
+    assert _problem(Settings(host="0.0.0.0"), ("host", host)) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a@localhost", "localhost/x", "localhost:x", "localhost:99999", "[::1", "localhost#"]
+)
+def test_a_malformed_host_is_refused(host):
+    assert _problem(Settings(), ("host", host)) is not None
+
+
+def test_two_hosts_or_none_are_refused():
+    assert _problem(Settings()) is not None
+    assert _problem(Settings(), ("host", "localhost"), ("host", "localhost")) is not None
+
+
+def test_the_address_that_it_listens_on_is_a_name_and_every_address_is_none():
+    assert _problem(Settings(host="192.0.2.7"), ("host", "192.0.2.7:7860")) is None
+    assert _problem(Settings(host="0.0.0.0"), ("host", "0.0.0.0:7860")) is not None
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "allowed"),
+    [
+        ("http://localhost:7860", "localhost:7860", True),
+        ("http://localhost", "localhost:80", True),
+        ("https://localhost", "localhost", True),
+        ("http://localhost:7861", "localhost:7860", False),
+        ("http://localhost", "localhost:7860", False),
+        ("ftp://localhost", "localhost", False),
+        ("http://localhost.evil.example", "localhost", False),
+        ("http://evil@localhost", "localhost", False),
+        ("http:localhost", "localhost", False),
+        ("", "localhost", False),
+    ],
+)
+def test_an_origin_is_its_own_by_name_and_port(origin, host, allowed):
+    assert (_problem(Settings(), ("host", host), ("origin", origin)) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hosts": "*"}, {"hosts": "http://a"}, {"hosts": "a:80"}, {"origins": "a"}, {"origins": "https://*.a"}]
+)
+def test_a_setting_that_names_no_host_or_origin_is_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ServiceError, match=f"COFT_{name.upper()} names"):
+        Allowed.by(Settings(**wrong))
+
+
+def test_serving_with_such_a_setting_ends_in_one_sentence(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_HOSTS", "*")
+    assert main(["serve", "--port", str(free_port())]) == 1
+    assert "COFT_HOSTS names '*'" in capsys.readouterr().err
