@@ -80,7 +80,7 @@ def test_a_withdrawn_verdict_does_not_stand_and_each_target_counts_once(library,
 
 
 def test_each_session_counts_the_tokens_of_its_own_branches_alone(library, sessions, three):
-    first, second, third = (record.active_branch_id for record in three)
+    first, second, _ = (record.active_branch_id for record in three)
     sessions.append_step(first, new_step(0, log_ratio=0.5))
     fork = sessions.add_branch(three[0].id, first, 1, "0/1:417").id
     sessions.append_step(fork, new_step(1, certified=False, log_ratio=-2.5))
