@@ -16,6 +16,7 @@ from sqlalchemy import (
     Index,
     Integer,
     Select,
+    Subquery,
     Table,
     case,
     delete,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 
 from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, sessions, touch
+from db.batches import batches
 from db.chains import steps
 from db.database import Database
 from db.tables import METADATA, change_row, fields_in, find
@@ -109,6 +111,40 @@ class SessionEntryRecord:
     missed_count: int = 0
     weak_count: int = 0
     strongest: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFoldRecord:
+    """The sessions of a batch among those that are wanted, as one row of the library.
+
+    Attributes:
+        id: The batch.
+        session_count: Sessions of it that are wanted.
+        sensitive_count: Those with a token whose log-ratio is as large as was asked for.
+        uncertified_count: Those without thresholds.
+        judged_count: Those with a verdict that stands.
+        step_count: Steps of their active branches' chains together.
+        branch_count: Their branches together.
+        held_count: Tokens that held a threshold, as for one session.
+        missed_count: Tokens that missed it.
+        weak_count: Tokens whose threshold was too weak to say anything.
+        strongest: Largest absolute log-ratio of a token; None without tokens.
+        updated_at: When the last of them changed.
+    """
+
+    id: int
+    name: str
+    session_count: int
+    sensitive_count: int
+    uncertified_count: int
+    judged_count: int
+    step_count: int
+    branch_count: int
+    held_count: int
+    missed_count: int
+    weak_count: int
+    strongest: float | None
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +263,9 @@ def _has_entry(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(log_entries.c.id).where(log_entries.c.session_id == sessions.c.id, condition).exists()
 
 
+_SUMMED = ("step_count", "branch_count", "held_count", "missed_count", "weak_count")
+
+
 class LibraryRepository:
     """Orders stored sessions without changing what they say."""
 
@@ -252,6 +291,41 @@ class LibraryRepository:
         )
         with self._database.reading() as connection:
             return _entries(connection, query)
+
+    def folded(
+        self,
+        wanted: SessionFilter,
+        order: SessionOrder = "updated",
+        descending: bool = True,
+        limit: int = 50,
+        offset: int = 0,
+        sensitive: float = 0.0,
+    ) -> Sequence[SessionEntryRecord | BatchFoldRecord]:
+        """Return a page of the sessions that are wanted, those of a batch as one row where the first of them stands.
+
+        Args:
+            wanted: What is wanted.
+            order: What the rows are sorted by.
+            descending: The largest or latest first.
+            limit: Rows at most.
+            offset: Rows before them.
+            sensitive: From which absolute log-ratio of a token on a session of a batch counts as sensitive.
+        """
+        ranked = _ranked(wanted, order, descending)
+        key = ranked.c.key.desc() if descending else ranked.c.key.asc()
+        first = select(ranked.c.id, ranked.c.batch_id).where(ranked.c.place == 1).order_by(key, ranked.c.id.desc())
+        with self._database.reading() as connection:
+            rows = connection.execute(first.limit(limit).offset(offset)).all()
+            single = sessions.c.id.in_([row.id for row in rows if row.batch_id is None])
+            alone = {entry.id: entry for entry in _entries(connection, select(*_entry_columns()).where(single))}
+            folds = _folds(connection, wanted, {row.batch_id for row in rows} - {None}, sensitive)
+        return [alone[row.id] if row.batch_id is None else folds[row.batch_id] for row in rows]
+
+    def folded_count(self, wanted: SessionFilter) -> int:
+        """Return how many rows the wanted sessions are where those of a batch are one."""
+        kept = select(sessions.c.id, _batch_of().label("batch_id")).where(*_conditions(wanted)).subquery()
+        with self._database.reading() as connection:
+            return connection.scalars(select(func.count(_fold_of(kept).distinct()))).one()
 
     def count(self, wanted: SessionFilter) -> int:
         """Return how many sessions are wanted."""
@@ -367,18 +441,63 @@ class LibraryRepository:
 
 def _entry_columns() -> list[Any]:
     count = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
-    batch = select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
     thresholded = steps.c.state.in_(("calibrated", "inherited"))
     return [
         *fields_in(SessionEntryRecord, sessions),
         active_length().label("step_count"),
         count.label("branch_count"),
-        batch.label("batch_id"),
+        _batch_of().label("batch_id"),
         _counted(thresholded & steps.c.certified).label("held_count"),
         _counted(thresholded & ~steps.c.certified).label("missed_count"),
         _counted(steps.c.state == "uninformative").label("weak_count"),
         _strongest().label("strongest"),
     ]
+
+
+def _batch_of() -> ColumnElement[int]:
+    return select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
+
+
+def _fold_of(kept: Subquery) -> ColumnElement[int]:
+    """One number for all sessions of a batch, and one for each other session."""
+    return func.coalesce(kept.c.batch_id, -kept.c.id)
+
+
+def _ranked(wanted: SessionFilter, order: SessionOrder, descending: bool) -> Subquery:
+    """The wanted sessions with what they are sorted by, and their place among those of their batch."""
+    columns = (sessions.c.id, _batch_of().label("batch_id"), _order(order).label("key"))
+    kept = select(*columns).where(*_conditions(wanted)).subquery()
+    key = kept.c.key.desc() if descending else kept.c.key.asc()
+    place = func.row_number().over(partition_by=_fold_of(kept), order_by=(key, kept.c.id.desc()))
+    return select(kept, place.label("place")).subquery()
+
+
+def _folds(
+    connection: Connection, wanted: SessionFilter, batch_ids: Collection[int], sensitive: float
+) -> dict[int, BatchFoldRecord]:
+    """The wanted sessions of batches counted together, by batch."""
+    judged = _has_entry(standing_verdict()).label("judged")
+    own = select(*_entry_columns(), judged).where(*_conditions(wanted), _batch_of().in_(batch_ids)).subquery()
+
+    def number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.sum(case((condition, 1), else_=0))
+
+    counted = (
+        select(
+            batches.c.id,
+            batches.c.name,
+            func.count().label("session_count"),
+            number(own.c.strongest >= sensitive).label("sensitive_count"),
+            number(own.c.certificate.startswith("uncertified")).label("uncertified_count"),
+            number(own.c.judged).label("judged_count"),
+            *(func.sum(own.c[name]).label(name) for name in _SUMMED),
+            func.max(own.c.strongest).label("strongest"),
+            func.max(own.c.updated_at).label("updated_at"),
+        )
+        .join_from(own, batches, own.c.batch_id == batches.c.id)
+        .group_by(batches.c.id, batches.c.name)
+    )
+    return {row.id: BatchFoldRecord(**row._asdict()) for row in connection.execute(counted)}
 
 
 def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:

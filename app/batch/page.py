@@ -187,10 +187,10 @@ class BatchFormHandlers:
         """The first rows as they will be masked."""
         if path is None:
             return ""
-        prompts, request = self._batch(path, True, values)
-        if "prompt" not in dict(prompts.mapping):
+        prompts = or_refusal(lambda: parsed_from(self._batches, path, values[: len(PROMPT_SET_FIELDS)]))
+        if isinstance(prompts, str) or "prompt" not in dict(prompts.mapping):
             return ""
-        settings = request.settings
+        settings = self._request(prompts, True, values).settings
         masking = CalibrationRequest(
             "",
             masked_families=settings.masked_families,
@@ -220,10 +220,14 @@ class BatchFormHandlers:
     def _batch(self, path: str | None, accept: bool, values: Sequence[Any]) -> tuple[ParsedPromptSet, BatchRequest]:
         """The prompt set as the form maps its columns, and the form's request."""
         prompts = parsed_from(self._batches, path, values[: len(PROMPT_SET_FIELDS)])
+        return prompts, self._request(prompts, accept, values)
+
+    @staticmethod
+    def _request(prompts: ParsedPromptSet, accept: bool, values: Sequence[Any]) -> BatchRequest:
         values = values[len(PROMPT_SET_FIELDS) :]
         name, seeds, by_group, proceed = values[: len(BATCH_FIELDS)]
         settings = settings_from(values[len(BATCH_FIELDS) :], bool(proceed))
-        return prompts, BatchRequest(
+        return BatchRequest(
             name=str(name or "").strip() or Path(prompts.filename).stem,
             settings=replace(settings, group=None) if by_group else settings,
             accept_errors=accept,

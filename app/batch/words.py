@@ -13,7 +13,7 @@ from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.events import Reply
 from app.shared.job_watch import ENDED, job_said, job_status
-from app.shared.markup import from_file, html, table
+from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
@@ -280,10 +280,7 @@ def totals_table(groups: Sequence[GroupTotals]) -> str:
         ]
         for group in groups
     ]
-    return html(
-        '<div class="wide" role="region" tabindex="0" aria-label="Totals by group">{{ table }}</div>',
-        table=Markup(table(head, rows, "plain totals", "Means by group with 95 % intervals")),
-    )
+    return scrolled("Totals by group", Markup(table(head, rows, "plain totals", "Means by group with 95 % intervals")))
 
 
 def _mean(mean: MeanInterval) -> str:
@@ -334,7 +331,8 @@ def impact_rows(impact: ImpactTable) -> Markup:
         ]
         for row in impact.rows
     ]  # fmt: skip
-    return Markup(table(head, rows, "plain impact", "Selection rates and impact ratios by group"))
+    shown = Markup(table(head, rows, "plain impact", "Selection rates and impact ratios by group"))
+    return scrolled("Selection rates and impact ratios", shown)
 
 
 def _remarks(row: ImpactRow) -> Markup:

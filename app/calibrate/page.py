@@ -27,7 +27,7 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
-from app.shared.events import EVENT, LATEST, or_told, shown
+from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown
 from app.shared.job_watch import JobKind, JobPart, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService, JobView
 from app.shared.markup import listing, markup
@@ -57,10 +57,16 @@ def submission(
         ServiceError: No prompt set is chosen.
     """
     prompts = parsed_from(calibrations, path, values[: len(PROMPT_SET_FIELDS)])
+    return prompts, _request(calibrations, prompts, accept, values)
+
+
+def _request(
+    calibrations: CalibrationService, prompts: ParsedPromptSet, accept: bool, values: Sequence[object]
+) -> CalibrationRequest:
     fields = fields_from(values[len(PROMPT_SET_FIELDS) :])
     in_use = fields["deployment"] if applicable(fields)["deployment"] else None
     deployment = () if in_use is None else prompts_of(calibrations, in_use)
-    return prompts, calibration_request(fields, Path(prompts.filename).stem, accept, deployment)
+    return calibration_request(fields, Path(prompts.filename).stem, accept, deployment)
 
 
 UNTRIED = (
@@ -85,9 +91,10 @@ class CalibrationPrompts(PromptHandlers):
     def _preview(self, path: str | None, values: Sequence[Any]) -> str:
         if path is None:
             return ""
-        prompts, request = submission(self._calibrations, path, True, values)
-        if "prompt" not in dict(prompts.mapping):
+        prompts = or_refusal(lambda: parsed_from(self._calibrations, path, values[: len(PROMPT_SET_FIELDS)]))
+        if isinstance(prompts, str) or "prompt" not in dict(prompts.mapping):
             return ""
+        request = _request(self._calibrations, prompts, True, values)
         return preview_rows(self._calibrations.preview(prompts, request), len(prompts.rows))
 
     def preview_again(self, path: str | None, *values: Any) -> Any:

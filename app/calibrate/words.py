@@ -13,7 +13,7 @@ from app.shared.audits import (
     CalibrationView,
 )
 from app.shared.chain_words import DRIFT_STATES
-from app.shared.markup import html, laid_out, table
+from app.shared.markup import html, laid_out, scrolled, table
 from app.shared.prompt_sets import CalibrationEstimate
 from app.shared.step_words import abbreviated, count, day, level, plural, signed, table_threshold
 from coft_core.conformal.drift import DriftReport
@@ -35,8 +35,9 @@ def family_name(family: str) -> str:
 
 
 def cells_table(head: Head, rows: Sequence[Sequence[object]], classes: str, caption: str) -> Markup:
-    """A table whose cells are escaped unless they are markup."""
-    return Markup(table(head, [[escape(cell) for cell in row] for row in rows], classes, caption))
+    """A table whose cells are escaped unless they are markup, scrolled sideways where it is wider than the page."""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    return scrolled(caption, Markup(table(head, cells, classes, caption)))
 
 
 def row_head(name: object) -> Markup:

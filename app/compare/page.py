@@ -166,12 +166,12 @@ class SetHandlers:
     @shown
     def parse(self, path: str | None) -> list[Any]:
         """Read an uploaded prompt set, each field from the column of its name."""
-        return _offered(self.prompts.parse(path), path)
+        return _offered(self.prompts.parse(path))
 
     @shown
     def remap(self, path: str | None, *columns: str) -> list[Any]:
         """Read it again with the chosen columns."""
-        return _offered(self.prompts.remap(path, *columns), path)
+        return _offered(self.prompts.remap(path, *columns))
 
     @shown
     def take(self, event: gr.EventData) -> str:
@@ -270,9 +270,9 @@ def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr
     downloaded(wire(stage, events, prefix="set-")["table"], "comparison-file")
 
 
-def _offered(outputs: list[Any], path: str | None) -> list[Any]:
+def _offered(outputs: list[Any]) -> list[Any]:
     """What a prompt set shows, with the choice to go on: only a run finds which rows a column's model cannot take."""
-    return [*outputs[: READ - 1], gr.Checkbox(False, visible=path is not None, label=GOOD_ROWS)]
+    return [*outputs[: READ - 1], gr.Checkbox(False, visible=bool(outputs[READ].interactive), label=GOOD_ROWS)]
 
 
 FOUND = 8

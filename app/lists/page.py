@@ -11,8 +11,9 @@ import gradio as gr
 from app.lists.service import UserListService
 from app.lists.words import EMPTY, parsed_list, shown_list, stored_lists
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, MULTIPLE, downloaded, shown
+from app.shared.events import EVENT, MULTIPLE, downloaded, or_refusal, shown
 from app.shared.markup import listing, markup, upload
+from app.shared.prompt_form import refused_file
 from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
 from app.shared.wiring import Services
@@ -33,7 +34,9 @@ class ListHandlers:
         """Read an uploaded word list."""
         if path is None:
             return ["", gr.Button(interactive=False)]
-        parsed = self._lists.parse(Path(path), Path(path).name, action, family)
+        parsed = or_refusal(lambda: self._lists.parse(Path(path), Path(path).name, action, family))
+        if isinstance(parsed, str):
+            return [refused_file(parsed), gr.Button(interactive=False)]
         return [parsed_list(parsed), gr.Button(interactive=bool(parsed.terms) and not parsed.errors)]
 
     @shown

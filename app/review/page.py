@@ -82,12 +82,14 @@ def review_sheet() -> gr.HTML:
         <section aria-labelledby="h-targets"><div class="bar"><h3 id="h-targets">What was judged</h3>
           <span class="end"><label class="vh" for="review-status">Show</label>
             <select id="review-status" class="select small"></select></span></div>
-          <div class="targets-box" tabindex="-1"></div></section>
+          <div class="targets-box scrolls" tabindex="0" role="region"
+            aria-label="What was judged, table"></div></section>
         <section class="log-part" aria-labelledby="h-log"><div class="bar"><h3 id="h-log">Log</h3>
           <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file">
             {{ icon("down") }}Download as CSV</button></span></div>
           <p class="hint">Entries are only added. Each one names the digest of the one before, so a change or a gap
-            shows.</p><div class="log-box" tabindex="0" role="region" aria-label="Log entries"></div></section></div>
+            shows.</p><div class="log-box scrolls" tabindex="0"
+            role="region" aria-label="Log entries"></div></section></div>
         <dialog id="decide" class="sheet coft" aria-labelledby="decide-title"><form method="dialog">
           <h2 id="decide-title"></h2><ul class="sides"></ul>
           <div class="choices-row" role="radiogroup" aria-label="Decision">{% for verdict in verdicts %}

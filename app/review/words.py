@@ -182,6 +182,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
               <span>1, full agreement</span></div>
           {% endif %}
           <p class="sub says">{{ agreement.sentence }}</p></div>
+        <div class="scrolls" tabindex="0" role="region" aria-label="Verdicts of both, table">
         <table class="matrix-counts">
           <caption>Rows: {{ agreement.first }}. Columns: {{ agreement.second }}.</caption>
           <thead><tr><td></td>{% for name in result.categories %}<th scope="col" class="n">{{ name }}</th>{% endfor %}
@@ -527,6 +528,7 @@ def disputes(found: DisputeQueue, reviewer: str) -> Markup:
         """
         <p class="sub">{{ found.sentence }}</p>
         {% if found.targets %}
+        <div class="scrolls" tabindex="0" role="region" aria-label="What reviewers differ on, table">
         <table class="targets disputes"><caption class="vh">What reviewers differ on</caption><thead><tr>
           {% for title in ["Where", "Words", "Since", "Opinions"] %}<th scope="col">{{ title }}</th>{% endfor %}
           <th scope="col"><span class="vh">Decide</span></th></tr></thead><tbody>
@@ -550,7 +552,7 @@ def disputes(found: DisputeQueue, reviewer: str) -> Markup:
                   ("last", item.target.last_step)] if value is not none %} data-{{ name }}="{{ value }}"
               {%- endfor %} data-name="{{ place }}"
               aria-label="Decide on {{ place }} of {{ dispute.session }}">Decide</button>
-          {% endif %}</td></tr>{% endfor %}</tbody></table>
+          {% endif %}</td></tr>{% endfor %}</tbody></table></div>
         {% endif %}""",
         found=found,
         reviewer=reviewer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -79,6 +80,11 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
     )
 
 
+def _opened(text: str) -> frozenset[int]:
+    """Batches that are opened, from their numbers with commas between them."""
+    return frozenset(int(number) for number in text.split(",") if number.strip().isdecimal())
+
+
 class SessionHandlers:
     """What the page asks of the services."""
 
@@ -94,8 +100,11 @@ class SessionHandlers:
 
     @shown
     def pick(self, event: gr.EventData) -> Reply:
-        """The ids of all sessions that match, on whatever page."""
-        return reply(event, {"kind": "ids", "ids": list(self._library.ids(library_query(event.query)))})
+        """The ids of all sessions that match, on whatever page, or of those of one batch."""
+        batch = None if event.batch is None else int(event.batch)
+        query = library_query(event.query)
+        ids = self._library.ids(query if batch is None else replace(query, batch_id=batch))
+        return reply(event, {"kind": "ids", "ids": list(ids), "batch": batch, "off": bool(event.off)})
 
     @shown
     def act(self, event: gr.EventData) -> Reply:
@@ -127,7 +136,8 @@ class SessionHandlers:
 
     def _page(self, event: gr.EventData, said: str = "") -> Reply:
         query = library_query(event.query)
-        return reply(event, page_message(self._library.search(query), self._library.choices(), query, said))
+        page = self._library.folded(query, _opened(str(event.query.get("open") or "")))
+        return reply(event, page_message(page, self._library.choices(), query, said))
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.audit.service import AuditService
 from app.report.service import ReportService
 from app.sessions.archive import BulkExport, write_reports
-from app.shared.audits import AuditView, StartAudit, settings_from_json
+from app.shared.audits import SENSITIVE, AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from app.shared.step_words import plural
 from app.shared.wiring import Services
 from db.library import (
+    BatchFoldRecord,
     LibraryChoicesRecord,
     LibraryRepository,
     SessionEntryRecord,
@@ -26,6 +27,8 @@ from db.sessions import SessionsRepository
 from db.types import NotFoundError
 
 LARGEST_PAGE = 500
+OPENED = 100
+"""Sessions of an opened batch that are shown among the others."""
 LONGEST_NAME = 200
 LONGEST_TAG = 60
 
@@ -60,6 +63,38 @@ class LibraryPage:
 
     entries: tuple[SessionEntryRecord, ...]
     total: int
+    page: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFold:
+    """The sessions of a batch as one row of the library.
+
+    Attributes:
+        counted: What is said of them together.
+        entries: The first of them, in the order of the library; empty while the row is folded.
+    """
+
+    counted: BatchFoldRecord
+    entries: tuple[SessionEntryRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedPage:
+    """One page of the library with a row for each batch.
+
+    Attributes:
+        rows: Its sessions and batches.
+        total: Sessions that the query finds, those in folded batches included.
+        row_total: Rows that these are.
+        page: The page that is shown; the last one where the query asks for a later one.
+        pages: Number of pages, at least 1.
+    """
+
+    rows: tuple[SessionEntryRecord | BatchFold, ...]
+    total: int
+    row_total: int
     page: int
     pages: int
 
@@ -174,17 +209,36 @@ class SessionLibrary:
         Raises:
             ServiceError: The page or its size is no usable number.
         """
-        size = query.page_size
-        if query.page < 1 or not 1 <= size <= LARGEST_PAGE:
-            raise ServiceError(
-                f"Page {query.page} of {size} rows cannot be shown; count pages from 1 and show 1 to "
-                f"{LARGEST_PAGE} rows."
-            )
-        total = self._library.count(query)
-        pages = max(1, -(-total // size))
-        page = min(query.page, pages)
+        total, size = self._library.count(query), query.page_size
+        page, pages = _place(query, total)
         entries = self._library.search(query, query.order, query.descending, size, (page - 1) * size)
         return LibraryPage(tuple(entries), total, page, pages)
+
+    def folded(self, query: LibraryQuery, opened: Collection[int] = ()) -> FoldedPage:
+        """A page of the sessions that a query finds, those of each batch as one row; of one batch alone, each its own.
+
+        Args:
+            query: What is wanted.
+            opened: Batches whose first sessions are wanted too.
+
+        Raises:
+            ServiceError: The page or its size is no usable number.
+        """
+        if query.batch_id is not None:
+            found = self.search(query)
+            return FoldedPage(found.entries, found.total, found.total, found.page, found.pages)
+        row_total, size = self._library.folded_count(query), query.page_size
+        page, pages = _place(query, row_total)
+        order, down = query.order, query.descending
+        rows = self._library.folded(query, order, down, size, (page - 1) * size, SENSITIVE)
+
+        def inside(batch: int) -> tuple[SessionEntryRecord, ...]:
+            if batch not in opened:
+                return ()
+            return tuple(self._library.search(replace(query, batch_id=batch), order, down, OPENED))
+
+        shown = (row if isinstance(row, SessionEntryRecord) else BatchFold(row, inside(row.id)) for row in rows)
+        return FoldedPage(tuple(shown), self._library.count(query), row_total, page, pages)
 
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         """Ids of all sessions that a query finds, on whatever page, oldest first; for actions on all of them."""
@@ -318,6 +372,17 @@ class SessionLibrary:
         except NotFoundError:
             return False
         return True
+
+
+def _place(query: LibraryQuery, total: int) -> tuple[int, int]:
+    """Which page of so many rows is shown, and how many there are."""
+    if query.page < 1 or not 1 <= query.page_size <= LARGEST_PAGE:
+        raise ServiceError(
+            f"Page {query.page} of {query.page_size} rows cannot be shown; count pages from 1 and show 1 to "
+            f"{LARGEST_PAGE} rows."
+        )
+    pages = max(1, -(-total // query.page_size))
+    return min(query.page, pages), pages
 
 
 def _cleaned(text: str) -> str:

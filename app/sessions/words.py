@@ -5,15 +5,15 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from app.sessions.archive import BulkExport
-from app.sessions.service import LibraryPage, LibraryQuery
+from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
-from app.shared.markup import html
+from app.shared.markup import html, scrolled
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
 from coft_core.types import Certificate
-from db.library import LibraryChoicesRecord, SessionEntryRecord
+from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 
 SIZES = (25, 50, 100)
 ANY = (("", "Any"),)
@@ -134,17 +134,18 @@ def browser() -> Markup:
     )
 
 
-def page_message(page: LibraryPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
+def page_message(page: FoldedPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
     """A page of the library: its rows, where it stands among the others, and what the filters can be set to."""
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
-        "html": _table(page, query) if page.entries else nothing,
+        "html": _table(page, query) if page.rows else nothing,
         "where": _where(page, query.page_size),
         "page": page.page,
         "pages": page.pages,
         "total": page.total,
-        "ids": [entry.id for entry in page.entries],
+        "ids": [entry.id for row in page.rows for entry in (row.entries if isinstance(row, BatchFold) else (row,))],
+        "batches": [row.counted.id for row in page.rows if isinstance(row, BatchFold)],
         "choices": {
             "policy": [(name, f"{policy_name(name)} ({count(n)})") for name, n in choices.policies],
             "model": [(name, f"{name} ({count(n)})") for name, n in choices.models],
@@ -160,11 +161,14 @@ def export_sentence(export: BulkExport) -> str:
     return f"{plural(export.sessions, 'session')} in one ZIP file, with an index{gone}."
 
 
-def _where(page: LibraryPage, size: int) -> str:
+def _where(page: FoldedPage, size: int) -> str:
     if page.pages == 1:
         return plural(page.total, "session")
     first = (page.page - 1) * size + 1
-    return f"{count(first)}–{count(first + len(page.entries) - 1)} of {plural(page.total, 'session')}"
+    shown = f"{count(first)}–{count(first + len(page.rows) - 1)}"
+    if page.row_total == page.total:
+        return f"{shown} of {plural(page.total, 'session')}"
+    return f"{shown} of {plural(page.row_total, 'row')}, {plural(page.total, 'session')}"
 
 
 def _nothing_found(query: LibraryQuery) -> Markup:
@@ -181,67 +185,136 @@ def _nothing_found(query: LibraryQuery) -> Markup:
     )
 
 
-def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
+def _table(page: FoldedPage, query: LibraryQuery) -> Markup:
+    return scrolled(
+        "Sessions",
+        html(
+            """
+            <table class="sessions"><caption class="vh">Sessions</caption><thead><tr><th scope="col" class="pick">
+              <input type="checkbox" data-do="pick-all" aria-label="Choose all on this page"></th>
+            {% for title, order, classes in columns %}
+              {% set sorted = order == query.order %}
+              <th scope="col" class="{{ classes }}"
+                {%- if sorted %} aria-sort="{{ "descending" if query.descending else "ascending" }}"{% endif %}>
+              {% if order %}
+                <button type="button" class="sort" data-do="sort" data-order="{{ order }}"
+                  data-down="{{ (not query.descending if sorted else order in first_down)|tojson }}">{{ title }}
+                  <span aria-hidden="true">{{ ("↓" if query.descending else "↑") if sorted }}</span></button>
+              {% else %}{{ title }}{% endif %}</th>
+            {% endfor %}
+            <th scope="col" class="n actions"><span class="vh">Actions</span></th></tr></thead>
+            <tbody>{% for row in rows %}{{ row }}{% endfor %}</tbody></table>""",
+            columns=COLUMNS,
+            first_down=FIRST_DOWN,
+            query=query,
+            rows=[_rows(row) for row in page.rows],
+        ),
+    )
+
+
+def _rows(row: SessionEntryRecord | BatchFold) -> Markup:
+    return _fold(row) if isinstance(row, BatchFold) else _session(row)
+
+
+def _fold(fold: BatchFold) -> Markup:
+    """A batch as one row, and under it its sessions where it is opened."""
+    counted = fold.counted
     return html(
         """
-        <table class="sessions"><caption class="vh">Sessions</caption><thead><tr><th scope="col" class="pick">
-          <input type="checkbox" data-do="pick-all" aria-label="Choose all on this page"></th>
-        {% for title, order, classes in columns %}
-          {% set sorted = order == query.order %}
-          <th scope="col" class="{{ classes }}"
-            {%- if sorted %} aria-sort="{{ "descending" if query.descending else "ascending" }}"{% endif %}>
-          {% if order %}
-            <button type="button" class="sort" data-do="sort" data-order="{{ order }}"
-              data-down="{{ (not query.descending if sorted else order in first_down)|tojson }}">{{ title }}
-              <span aria-hidden="true">{{ ("↓" if query.descending else "↑") if sorted }}</span></button>
-          {% else %}{{ title }}{% endif %}</th>
-        {% endfor %}
-        <th scope="col" class="n"><span class="vh">Actions</span></th></tr></thead><tbody>
-        {% for item in entries %}
-          <tr data-id="{{ item.id }}" data-name="{{ item.name }}">
-          <td class="pick"><input type="checkbox" data-do="pick" data-id="{{ item.id }}"
-            aria-label="Choose {{ item.name }}"></td>
-          <th scope="row" class="session"><a class="cut" href="./?session={{ item.id }}">{{ item.name }}</a>
-            {% if item.archived_at %}<span class="mark">archived</span>{% endif %}
-            <span class="cut sub prompt">{{ beginning(item.prompt) }}</span></th>
-          <td class="tagged"><ul class="chips">
-            {% for tag in item.tags %}
-              <li class="chip"><button type="button" data-do="by-tag" data-tag="{{ tag }}"
-                  title="Show sessions tagged {{ tag }}">{{ tag }}</button>
-                <button type="button" data-do="untag" data-id="{{ item.id }}" data-tag="{{ tag }}"
-                  aria-label="Remove tag {{ tag }} from {{ item.name }}">{{ icon("cross") }}</button></li>
-            {% endfor %}
-            <li><button type="button" class="btn small quiet" data-do="tag" data-id="{{ item.id }}"
-              aria-label="Add a tag to {{ item.name }}">+ tag</button></li></ul></td>
-          <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
-            <span class="cut hint">{{ item.model }}</span></td>
-          <td class="n strongest{{ " signal" if item.strongest is not none and item.strongest >= sensitive }}">
-            {{- "–" if item.strongest is none else item.strongest|signed|replace("+", "") }}</td>
-          <td class="claim">{{ badge(*held(item)) }}</td>
-          <td class="n">{{ item.step_count|count }}<span class="hint folded">
-            {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
-          <td class="n branches">{{ item.branch_count|count }}</td>
-          <td class="n">{{ item.verdict_count|count }}<a class="to-review" href="./review?session={{ item.id }}"
-            aria-label="Review session {{ item.id }}">Review</a></td>
-          <td class="n changed">{{ item.updated_at|day }}</td>
-          <td class="n actions">
-            {% for menu, text, spoken in menus %}
-              <button type="button" class="btn small quiet" data-do="menu" data-menu="{{ menu }}"
-                data-id="{{ item.id }}" data-archived="{{ (item.archived_at is not none)|tojson }}" aria-haspopup="menu"
-                aria-expanded="false" aria-label="{{ spoken }} {{ item.name }}">
-                {% if menu == "download" %}{{ icon("down") }}{% endif %}{{ text }}</button>
-            {% endfor %}</td></tr>
-        {% endfor %}</tbody></table>""",
-        columns=COLUMNS,
-        first_down=FIRST_DOWN,
+        <tr class="fold" data-id="{{ batch.id }}" data-name="{{ batch.name }}">
+        <td class="pick"><input type="checkbox" data-do="pick-batch" data-id="{{ batch.id }}"
+          aria-label="Choose all sessions of {{ batch.name }}"></td>
+        <th scope="row" class="session"><button type="button" class="unfold" data-do="unfold" data-id="{{ batch.id }}"
+          aria-expanded="{{ (inside|length > 0)|tojson }}">{{ icon("chev", "chev") }}
+          <span>{{ batch.name }}</span></button>
+          <span class="sub prompt">{{ batch.session_count|plural("session") }} of a batch.
+            {{ finding(batch) }}</span></th>
+        <td class="tagged"><a class="btn small quiet" href="./batches?batch={{ batch.id }}"
+          aria-label="Open the batch {{ batch.name }}">Open batch</a></td>
+        <td class="method"></td>
+        {{ figures }}
+        <td class="claim">{{ badge(*held) }}</td>
+        <td class="n">{{ batch.step_count|count }}</td>
+        <td class="n branches">{{ batch.branch_count|count }}</td>
+        <td class="n">{{ batch.judged_count|count }}<span class="hint folded-note">of {{ batch.session_count|count }}
+          judged</span></td>
+        <td class="n changed">{{ batch.updated_at|day }}</td>
+        <td class="n actions"></td></tr>
+        {% for entry in inside %}{{ entry }}{% endfor %}
+        {% if rest > 0 %}<tr class="within"><td class="pick"></td><th scope="row" class="session"
+          colspan="10"><a href="./sessions?batch={{ batch.id }}">{{ rest|count }} more in this batch</a></th></tr>
+        {% endif %}""",
+        batch=counted,
+        inside=[_session(entry, within=True) for entry in fold.entries],
+        rest=counted.session_count - len(fold.entries) if fold.entries else 0,
+        finding=_finding,
+        figures=_strongest(counted.strongest),
+        held=_held_by(counted),
+    )
+
+
+def _finding(batch: BatchFoldRecord) -> str:
+    """What the attribute did in the sessions of a batch, in one sentence."""
+    if batch.strongest is None:
+        return "No token yet."
+    if not batch.sensitive_count:
+        return "The attribute moved no token strongly."
+    return f"The attribute moved a token strongly in {count(batch.sensitive_count)} of {count(batch.session_count)}."
+
+
+def _strongest(value: float | None) -> Markup:
+    return html(
+        """<td class="n strongest{{ " signal" if value is not none and value >= sensitive }}">
+            {{- "–" if value is none else value|signed|replace("+", "") }}</td>""",
+        value=value,
+        sensitive=SENSITIVE,
+    )
+
+
+def _session(item: SessionEntryRecord, within: bool = False) -> Markup:
+    """A session's row; its prompt is left out where its name says it already."""
+    prompt = beginning(item.prompt)
+    return html(
+        """
+        <tr data-id="{{ item.id }}" data-name="{{ item.name }}"{% if within %} class="within"{% endif %}>
+        <td class="pick"><input type="checkbox" data-do="pick" data-id="{{ item.id }}"
+          aria-label="Choose {{ item.name }}"></td>
+        <th scope="row" class="session"><a href="./?session={{ item.id }}">{{ item.name }}</a>
+          {% if item.archived_at %}<span class="mark">archived</span>{% endif %}
+          {% if prompt %}<span class="sub prompt">{{ prompt }}</span>{% endif %}</th>
+        <td class="tagged"><ul class="chips">
+          {% for tag in item.tags %}
+            <li class="chip"><button type="button" data-do="by-tag" data-tag="{{ tag }}"
+                title="Show sessions tagged {{ tag }}">{{ tag }}</button>
+              <button type="button" data-do="untag" data-id="{{ item.id }}" data-tag="{{ tag }}"
+                aria-label="Remove tag {{ tag }} from {{ item.name }}">{{ icon("cross") }}</button></li>
+          {% endfor %}
+          <li><button type="button" class="btn small quiet" data-do="tag" data-id="{{ item.id }}"
+            aria-label="Add a tag to {{ item.name }}">+ tag</button></li></ul></td>
+        <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
+          <span class="hint">{{ item.model }}</span></td>
+        {{ figures }}
+        <td class="claim">{{ badge(*held) }}</td>
+        <td class="n">{{ item.step_count|count }}</td>
+        <td class="n branches">{{ item.branch_count|count }}</td>
+        <td class="n">{{ item.verdict_count|count }}<a class="to-review" href="./review?session={{ item.id }}"
+          aria-label="Review session {{ item.id }}">Review</a></td>
+        <td class="n changed">{{ item.updated_at|day }}</td>
+        <td class="n actions">
+          {% for menu, text, spoken in menus %}
+            <button type="button" class="btn small quiet" data-do="menu" data-menu="{{ menu }}"
+              data-id="{{ item.id }}" data-archived="{{ (item.archived_at is not none)|tojson }}" aria-haspopup="menu"
+              aria-expanded="false" aria-label="{{ spoken }} {{ item.name }}">
+              {% if menu == "download" %}{{ icon("down") }}{% endif %}{{ text }}</button>
+          {% endfor %}</td></tr>""",
+        item=item,
+        within=within,
+        prompt="" if prompt == beginning(item.name) else prompt,
         menus=(("download", "Download", "Download"), ("more", "More", "More actions for")),
-        entries=page.entries,
-        query=query,
-        beginning=beginning,
         policy_about=policy_about,
         policy_name=policy_name,
-        sensitive=SENSITIVE,
-        held=_held,
+        figures=_strongest(item.strongest),
+        held=_held(item),
     )
 
 
@@ -249,6 +322,17 @@ def _held(item: SessionEntryRecord) -> tuple[str, str]:
     """State and words of whether the tokens of a session held their thresholds."""
     if not Certificate.read(item.certificate).certified:
         return "uninformative", item.certificate
+    return _tokens_held(item)
+
+
+def _held_by(batch: BatchFoldRecord) -> tuple[str, str]:
+    """The same of all sessions of a batch together."""
+    if batch.uncertified_count:
+        return "uninformative", f"{plural(batch.uncertified_count, 'session')} without thresholds"
+    return _tokens_held(batch)
+
+
+def _tokens_held(item: SessionEntryRecord | BatchFoldRecord) -> tuple[str, str]:
     if item.missed_count:
         return "missed", f"missed at {plural(item.missed_count, 'token')}"
     if item.held_count:

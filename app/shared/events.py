@@ -20,7 +20,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TITLE = "This could not be done"
-SECONDS = 12.0
 
 
 def shown(handler: Callable[P, T]) -> Callable[P, T]:
@@ -71,12 +70,12 @@ def or_told(call: Callable[[], T]) -> T | None:
 
 
 def told(error: Exception) -> None:
-    """Put a refusal on the page as one sentence, without failing the event."""
-    gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS)
+    """Put a refusal on the page as one sentence, until its reader closes it, without failing the event."""
+    gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=None)
 
 
 def _message(error: Exception) -> gr.Error:
-    return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)
+    return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=None, print_exception=False)
 
 
 EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}

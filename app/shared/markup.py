@@ -145,6 +145,20 @@ def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "",
     return f'<table class="{classes}">{name}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
+def scrolled(name: str, content: Markup) -> Markup:
+    """A table in a place of its own, in which it is scrolled sideways, by keys too, where it is wider than the page.
+
+    Args:
+        name: Name of the place for screen readers.
+        content: The table.
+    """
+    return html(
+        '<div class="scrolls" tabindex="0" role="region" aria-label="{{ name }}, table">{{ content }}</div>',
+        name=name,
+        content=content,
+    )
+
+
 def markup(value: str, name: str | None = None) -> gr.HTML:
     """A piece of the page's own markup."""
     return gr.HTML(value, apply_default_css=False, elem_id=name, elem_classes=["coft"])

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
-from app.shared.events import shown
+from app.shared.events import or_refusal, shown
 from app.shared.markup import html, laid_out, listing, markup, table, upload
 from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
@@ -74,6 +74,11 @@ def prompt_set(parsed: ParsedPromptSet) -> Markup:
         mapping=dict(parsed.mapping),
         grouping=grouping_note(parsed),
     )
+
+
+def refused_file(sentence: str) -> Markup:
+    """Why a file cannot be used, to stand beside it until another one is chosen; empty for nothing."""
+    return html('{% if text %}<p class="notice" role="alert">{{ text }}</p>{% endif %}', text=sentence)
 
 
 def samples_list(samples: Sequence[SamplePromptSet]) -> Markup:
@@ -175,13 +180,15 @@ class PromptHandlers:
 
     @shown
     def parse(self, path: str | None) -> list[Any]:
-        """Read an uploaded prompt set, each field from the column of its name."""
-        return self._values(None if path is None else self._prompt_sets.parse(Path(path), Path(path).name))
+        """Read an uploaded prompt set, each field from the column of its name, or say why it is refused."""
+        if path is None:
+            return self._values(None)
+        return self._values(or_refusal(lambda: self._prompt_sets.parse(Path(path), Path(path).name)))
 
     @shown
     def remap(self, path: str | None, *columns: str) -> list[Any]:
         """Read it again with the chosen columns."""
-        return self._values(None if path is None else parsed_from(self._prompt_sets, path, columns))
+        return self._values(None if path is None else or_refusal(lambda: parsed_from(self._prompt_sets, path, columns)))
 
     @shown
     def sample(self, event: gr.EventData) -> str:
@@ -189,13 +196,17 @@ class PromptHandlers:
         sample = self.samples[int(event.id)]
         return str(shutil.copy(sample.path, Path(self._folder.name) / sample.name))
 
-    def _values(self, parsed: ParsedPromptSet | None) -> list[Any]:
-        """Values of :attr:`PromptPart.outputs`, then whether one may check and run, and the estimate."""
-        if parsed is None:
+    def _values(self, parsed: ParsedPromptSet | str | None) -> list[Any]:
+        """Values of :attr:`PromptPart.outputs`, then whether one may check and run, and the estimate.
+
+        Args:
+            parsed: The prompt set, the sentence that refuses its file, or None for no file.
+        """
+        if parsed is None or isinstance(parsed, str):
             columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
             off = gr.Button(interactive=False)
             box = accept_box(0, (), value=False)
-            return ["", gr.Accordion(visible=False), *columns, "", box, off, off, self._untried]
+            return [refused_file(parsed or ""), gr.Accordion(visible=False), *columns, "", box, off, off, self._untried]
         mapping = dict(parsed.mapping)
         columns = [gr.Dropdown(column_choices(parsed), value=mapping.get(name, "")) for name in PROMPT_SET_FIELDS]
         fold = gr.Accordion(visible=True, open=True) if needs_mapping(parsed) else gr.Accordion(visible=True)

@@ -12,11 +12,11 @@ import gradio as gr
 
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup, upload
-from app.shared.prompt_form import SOURCES, samples_list
+from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from app.tune.runs import TUNABLE, TuningRequest
@@ -43,7 +43,10 @@ class TuneHandlers:
         """Read an uploaded set and say what is in it."""
         if path is None:
             return ["", gr.Button(interactive=False)]
-        return [read_set(self._tunings.read(Path(path), Path(path).name)), gr.Button(interactive=True)]
+        found = or_refusal(lambda: self._tunings.read(Path(path), Path(path).name))
+        if isinstance(found, str):
+            return [refused_file(found), gr.Button(interactive=False)]
+        return [read_set(found), gr.Button(interactive=True)]
 
     @shown
     def sample(self, event: gr.EventData) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from app.shared.charts import plain_layout
 from app.shared.job_watch import ENDED
-from app.shared.markup import html, table
+from app.shared.markup import html, scrolled, table
 from app.shared.policies import info_of, policy_name
 from app.shared.step_words import percentage
 from app.tune.runs import TunedMethod, TunedPoint, TuningView
@@ -208,7 +208,7 @@ def run_details(view: TuningView) -> tuple[str, str]:
         {% if notes %}<ul class="cautions">
         {% for note in notes %}<li>{{ icon("tri") }}<span>{{ note }}</span></li>{% endfor %}
         </ul>{% endif %}
-        <div class="scrolls" tabindex="0" role="region" aria-label="Points, table">{{ table }}</div>
+        {{ table }}
         <p class="hint">In brackets: 95 % bootstrap intervals over pairs.</p>
         """,
         notes=[note for note in notes if note],
@@ -230,7 +230,7 @@ def _points_table(view: TuningView) -> Markup:
             for point in method.points
         ]
     head = [("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
-    return Markup(table(head, rows, "tuned", "Points of the run"))
+    return scrolled("Points", Markup(table(head, rows, "tuned", "Points of the run")))
 
 
 def _figures(point: TunedPoint) -> list[str]:

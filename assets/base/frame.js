@@ -4,6 +4,7 @@ import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
 import { toggleTheme } from "./theme.js";
 import { html, render } from "./vendor/lit-html.js";
+import "./wide.js";
 
 const LOST = "The program cannot be reached: it was stopped, or the network is down. Everything that was written is stored.";
 const BACK = "The program can be reached again. Load the page anew to go on; what you had typed is kept.";

@@ -3,7 +3,7 @@ import { confirm, draw, expose, options, pausing } from "./core.js";
 
 const PAUSE = 250;
 /* what only arranges a list, and leaves nothing out of it */
-const ARRANGED = ["order", "down", "page", "size"];
+const ARRANGED = ["order", "down", "page", "size", "open"];
 
 export const asked = {
   /* what the address says, each value of the kind of its usual one; numbers are pages and sizes, at least 1 */

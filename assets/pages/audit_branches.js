@@ -244,7 +244,7 @@ const drawBeside = ({ left, right, apart, lead }) => {
   const length = Math.max(left.steps.length, right.steps.length);
   const name = (side) => (byId(side.id) ? label(byId(side.id)) : "");
   const head = (side) => html`<th scope="colgroup" colspan="2">${name(side) + (side.id === state().branch ? " (shown)" : "")}</th>`;
-  const table = html`<div class="scroll" tabindex="0" role="region" aria-labelledby="h-beside"><table><caption class="vh">Tokens and sensitivity by step</caption><thead><tr><th
+  const table = html`<div class="scroll scrolls" tabindex="0" role="region" aria-labelledby="h-beside"><table><caption class="vh">Tokens and sensitivity by step</caption><thead><tr><th
     scope="col">Step</th>${head(left)}${head(right)}</tr></thead><tbody>${Array.from({ length }, (_, at) => html`<tr><td class="tnum">${apart + at + 1}</td>${
     cells(left.steps[at], most)}${cells(right.steps[at], most)}</tr>`)}</tbody></table></div>`;
   redraw(beside, html`<div class="bar"><h3 id="h-beside">${length ? `Apart from step ${apart + 1} on` : "Not apart yet"}</h3><span

@@ -7,11 +7,11 @@ import { ask, menu } from "../base/menus.js";
 
 const USUAL = {
   text: "", policy: "", model: "", certificate: "", tag: "", archived: "no", judged: "any", since: "", until: "",
-  batch: "", order: "updated", down: true, page: 1, size: 25,
+  batch: "", open: "", order: "updated", down: true, page: 1, size: 25,
 };
 const FILLED = ["policy", "model", "tag"];
 const GONE = "with all branches, steps and verdicts. This cannot be undone.";
-const state = { chosen: new Map(), ids: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
+const state = { chosen: new Map(), folds: new Map(), ids: [], batches: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
 let root, form, results, list, send, more;
 
 const find = (selector) => root.querySelector(selector);
@@ -30,7 +30,7 @@ const show = (message) => {
   refocus(results, () => { results.innerHTML = message.html; },
     (at) => results.querySelector(`[data-do=menu][data-id="${at.dataset.id}"]`) || results);
   results.setAttribute("aria-busy", "false");
-  Object.assign(state, { ids: message.ids, total: message.total, pages: message.pages });
+  Object.assign(state, { ids: message.ids, batches: message.batches, total: message.total, pages: message.pages });
   list.query.page = message.page;
   FILLED.forEach((name) => list.menu(name, [["", "Any"], ...message.choices[name]]));
   state.known = message.choices.tag.map(([name]) => name);
@@ -45,8 +45,13 @@ const mark = () => {
     box.checked = chosen.has(Number(box.dataset.id));
     box.closest("tr").classList.toggle("picked", box.checked);
   });
-  const here = ids.filter((id) => chosen.has(id)).length;
-  const whole = here === ids.length;
+  results.querySelectorAll("[data-do=pick-batch]").forEach((box) => {
+    const of = state.folds.get(Number(box.dataset.id)) || [], some = of.filter((id) => chosen.has(id)).length;
+    Object.assign(box, { checked: some > 0 && some === of.length, indeterminate: some > 0 && some < of.length });
+  });
+  const folded = new Set(state.batches.flatMap((batch) => state.folds.get(batch) || []));
+  const here = new Set([...ids, ...folded].filter((id) => chosen.has(id))).size;
+  const whole = here === new Set([...ids, ...folded]).size && state.batches.every((batch) => state.folds.has(batch));
   const all = results.querySelector("[data-do=pick-all]");
   if (all) Object.assign(all, { checked: here > 0 && whole, indeterminate: here > 0 && !whole });
   const hidden = {
@@ -63,7 +68,8 @@ const mark = () => {
 const receive = (message) => {
   if (message.kind === "said") say(message.said);
   else if (message.kind === "ids") {
-    message.ids.forEach((id) => state.chosen.set(id, state.chosen.get(id) || ""));
+    if (message.batch !== null) state.folds.set(message.batch, message.ids);
+    message.ids.forEach((id) => { if (message.off) state.chosen.delete(id); else state.chosen.set(id, state.chosen.get(id) || ""); });
     mark();
   } else if (message.nonce === state.wanted) {
     show(message);
@@ -113,6 +119,13 @@ const pick = (boxes, checked) => {
   boxes.map(row).forEach(({ id, name }) => { if (checked) state.chosen.set(id, name); else state.chosen.delete(id); });
   mark();
 };
+/* a batch is chosen with all of its sessions that match, whether they are shown or not */
+const pickBatch = (box) => send("pick", { query: list.query, batch: Number(box.dataset.id), off: !box.checked });
+const unfold = ({ dataset: { id } }) => {
+  const opened = new Set(list.query.open.split(",").filter(Boolean));
+  if (!opened.delete(id)) opened.add(id);
+  list.look({ open: [...opened].join(","), page: list.query.page });
+};
 const open = (button) => {
   state.row = row(button);
   if (button.dataset.menu === "download") { downloads.open(button, state.row.id, say); return; }
@@ -134,9 +147,13 @@ const ACTIONS = {
   tag: (node) => begin("tag", [row(node).id], row(node).name, node),
   menu: open, bulk,
   pick: (box) => pick([box], box.checked),
-  "pick-all": (box) => pick([...results.querySelectorAll("[data-do=pick]")], box.checked),
+  "pick-all": (box) => {
+    pick([...results.querySelectorAll("[data-do=pick]")], box.checked);
+    results.querySelectorAll("[data-do=pick-batch]").forEach((batch) => { batch.checked = box.checked; pickBatch(batch); });
+  },
+  "pick-batch": pickBatch, unfold,
   "pick-none": () => { state.chosen.clear(); mark(); results.focus({ preventScroll: true }); },
-  "pick-found": () => send("pick", { query: list.query }),
+  "pick-found": () => send("pick", { query: list.query, batch: null, off: false }),
 };
 
 const library = {

@@ -7,7 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from db.library import SessionFilter
+from coft_core.types import Example
+from db.audits import BatchPlace
+from db.batches import BatchesRepository
+from db.library import BatchFoldRecord, SessionFilter
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.types import ConflictError, NotFoundError
 from db.verdicts import AnnotationFields
 from tests.db.conftest import new_session, new_step
@@ -91,6 +95,33 @@ def test_each_session_counts_the_tokens_of_its_own_branches_alone(library, sessi
     }
     assert counted == {three[1].id: (0, 0, 1, 4.0), three[0].id: (1, 1, 0, 2.5), three[2].id: (0, 0, 0, None)}
     assert list(counted) == [three[1].id, three[0].id, three[2].id]
+
+
+def test_a_batch_is_one_row_where_its_first_session_stands_and_counts_what_is_wanted_of_it(database, library, sessions):
+    prompts = PromptSetsRepository(database).add(
+        "set", "set.csv", "d", [PromptRow(n, Example(f"p{n}")) for n in (2, 3)]
+    )
+    batch = BatchesRepository(database).add("Spring", prompts.id, {}, [2, 3]).id
+    first = sessions.create(new_session(name="a", prompt="The nurse", batch=BatchPlace(batch, 2)))
+    sessions.create(new_session(name="b", prompt="The cook", certificate="uncertified: vanilla decoding"))
+    last = sessions.create(new_session(name="c", prompt="The cook", batch=BatchPlace(batch, 3)))
+    sessions.append_step(first.active_branch_id, new_step(0, log_ratio=0.2))
+    sessions.append_step(last.active_branch_id, new_step(0, log_ratio=-1.5, certified=False))
+
+    def rows(**asked):
+        found = library.folded(SessionFilter(), **asked)
+        return [row.name for row in found if isinstance(row, BatchFoldRecord) or row.batch_id is None]
+
+    assert rows(order="created", descending=False) == ["Spring", "b"]
+    assert rows(order="name", descending=False) == ["Spring", "b"]
+    assert rows(order="name", descending=True) == ["Spring", "b"]
+    assert rows(order="created", limit=1, offset=1) == ["b"]
+    assert (library.folded_count(SessionFilter()), library.count(SessionFilter())) == (2, 3)
+    (fold,) = library.folded(SessionFilter(batch_id=batch), sensitive=1.0)
+    counts = (fold.session_count, fold.sensitive_count, fold.uncertified_count, fold.held_count, fold.missed_count)
+    assert (*counts, fold.step_count, fold.strongest) == (2, 1, 0, 1, 1, 2, 1.5)
+    (part,) = library.folded(SessionFilter(text="nurse"), sensitive=1.0)
+    assert (part.session_count, part.sensitive_count, part.strongest) == (1, 0, 0.2)
 
 
 def test_pages_follow_each_other_in_the_order_that_was_asked_for(library, sessions, three):

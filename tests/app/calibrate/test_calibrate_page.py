@@ -214,11 +214,28 @@ def test_a_running_job_is_found_again_after_a_reload(page: Page, held: threading
     expect(page.locator("#job [role=progressbar]")).to_be_visible()
 
 
-def test_an_unreadable_file_is_one_sentence(page: Page, tmp_path):
+def test_why_a_file_cannot_be_used_stands_beside_it_until_another_is_chosen(page: Page, tmp_path):
     path = tmp_path / "empty.csv"
     path.write_text(" ", "utf-8")
     page.locator("#prompt-set input[type=file]").set_input_files(path)
-    expect(page.locator(".toast-body")).to_contain_text("empty.csv is empty")
+    expect(page.locator("#parsed").get_by_role("alert")).to_contain_text("empty.csv is empty")
+    expect(page.locator("#run")).to_be_disabled()
+    expect(page.locator(".toast-body")).to_have_count(0)
+    page.locator(".samples button").first.click()
+    expect(page.locator("#run")).to_be_enabled()
+    expect(page.locator("#parsed").get_by_role("alert")).to_have_count(0)
+
+
+def test_an_error_stays_until_its_reader_closes_it(page: Page, tmp_path):
+    page.clock.install()
+    upload(page, tmp_path, MIXED)
+    page.locator("#run").click()
+    expect(page.locator(".toast-body")).to_contain_text("2 of 4 rows cannot be used")
+    page.clock.fast_forward(600_000)
+    expect(page.locator(".toast-body")).to_contain_text("2 of 4 rows cannot be used")
+    page.clock.resume()
+    page.locator(".toast-close").click()
+    expect(page.locator(".toast-body")).to_have_count(0)
 
 
 def test_runs_are_deleted_only_after_a_question(page: Page, services: Services, tmp_path):

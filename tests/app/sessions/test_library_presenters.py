@@ -10,7 +10,7 @@ import pytest
 
 from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
-from app.sessions.service import LibraryPage, LibraryQuery
+from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
 from app.sessions.words import (
     browser,
     export_sentence,
@@ -20,7 +20,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.prompt_words import BEGINNING, beginning, draft_message
 from coft_core.types import Span
-from db.library import LibraryChoicesRecord, SessionEntryRecord
+from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 ENTRY = SessionEntryRecord(
@@ -49,7 +49,7 @@ def shown(
     count = len(entries) if total is None else total
     wanted = query or LibraryQuery(page_size=25)
     pages = max(1, -(-count // wanted.page_size))
-    return page_message(LibraryPage(entries, count, wanted.page, pages), STORED, wanted)
+    return page_message(FoldedPage(entries, count, count, wanted.page, pages), STORED, wanted)
 
 
 def test_text_from_the_outside_is_shown_and_never_run():
@@ -122,7 +122,7 @@ def test_where_a_page_stands_is_said_in_words():
 
 def test_an_empty_library_teaches_how_to_begin_and_an_empty_page_how_to_see_more():
     query = LibraryQuery()
-    empty = page_message(LibraryPage((), 0, 1, 1), NONE, query)
+    empty = page_message(FoldedPage((), 0, 0, 1, 1), NONE, query)
     assert "Start an audit" in str(empty["html"])
     missed = str(shown(query=LibraryQuery(text="<b>", tag="ward"))["html"])
     assert "No session matches “&lt;b&gt;” with these filters. Archived ones are left out." in missed
@@ -136,6 +136,24 @@ def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
     assert "archived</span>" in markup
     assert [f">{number}<" in markup for number in (3, 2, 1)] == [True, True, True]
     assert 'aria-label="Remove tag ward from Ward"' in markup
+
+
+def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_them():
+    batch = BatchFoldRecord(
+        id=3, name="Hiring", session_count=8, sensitive_count=6, uncertified_count=0, judged_count=1, step_count=40,
+        branch_count=8, held_count=30, missed_count=2, weak_count=0, strongest=3.28, updated_at=NOW,
+    )  # fmt: skip
+
+    def said(**changes: object) -> str:
+        page = FoldedPage((BatchFold(replace(batch, **changes)), ENTRY), 9, 2, 1, 1)
+        return " ".join(str(page_message(page, STORED, LibraryQuery())["html"]).split())
+
+    assert "8 sessions of a batch. The attribute moved a token strongly in 6 of 8." in said()
+    assert "missed at 2 tokens" in said()
+    assert "The attribute moved no token strongly." in said(sensitive_count=0, strongest=0.1)
+    assert "8 sessions without thresholds" in said(uncertified_count=8)
+    later = FoldedPage((BatchFold(batch), ENTRY), 60, 27, 2, 2)
+    assert page_message(later, STORED, LibraryQuery(page=2, page_size=25))["where"] == "26–27 of 27 rows, 60 sessions"
 
 
 def test_a_long_prompt_is_cut_and_brought_into_one_line():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from db.sessions import SessionsRepository
 from tests.story.model import PROMPT
@@ -53,8 +56,8 @@ def answer(page: Page, text: str) -> None:
 
 def test_sessions_are_searched_and_reopened(page: Page, services: Services, picture, monkeypatch):
     picture(page, "sessions-1440-light")
-    search = Mock(side_effect=services[SessionLibrary].search)
-    monkeypatch.setattr(services[SessionLibrary], "search", search)
+    search = Mock(side_effect=services[SessionLibrary].folded)
+    monkeypatch.setattr(services[SessionLibrary], "folded", search)
     page.get_by_label("Search").press_sequentially("nurse")
     expect(rows(page)).to_have_count(1)
     searched = [call.args[0].text for call in search.call_args_list]
@@ -198,6 +201,66 @@ def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: Service
     page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
     expect(page.locator(".told")).to_have_text("30 sessions archived.")
     assert archived(services) == 30
+
+
+def test_a_batch_is_one_row_until_its_button_opens_it_and_is_chosen_whole(
+    visit, services: Services, tmp_path: Path, picture
+):
+    file = tmp_path / "three.csv"
+    file.write_text("prompt\nThe nurse said he\nThe cook said she\nThe doctor saw him\n", "utf-8")
+    batches = services[BatchService]
+    batch = batches.submit(batches.parse(file), BatchRequest("Ward, spring", AuditSettings(max_new_tokens=2)))
+    job = batches.view(batch).job
+    assert job is not None
+    services[JobService].wait(job.id, 60)
+    page = visit("/sessions")
+    expect(rows(page)).to_have_count(3)
+    expect(page.locator(".where")).to_have_text("5 sessions")
+    fold = rows(page).filter(has_text="Ward, spring")
+    expect(fold).to_contain_text("3 sessions of a batch. The attribute moved")
+    button = page.get_by_role("button", name="Ward, spring", exact=True)
+    expect(button).to_have_attribute("aria-expanded", "false")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(6)
+    expect(button).to_be_focused()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(page.locator("tr.within a[href^='./?session=']")).to_have_count(3)
+    picture(page, "sessions-batch")
+    page.reload()
+    expect(rows(page)).to_have_count(6)
+    button.focus()
+    page.keyboard.press("Space")
+    expect(rows(page)).to_have_count(3)
+    page.get_by_role("checkbox", name="Choose all sessions of Ward, spring").check()
+    expect(page.locator(".chosen")).to_have_text("3 sessions chosen")
+    page.get_by_role("checkbox", name="Choose all sessions of Ward, spring").uncheck()
+    expect(page.get_by_role("toolbar")).to_be_hidden()
+    page.get_by_role("checkbox", name="Choose all on this page").click()
+    expect(page.locator(".chosen")).to_have_text("5 sessions chosen")
+    expect(page.get_by_role("checkbox", name="Choose all on this page")).to_be_checked()
+
+
+@pytest.mark.parametrize("width", [1440, 768])
+def test_columns_stand_under_their_titles_and_names_are_whole(visit, services: Services, width: int):
+    long = "A name that says in very many words what somebody wanted to know of the nurse on the night shift of ward 4"
+    services[SessionLibrary].rename(1, long)
+    page = visit("/sessions", width=width)
+    expect(page.get_by_role("link", name=long)).to_be_visible()
+    assert page.get_by_role("link", name=long).evaluate("(node) => node.scrollWidth <= node.parentElement.clientWidth")
+    faults = page.evaluate("""() => {
+      const table = document.querySelector('table.sessions');
+      const left = (cell) => cell.getBoundingClientRect().left, said = (cell) => cell.textContent.trim();
+      const seen = (row) => [...row.cells].filter((cell) => cell.checkVisibility());
+      const heads = seen(table.tHead.rows[0]);
+      const over = heads.filter((cell) => cell.scrollWidth > cell.clientWidth + 1);
+      const off = [...table.tBodies[0].rows].flatMap((row) =>
+        seen(row).filter((cell, at) => Math.abs(left(cell) - left(heads[at])) > 1));
+      return [...over, ...off].map(said);
+    }""")
+    assert faults == []
+    for title in ("Strongest sensitivity", "Verdicts"):
+        expect(page.get_by_role("columnheader", name=title)).to_be_attached()
 
 
 def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_anew(page: Page, services: Services):

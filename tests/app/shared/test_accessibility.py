@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect
 
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
@@ -62,6 +63,56 @@ MOVES = """() => [...document.querySelectorAll('*')].flatMap((node) => [null, ':
 }).map((part) => `${node.tagName}.${node.getAttribute('class')}${part || ''}`)).concat(
   document.getAnimations().map((animation) => `${animation.constructor.name} that runs`))"""
 
+
+CUT_OFF = """() => {
+  const width = document.documentElement.clientWidth;
+  const reached = (node) => {
+    for (let at = node.parentElement; at && at !== document.body; at = at.parentElement) {
+      const scrolls = /auto|scroll/.test(getComputedStyle(at).overflowX);
+      if (scrolls && at.getBoundingClientRect().right <= width + 1) return true;
+    }
+    return false;
+  };
+  const read = 'table, button, a, input, select, textarea, p, h1, h2, h3, dt, dd, li, td, th, label, .js-plotly-plot';
+  return [...document.querySelectorAll(read)]
+    .filter((node) => node.checkVisibility({ visibilityProperty: true }))
+    .filter((node) => !node.closest('.vh, .offscreen, :popover-open'))
+    .filter((node) => node.getBoundingClientRect().right > width + 1 && !reached(node))
+    .map((node) => node.outerHTML.slice(0, 120))
+    .concat(document.documentElement.scrollWidth > width ? ['the page scrolls sideways'] : []);
+}"""
+"""What lies beyond the right edge of the window and cannot be scrolled to: the page itself cuts it off."""
+
+SCROLLED_AWAY = """async () => {
+  const frame = async () => { for (let left = 4; left; left -= 1) await new Promise(requestAnimationFrame); };
+  await frame();
+  const faults = [];
+  for (const place of document.querySelectorAll('.scrolls')) {
+    const table = place.querySelector('table');
+    if (!table?.checkVisibility()) continue;
+    const told = () => getComputedStyle(place, '::after').visibility === 'visible'
+      && getComputedStyle(place, '::after').content.includes('More columns');
+    const name = place.getAttribute('aria-label') || table.caption?.textContent || place.outerHTML.slice(0, 80);
+    const wide = place.scrollWidth > place.clientWidth + 1;
+    if (told() !== wide) faults.push(`${name}: ${wide ? 'does not say' : 'says'} that there are more columns`);
+    if (!wide) continue;
+    place.scrollLeft = place.scrollWidth;
+    await frame();
+    if (told()) faults.push(`${name}: says at its end that there are more columns`);
+    const left = place.getBoundingClientRect().left;
+    for (const row of [table.tHead?.rows[0], table.tBodies[0].rows[0]]) {
+      if (!row?.checkVisibility()) continue;
+      const box = row.cells[0].getBoundingClientRect(), behind = getComputedStyle(row.cells[0]).backgroundColor;
+      if (Math.abs(box.left - left) > 1.5) faults.push(`${name}: the first column is ${box.left - left} px off`);
+      if (/rgba\\(.*, 0(\\.\\d+)?\\)/.test(behind)) faults.push(`${name}: the other columns show through the first`);
+      if (box.width > place.clientWidth * 0.6) faults.push(`${name}: the first column leaves no room`);
+    }
+    place.scrollLeft = 0;
+    await frame();
+  }
+  return faults;
+}"""
+"""Wide tables whose first column does not stay, or that do not say that there are more columns."""
 
 AT_REST = """() => document.getAnimations().every((animation) => animation.playState !== 'running'
     || animation.effect.getComputedTiming().endTime === Infinity)"""
@@ -319,7 +370,7 @@ PAGES: dict[str, Callable[..., Page]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_filled_page_breaks_no_rule_and_hides_nothing_wide_or_narrow_light_or_dark_and_can_be_still(
+def test_a_filled_page_breaks_no_rule_and_cuts_nothing_off_wide_or_narrow_light_or_dark_and_can_be_still(
     visit, services: Services, name: str
 ):
     page = PAGES[name](visit, services)
@@ -333,6 +384,13 @@ def test_a_filled_page_breaks_no_rule_and_hides_nothing_wide_or_narrow_light_or_
     for width in (768, 1024):
         page.set_viewport_size({"width": width, "height": 1000})
         assert page.evaluate(RUNS_OUT) == []
+    for width in (768, 390, 320):
+        page.set_viewport_size({"width": width, "height": 1000})
+        # Charts and lines about columns follow a moment after the window.
+        with suppress(TimeoutError):
+            page.wait_for_function(f"() => ({CUT_OFF})().length === 0", timeout=5_000)
+        assert (page.evaluate(CUT_OFF) if width > 320 else []) == [], width
+        assert page.evaluate(SCROLLED_AWAY) == [], width
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVES) == []
 
