@@ -1,4 +1,4 @@
-"""The audit page's own cost while a chain is written, and how it stands a transcript of 1,024 tokens.
+"""The audit page: its cost while a chain is written, long transcripts and prompts, opening, and the read-again sliders.
 
 The whole program is served from this process on the embedded model, whose end of text is taken away so that its chains
 are long enough, and Chromium runs a chain in it. A repeat writes one chain without a page and one through the page. The
@@ -6,9 +6,16 @@ page's own cost of a step is what the page adds to generation: the processor tim
 generation alone (handlers, queue, messages), and the processor time of the browser's main thread (scripts, style,
 layout, painting). Both are processor times, so that other load on the machine hardly changes them; elapsed times are
 reported beside them. Then a stored chain is opened whose steps are repeated to 1,024, further ones are appended, and
-tokens are selected far from each other. Intervals are 95 % bootstrap intervals of the median. The last line is JSON.
+tokens are selected far from each other.
 
-    python -m bench.ui [--steps 256] [--repeats 7] [--long 1024] [--chromium /usr/bin/chromium] [--threads 2]
+What a reviewer waits for is measured in elapsed time, from the browser's own clock: a key in a prompt of 1,500 words
+with 400 spans, from the event to the frame that follows it, typed in bursts with pauses in which detection answers; a
+stored chain, from the navigation to the frame in which its tokens and the selected token's candidates stand; and a
+slider of the read-again panel, from its event to the frame with the new reading. Intervals are 95 % bootstrap intervals
+of the median. Each part prints a line of JSON when it is done, and the last line holds them all.
+
+    python -m bench.ui [--only streaming,transcript,typing,opening,sliders] [--steps 256] [--repeats 7] [--long 1024]
+                       [--words 1500] [--spans 400] [--keys 120] [--chromium /usr/bin/chromium] [--threads 2]
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +85,48 @@ SELECT = """async ([places]) => {
 }"""
 
 
+BLANK = "window.coft && coft.session && coft.session.state().busy === null && coft.session.state().values !== null"
+STOOD = f"{BLANK} && Boolean(window.Plotly) && document.querySelectorAll('.js-plotly-plot').length >= 2"
+PARTS = ("streaming", "transcript", "typing", "opening", "sliders")
+TERMS = ("she", "he", "woman", "man", "mother", "father", "daughter", "son")
+FILLERS = ("opened", "the", "letter", "and", "then", "looked", "at", "a", "small", "table", "near", "window", "before")
+BURST = 12
+PAUSE_MS = 900
+KEY_PAUSE_MS = 60
+
+"""What a page needs to take the time of each key: from the event to the end of the frame that follows it."""
+WATCH_KEYS = """() => {
+  window.benchKeys = [];
+  document.addEventListener("keydown", ({ timeStamp }) => requestAnimationFrame(() => setTimeout(() => {
+    window.benchKeys.push(performance.now() - timeStamp);
+  }, 0)), true);
+}"""
+"""When a stored chain stands: seconds are the browser's, from the navigation."""
+STANDS = """(steps) => {
+  window.benchStood = null;
+  const look = () => {
+    const there = document.querySelectorAll(".strip .tok[data-i]").length === steps
+      && document.querySelector(".cand tbody tr") !== null;
+    if (!there) { requestAnimationFrame(look); return; }
+    requestAnimationFrame(() => setTimeout(() => { window.benchStood = performance.now(); }, 0));
+  };
+  if (document.body) look(); else document.addEventListener("DOMContentLoaded", look);
+}"""
+SLIDE = """async ([name, value]) => {
+  const field = document.querySelector(`#reread-${name}`), told = document.querySelector(".told-now .token");
+  const begin = performance.now();
+  const answered = new Promise((go) => {
+    new MutationObserver((_, watcher) => { watcher.disconnect(); go(); }).observe(
+      told, { childList: true, characterData: true, subtree: true });
+  });
+  field.value = value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  await answered;
+  await new Promise((go) => requestAnimationFrame(() => setTimeout(go, 0)));
+  return performance.now() - begin;
+}"""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one chain took, a step: processor milliseconds, elapsed milliseconds, and what came over the wire."""
@@ -132,7 +181,7 @@ def metrics(session: CDPSession) -> dict[str, float]:
 
 
 @contextmanager
-def opened(browser: Browser, url: str) -> Iterator[tuple[Page, CDPSession]]:
+def opened(browser: Browser, url: str, waiting: str = STOOD) -> Iterator[tuple[Page, CDPSession]]:
     """A session's page, once its transcript can be used, with the browser's counters on."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MS)
@@ -140,8 +189,7 @@ def opened(browser: Browser, url: str) -> Iterator[tuple[Page, CDPSession]]:
     counters = context.new_cdp_session(page)
     counters.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.goto(url)
-    page.wait_for_function("window.coft && coft.session.state().busy === null && coft.session.state().values !== null")
-    page.wait_for_function("Boolean(window.Plotly) && document.querySelectorAll('.js-plotly-plot').length >= 2")
+    page.wait_for_function(waiting)
     page.wait_for_timeout(1500)
     yield page, counters
     context.close()
@@ -231,6 +279,95 @@ def transcript(
     }
 
 
+def long_text(words: int, spans: int) -> str:
+    """A prompt of so many words, of which so many are terms that the detector finds."""
+    drawn = [FILLERS[at % len(FILLERS)] for at in range(words)]
+    for number in range(spans):
+        drawn[number * words // spans] = TERMS[number % len(TERMS)]
+    return " ".join(drawn)
+
+
+def typing(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Each key in a long prompt, from its event to the frame that follows it."""
+    text = long_text(options.words, options.spans)
+    with opened(browser, url, waiting=BLANK) as (page, counters):
+        page.locator("#prompt").fill(text)
+        page.wait_for_function("(text) => coft.editor.kept().settled", arg=text)
+        page.wait_for_timeout(2 * PAUSE_MS)
+        found = page.evaluate("coft.editor.kept().spans.length")
+        page.evaluate("document.querySelector('#prompt').setSelectionRange(4000, 4000)")
+        page.locator("#prompt").focus()
+        page.evaluate(WATCH_KEYS)
+        before = metrics(counters)
+        for number in range(options.keys):
+            page.keyboard.press(" " if number % 6 == 5 else "abcde"[number % 6])
+            page.wait_for_timeout(PAUSE_MS if number % BURST == BURST - 1 else KEY_PAUSE_MS)
+        page.wait_for_function("(count) => window.benchKeys.length === count", arg=options.keys)
+        took, after = page.evaluate("window.benchKeys"), metrics(counters)
+    return {
+        "words": options.words,
+        "spans": found,
+        "key_to_frame_ms": summary(took),
+        "p95_ms": round(float(np.percentile(took, 95)), 1),
+        "longest_ms": round(max(took), 1),
+        "main_thread_ms_per_key": _mean_task(before, after, len(took)),
+    }
+
+
+def opening(
+    wired: Services, store: SessionsRepository, browser: Browser, url: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Opening a stored chain: in a browser that has never seen the program, and in one that has its files."""
+    session = prolonged(wired, settings_for(wired, min(options.steps, 64)), store, options.steps)
+    address = f"{url}/?session={session}"
+    first, again, within = [], [], []
+    for _ in range(options.repeats):
+        context = browser.new_context(viewport={"width": 1440, "height": 1000})
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(f"({STANDS})({options.steps})")
+        page = context.new_page()
+        for found in (first, again):
+            page.goto(address, wait_until="commit")
+            page.wait_for_function("window.benchStood")
+            found.append(page.evaluate("window.benchStood"))
+        page.wait_for_timeout(3000)
+        begun = page.evaluate("performance.now()")
+        page.evaluate(
+            "([session, steps]) => { document.querySelector('.strip .tok').dataset.old = ''; "
+            "coft.session.open({ session }); }", [session, options.steps]
+        )
+        page.wait_for_function("!document.querySelector('.strip .tok[data-old]')")
+        page.evaluate(f"({STANDS})({options.steps})")
+        page.wait_for_function("window.benchStood")
+        within.append(page.evaluate("window.benchStood") - begun)
+        context.close()
+    return {
+        "steps": options.steps,
+        "first_visit_ms": summary(first),
+        "later_visit_ms": summary(again),
+        "within_the_page_ms": summary(within),
+    }
+
+
+def sliders(
+    wired: Services, store: SessionsRepository, browser: Browser, url: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The read-again sliders over a stored chain."""
+    settings = settings_for(wired, options.steps)
+    session = begin(wired, settings).session_id
+    for _ in wired[AuditService].run(session):
+        pass
+    took: dict[str, list[float]] = {"lam": [], "alpha": []}
+    with opened(browser, f"{url}/?session={session}") as (page, _):
+        page.wait_for_function("document.querySelector('.rereading .told-now .token')?.textContent")
+        page.wait_for_timeout(1500)
+        for number in range(options.repeats):
+            for name, low in (("lam", 0.2), ("alpha", 0.12)):
+                took[name].append(page.evaluate(SLIDE, [name, f"{low + 0.02 * number:.2f}"]))
+                page.wait_for_timeout(700)
+    return {"steps": options.steps, **{f"{name}_ms": summary(values) for name, values in took.items()}}
+
+
 def _mean_task(before: dict[str, float], after: dict[str, float], times: int) -> float:
     """Processor milliseconds of the main thread for one of several equal actions, all that they set off included."""
     return round(1000 * (after["TaskDuration"] - before["TaskDuration"]) / times, 2)
@@ -244,6 +381,10 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=1024, help="tokens of the long transcript")
     parser.add_argument("--chromium", type=Path, default=Path("/usr/bin/chromium"))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--words", type=int, default=1500, help="words of the long prompt")
+    parser.add_argument("--spans", type=int, default=400, help="terms among them")
+    parser.add_argument("--keys", type=int, default=120, help="keys that are typed in it")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to measure, with commas between them")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -255,14 +396,18 @@ def main() -> None:
             )
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
-                store = SessionsRepository(database)
-                found = {
-                    "benchmark": "ui",
-                    "repeats": options.repeats,
-                    "threads": options.threads,
-                    "streaming": streaming(wired, browser, url.rstrip("/"), options),
-                    "transcript": transcript(wired, store, browser, url.rstrip("/"), options),
+                store, address = SessionsRepository(database), url.rstrip("/")
+                parts: dict[str, Callable[[], dict[str, Any]]] = {
+                    "streaming": lambda: streaming(wired, browser, address, options),
+                    "transcript": lambda: transcript(wired, store, browser, address, options),
+                    "typing": lambda: typing(browser, address, options),
+                    "opening": lambda: opening(wired, store, browser, address, options),
+                    "sliders": lambda: sliders(wired, store, browser, address, options),
                 }
+                found: dict[str, Any] = {"benchmark": "ui", "repeats": options.repeats, "threads": options.threads}
+                for name in options.only.split(","):
+                    found[name] = parts[name]()
+                    print(json.dumps({"part": name, **found[name]}), flush=True)
                 browser.close()
             app.close(verbose=False)
     print(json.dumps(found), flush=True)
