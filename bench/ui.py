@@ -334,7 +334,8 @@ def opening(
         begun = page.evaluate("performance.now()")
         page.evaluate(
             "([session, steps]) => { document.querySelector('.strip .tok').dataset.old = ''; "
-            "coft.session.open({ session }); }", [session, options.steps]
+            "coft.session.open({ session }); }",
+            [session, options.steps],
         )
         page.wait_for_function("!document.querySelector('.strip .tok[data-old]')")
         page.evaluate(f"({STANDS})({options.steps})")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 
@@ -40,6 +41,7 @@ class JobRecord:
         payload: What it was asked, enough to start it again.
         finished_at: When it ended, however it ended.
         heartbeat_at: When it last gave a sign of life.
+        owner: Who began it on a page; None for a job of a program or of the command line.
     """
 
     id: int
@@ -55,6 +57,32 @@ class JobRecord:
     started_at: datetime | None
     finished_at: datetime | None
     heartbeat_at: datetime | None
+    owner: str | None = None
+
+
+SUBJECTS = ("batch_id", "evaluation_id", "comparison_id", "comparison", "experiment")
+"""What a job's payload may name that it is about; the rest of it is long, and nobody is told of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNotice:
+    """What the owner of a job is told of it.
+
+    Attributes:
+        subject: What its payload names of :data:`SUBJECTS`.
+        seen_at: When she saw that it had ended.
+    """
+
+    id: int
+    kind: str
+    title: str
+    status: JobStatus
+    progress: float
+    message: str
+    error: str | None
+    finished_at: datetime | None
+    seen_at: datetime | None
+    subject: JsonObject
 
 
 UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
@@ -64,8 +92,11 @@ jobs = Table(
     "jobs",
     METADATA,
     *columns(JobRecord),
+    Column("seen_at", UtcDateTime, nullable=True),
+    Column("dismissed_at", UtcDateTime, nullable=True),
     Index(None, "status"),
     Index(None, "created_at"),
+    Index(None, "owner"),
     CheckConstraint(
         "status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')", name="known_status"
     ),
@@ -92,10 +123,11 @@ class JobsRepository(Repository[JobRecord]):
     _table, _kind = jobs, JobRecord
     _query = select(*fields_in(JobRecord, jobs))
 
-    def add(self, kind: str, title: str, payload: JsonObject | None = None) -> JobRecord:
+    def add(self, kind: str, title: str, payload: JsonObject | None = None, owner: str | None = None) -> JobRecord:
         """Store a new job as ``queued``."""
         now = utc_now()
-        told = {"kind": kind, "title": title, "payload": payload or {}, "created_at": now, "heartbeat_at": now}
+        told: dict[str, object] = {"kind": kind, "title": title, "payload": payload or {}, "owner": owner}
+        told |= {"created_at": now, "heartbeat_at": now}
         with self._database.writing() as connection:
             return self._one(connection, add_row(connection, jobs, **told, status="queued", progress=0.0, message=""))
 
@@ -114,6 +146,32 @@ class JobsRepository(Repository[JobRecord]):
             query = query.where(jobs.c.status.in_(statuses))
         with self._database.reading() as connection:
             return self._records(connection, query)
+
+    def notices(self, owners: Collection[str], limit: int = 50) -> builtins.list[JobNotice]:
+        """What owners are told of their jobs, newest first, but for those that they have dismissed."""
+        told = [jobs.c[field.name] for field in fields(JobNotice) if field.name in jobs.c]
+        subjects = [jobs.c.payload[name].label(name) for name in SUBJECTS]
+        query = select(*told, *subjects).where(jobs.c.owner.in_(owners), jobs.c.dismissed_at.is_(None))
+        with self._database.reading() as connection:
+            rows = [row._asdict() for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
+        return [
+            JobNotice(**row, subject={name: value for name, value in named.items() if value is not None})
+            for row in rows
+            for named in [{name: row.pop(name) for name in SUBJECTS}]
+        ]
+
+    def mark_seen(self, job_ids: Collection[int], owners: Collection[str]) -> None:
+        """Note that their owners saw that jobs have ended; of those that go on, or belong to others, nothing."""
+        self._mark("seen_at", job_ids, owners)
+
+    def dismiss(self, job_ids: Collection[int], owners: Collection[str]) -> None:
+        """Tell their owners of jobs no more; of those that go on, or belong to others, nothing changes."""
+        self._mark("dismissed_at", job_ids, owners)
+
+    def _mark(self, column: str, job_ids: Collection[int], owners: Collection[str]) -> None:
+        ended = jobs.c.id.in_(job_ids) & jobs.c.owner.in_(owners) & jobs.c.status.not_in(UNFINISHED)
+        with self._database.writing() as connection:
+            connection.execute(update(jobs).where(ended, jobs.c[column].is_(None)).values(**{column: utc_now()}))
 
     def start(self, job_id: int) -> None:
         """Mark a job as running from now on, whatever another process believed of it."""

@@ -30,7 +30,7 @@ from app.batch.rows import (
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
 from app.shared.files import write_text
-from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
+from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
 from app.shared.json import job_json, settings_json
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
@@ -147,6 +147,11 @@ class BatchView:
     def running(self) -> bool:
         """Whether a job is at work on it."""
         return self.job is not None and self.job.active
+
+    @property
+    def own(self) -> bool:
+        """Whether the visitor may cancel and resume it."""
+        return self.job is None or self.job.own
 
 
 class BatchService(PromptSetReader):
@@ -276,24 +281,28 @@ class BatchService(PromptSetReader):
         """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
 
         Raises:
-            ServiceError: It runs in another process.
+            ServiceError: It runs in another process, or another reviewer began it.
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)
         if batch.job_id is not None:
             self._jobs.cancel(batch.job_id)
 
-    def resume(self, batch_id: int) -> int:
+    def resume(self, batch_id: int, part_of: JsonObject | None = None) -> int:
         """Go on with the rows that are not finished; a session that was cut off is continued. The new job's id.
 
+        Args:
+            batch_id: The batch.
+            part_of: What the job's payload says of what the batch is a part of.
+
         Raises:
-            ServiceError: It is running, or nothing is left to run.
+            ServiceError: It is running, nothing is left to run, or another reviewer began it.
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)
         if not any(row.is_open for row in self._batches.rows(batch_id)):
             raise ServiceError(f"Every row of “{batch.name}” is finished, so there is nothing to resume.")
-        return self._start(batch)
+        return self._start(batch, part_of)
 
     def list(self) -> tuple[BatchSummary, ...]:
         """All batches, newest first."""
@@ -387,14 +396,16 @@ class BatchService(PromptSetReader):
         if differences and not settings.proceed_uncertified:
             raise CalibrationMismatch(differences)
 
-    def _start(self, batch: BatchRecord) -> int:
+    def _start(self, batch: BatchRecord, part_of: JsonObject | None = None) -> int:
         """Run what is left of a batch as a job and return the job's id."""
         with self._starting:
-            if batch.job_id is not None and self._runner.get(batch.job_id).status in ACTIVE:
-                raise ServiceError(f"The batch “{batch.name}” is running already; wait for it, or cancel it.")
-            job_id = self._runner.submit(
-                JOB_KIND, batch.name, lambda context: self._work(context, batch.id), {"batch_id": batch.id}
-            )
+            last = self._jobs.find(batch.job_id)
+            if last is not None:
+                require_own(last)
+                if last.active:
+                    raise ServiceError(f"The batch “{batch.name}” is running already; wait for it, or cancel it.")
+            payload = {**(part_of or {}), "batch_id": batch.id}
+            job_id = self._runner.submit(JOB_KIND, batch.name, lambda context: self._work(context, batch.id), payload)
             self._batches.begin(batch.id, job_id)
         return job_id
 

@@ -12,7 +12,7 @@ from app.batch.impact import SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, O
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.events import Reply
-from app.shared.job_watch import ENDED, job_said, job_status
+from app.shared.job_watch import ENDED, KEPT, OF_ANOTHER, job_said, job_status
 from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
@@ -202,9 +202,10 @@ def batch_status(view: BatchView) -> Markup:
         return html(
             """
             <div class="batchrun">{{ status }}
-            <button type="button" class="btn" data-do="cancel">Cancel</button></div>
+            {% if own %}<button type="button" class="btn" data-do="cancel">Cancel</button>{% endif %}</div>
             """,
-            status=job_status(view.job),
+            own=view.own,
+            status=job_status(view.job, KEPT if view.own else OF_ANOTHER),
         )
     sentence, stopped = _ending(view)
     return html(
@@ -214,7 +215,7 @@ def batch_status(view: BatchView) -> Markup:
         {% else %}<p class="sub batchdone">{{ icon("tick") }}<span>{{ sentence }}</span></p>{% endif %}
         {% if resumable %}<button type="button" class="btn primary" data-do="resume">Resume</button></div>{% endif %}
         """,
-        resumable=view.resumable,
+        resumable=view.resumable and view.own,
         stopped=stopped,
         sentence=sentence,
     )

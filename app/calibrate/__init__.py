@@ -1,6 +1,6 @@
 """Calibrations: prompt sets, runs, and the thresholds that are read off them."""
 
-from app.shared.wiring import CHAINS, Feature, Page
+from app.shared.wiring import CHAINS, Feature, JobPlace, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,4 +9,5 @@ FEATURE = Feature(
         "calibrations": "list, show, compare, export, reweight or delete calibrations",
     },
     Page("Calibrate", "calibrate", ("pages/calibrate",), CHAINS),
+    jobs=(JobPlace("calibration", "Calibration", "calibrate?job={id}"),),
 )

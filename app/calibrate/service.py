@@ -25,7 +25,7 @@ from app.shared.audits import CalibrationRequest, CalibrationSummary
 from app.shared.calibration_views import CalibrationReadings, summary_of
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
+from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner, require_own
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, pinned, prompted
@@ -252,12 +252,14 @@ class CalibrationService(PromptSetReader):
         """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id.
 
         Raises:
-            ServiceError: The job is still at work, is done, was resumed already, or its prompt set is gone.
+            ServiceError: The job is still at work, is done, was resumed already, is another reviewer's, or its prompt
+                set is gone.
             CoftError: The model cannot be loaded.
             NotFoundError: There is no such job, or its word list has been deleted.
         """
         with self._resuming:
             record = self._runner.get(job_id)
+            require_own(record)
             _require_resumable(record)
             prompt_set_id, request = _submitted(record)
             try:

@@ -1,6 +1,6 @@
 """Comparisons: chains beside each other, and several policies over a prompt set."""
 
-from app.shared.wiring import CHAINS, Feature, Page
+from app.shared.wiring import CHAINS, Feature, JobPlace, Page
 
 FEATURE = Feature(
     __name__,
@@ -10,4 +10,5 @@ FEATURE = Feature(
         "compare-set": "run every prompt of a file under several policies, and compare",
     },
     Page("Compare", "compare", ("pages/compare",), (*CHAINS, "pages/compare", "pages/compare_lanes")),
+    jobs=(JobPlace("batch", "Comparison", "compare?set={comparison_id}", about="comparison_id"),),
 )

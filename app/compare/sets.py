@@ -215,7 +215,7 @@ class SetComparisonService:
         batches = self._running.store(prompts, requests)
         comparison_id = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
         for batch in batches:
-            self._running.resume(batch.id)
+            self._running.resume(batch.id, {"comparison_id": comparison_id.id, "comparison": name})
         return comparison_id.id
 
     def prompt_sets(self) -> builtins.list[PromptSetRecord]:
@@ -306,7 +306,7 @@ class SetComparisonService:
         if not left:
             raise ServiceError(f"Every row of “{view.name}” is finished, so there is nothing to resume.")
         for number in left:
-            self._running.resume(number)
+            self._running.resume(number, {"comparison_id": comparison_id, "comparison": view.name})
 
     def write_csv(self, comparison_id: int, folder: Path) -> tuple[Path, Path]:
         """Write rows and means into a folder, each file atomically, and return their paths."""

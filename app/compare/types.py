@@ -296,6 +296,11 @@ class SetComparison:
     resumable: bool
     notes: tuple[str, ...]
 
+    @property
+    def own(self) -> bool:
+        """Whether the visitor may cancel and resume it."""
+        return all(column.job is None or column.job.own for column in self.columns)
+
 
 @dataclass(frozen=True, slots=True)
 class SetSummary:

@@ -1,6 +1,6 @@
 """Evaluations: methods read the same benchmarks, and every item's outcome is kept."""
 
-from app.shared.wiring import FORMS, Feature, Page
+from app.shared.wiring import FORMS, Feature, JobPlace, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,4 +9,8 @@ FEATURE = Feature(
         "evaluations": "list and show evaluations with their figures, resume them, and say which suites there are",
     },
     Page("Evaluate", "evaluate", ("pages/evaluate",), (*FORMS, "pages/evaluate")),
+    jobs=(
+        JobPlace("evaluation", "Experiment", "evaluate?evaluation={evaluation_id}", about="experiment"),
+        JobPlace("evaluation", "Evaluation", "evaluate?evaluation={evaluation_id}"),
+    ),
 )

@@ -51,7 +51,7 @@ from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
-from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
 from app.shared.web import topbar
@@ -161,10 +161,8 @@ class EvaluateHandlers:
         )
 
     def _newest(self, request: gr.Request) -> int | None:
-        asked = str(request.query_params.get("evaluation", ""))
-        if asked.isdigit():
-            return int(asked)
-        return next((run.id for run in self._evaluations.list()), None)
+        runs, asked = [run.id for run in self._evaluations.list()], asked_number(request, "evaluation")
+        return asked if asked in runs else next(iter(runs), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:

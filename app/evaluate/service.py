@@ -36,7 +36,7 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
+from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.step_words import named
@@ -340,11 +340,15 @@ class EvaluationService:
 
     def _start(self, record: EvaluationRecord) -> int:
         with self._starting:
-            if record.job_id is not None and self._runner.get(record.job_id).status in ACTIVE:
-                raise ServiceError(f"The evaluation “{record.name}” is running already; wait for it, or cancel it.")
-            job_id = self._runner.submit(
-                JOB_KIND, record.name, lambda context: self._work(context, record.id), {"evaluation_id": record.id}
-            )
+            last = self._jobs.find(record.job_id)
+            if last is not None:
+                require_own(last)
+                if last.active:
+                    raise ServiceError(f"The evaluation “{record.name}” is running already; wait for it, or cancel it.")
+            payload: JsonObject = {"evaluation_id": record.id}
+            if (experiment := request_from(record.request).experiment) is not None:
+                payload["experiment"] = experiment.title
+            job_id = self._runner.submit(JOB_KIND, record.name, lambda context: self._work(context, record.id), payload)
             self._store.begin(record.id, job_id)
         return job_id
 

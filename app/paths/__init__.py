@@ -1,6 +1,6 @@
 """Paths: many sampled continuations of one prompt in several worlds, merged into a tree and asked one question."""
 
-from app.shared.wiring import CHAINS, Feature, Page
+from app.shared.wiring import CHAINS, Feature, JobPlace, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,4 +9,5 @@ FEATURE = Feature(
         "trees": "list sampled paths, or show one run",
     },
     Page("Paths", "paths", ("pages/paths",), (*CHAINS, "pages/paths")),
+    jobs=(JobPlace("paths", "Paths", "paths?run={id}"),),
 )

@@ -20,7 +20,7 @@ from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import LATEST, MULTIPLE, On, downloaded, or_refusal, reply, shown, wire
-from app.shared.job_watch import JobKind, JobPart, JobWatch, job_part, wire_watched
+from app.shared.job_watch import JobKind, JobPart, JobWatch, asked_number, job_part, wire_watched
 from app.shared.jobs import JobService
 from app.shared.markup import hint, html, listing, markup
 from app.shared.prompt_words import draft_message, spans_from
@@ -182,8 +182,9 @@ class PathsHandlers(SettingsHandlers):
         """Write a table for download."""
         return str(self._paths.write_csv(self._chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))
 
-    def _newest(self, _: gr.Request) -> int | None:
-        return next((run.id for run in self._paths.list()), None)
+    def _newest(self, request: gr.Request) -> int | None:
+        runs, asked = [run.id for run in self._paths.list()], asked_number(request, "run")
+        return asked if asked in runs else next(iter(runs), None)
 
     def _chosen(self, shown_id: int | None) -> int:
         if shown_id is None:

@@ -12,9 +12,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
 from gradio.components import Component
+from gradio.context import LocalContext
 from gradio.events import Dependency
+from starlette.requests import cookie_parser
 
 from app.shared.errors import USER_ERRORS
+from app.shared.visitors import Visitor, answering, visitor_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,16 +26,23 @@ TITLE = "This could not be done"
 
 
 def shown(handler: Callable[P, T]) -> Callable[P, T]:
-    """Turn domain errors of a handler, or of the generator that it returns, into one shown sentence."""
+    """Turn domain errors of a handler into one shown sentence; what it begins belongs to who has asked."""
 
     @functools.wraps(handler)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return handler(*args, **kwargs)
-        except USER_ERRORS as error:
-            raise _message(error) from error
+        with answering(_asking()):
+            try:
+                return handler(*args, **kwargs)
+            except USER_ERRORS as error:
+                raise _message(error) from error
 
     return wrapped
+
+
+def _asking() -> Visitor | None:
+    """Whose page has triggered the event; None where none has."""
+    request = LocalContext.request.get(None)
+    return None if request is None else visitor_of(cookie_parser(request.headers.get("cookie") or ""))
 
 
 def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:

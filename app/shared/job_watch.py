@@ -21,6 +21,9 @@ ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was i
 KEPT = "If you cancel, what is done is kept: the run can be resumed."
 
 
+OF_ANOTHER = "Another reviewer began this run, who alone can cancel and resume it."
+
+
 def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
     """A job: progress while it runs, one sentence when it ended; ``cancelled`` says what becomes of a cancelled run."""
     if job is None:
@@ -50,6 +53,16 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
         jobs=[job for job in jobs if job.resumable and not job.active and job.status != "done"],
         ended=ENDED,
     )
+
+
+def asked_number(request: gr.Request, name: str) -> int | None:
+    """A number that the address names; None where there is none, or something else stands in its place."""
+    text = str(request.query_params.get(name, ""))
+    return int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else None
+
+
+LONGEST_NUMBER = 19
+"""Digits of a number that no store can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +151,11 @@ class JobWatch:
         return self._watched(self._at_work(), self._kind.first(request))
 
     def _at_work(self) -> int | None:
-        return next((job.id for job in self._jobs.list(self._kind.name) if job.active), None)
+        return next((job.id for job in self._own() if job.active), None)
+
+    def _own(self) -> list[JobView]:
+        """A page follows and resumes only what its visitor began."""
+        return [job for job in self._jobs.list(self._kind.name) if job.own]
 
     def _watched(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """The values of :attr:`JobPart.watched`."""
@@ -152,7 +169,7 @@ class JobWatch:
             gr.Button(visible=busy),
         ]  # fmt: skip
         if self._kind.resume is not None:
-            watched.append(gr.skip() if running else resumable_jobs(self._jobs.list(self._kind.name)))
+            watched.append(gr.skip() if running else resumable_jobs(self._own()))
         return watched
 
 
@@ -187,6 +204,7 @@ def wire_job(app: gr.Blocks, watch: JobWatch, part: JobPart, inputs: Sequence[Co
         The event that begins a job, whose failure the page may explain.
     """
     begun: Dependency = part.run.click(watch.begin, [part.shown_id, *inputs], part.watched, **EVENT)
+    begun.success(None, None, None, js="() => coft.bell.look()")
     wire_watched(app, watch, part)
     return begun
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from app.shared.errors import JobCancelled, ServiceError
+from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
 from db.database import Database
 from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
@@ -33,10 +34,12 @@ class JobView(JobRecord):
     Attributes:
         seconds_left: Estimated time left; None where nothing is known yet, or nothing is left.
         resumable: Whether what is done of it was kept, so that it can be resumed.
+        own: Whether the visitor who is being answered may stop it and go on with it.
     """
 
     seconds_left: float | None = None
     resumable: bool = False
+    own: bool = True
 
     @property
     def active(self) -> bool:
@@ -249,7 +252,7 @@ class JobRunner:
         payload: JsonObject | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> int:
-        """Queue a job.
+        """Queue a job; it belongs to the visitor who is being answered.
 
         Args:
             kind: What sort of work, e.g. ``"calibrate"``.
@@ -268,7 +271,8 @@ class JobRunner:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
-            record = self._jobs.add(kind, title, payload)
+            visitor = present()
+            record = self._jobs.add(kind, title, payload, None if visitor is None else visitor.owner)
             if prepare is not None:
                 self._prepare(record.id, prepare)
             stop = Event()
@@ -304,6 +308,12 @@ class JobRunner:
         with self._lock:
             handle = self._handles.get(job_id)
         return None if handle is None else handle.context.seconds_left
+
+    def state(self, job_id: int) -> tuple[float, str] | None:
+        """Share done and message of a job of this process as last reported; None for all others."""
+        with self._lock:
+            handle = self._handles.get(job_id)
+        return None if handle is None else handle.context.state
 
     def list(self, kind: str | None = None, limit: int = 100) -> Sequence[JobRecord]:
         """Jobs of all processes, newest first."""
@@ -443,8 +453,9 @@ class JobService:
         """Ask a job to stop; it stops at its next check.
 
         Raises:
-            ServiceError: The job runs in another process.
+            ServiceError: The job runs in another process, or another reviewer began it.
         """
+        require_own(self._jobs.get(job_id))
         if not self._runner.cancel(job_id) and self._jobs.get(job_id).status in ACTIVE:
             raise ServiceError(f"Job {job_id} runs in another process; cancel it there.")
 
@@ -460,8 +471,22 @@ class JobService:
                 **field_values(record, JobRecord),
                 seconds_left=self._runner.seconds_left(record.id),
                 resumable=is_resumable(record, stored),
+                own=is_own(record.owner),
             )
             for record in records
+        )
+
+
+def require_own(job: JobRecord) -> None:
+    """Refuse to stop a job, or to go on with it, where another reviewer began it.
+
+    Raises:
+        ServiceError: She is not the one who is being answered.
+    """
+    if not is_own(job.owner):
+        raise ServiceError(
+            f"“{job.title}” was begun by {owner_words(job.owner)}, who alone can cancel and resume it; start one of "
+            "your own."
         )
 
 

@@ -160,11 +160,11 @@ class PageHeads:
         await self._app(scope, receive, whole)
 
 
-def served(pages: Iterable[Page]) -> dict[str, list[object]]:
-    """What the web application is made with, so that it serves the files and names them in its pages."""
+def served(pages: Iterable[Page], routes: Iterable[Route] = ()) -> dict[str, list[object]]:
+    """What the web application is made with, so that it serves the files and the routes, and its pages name the files."""
     files = page_files()
     heads = {page.path: files.head(page) for page in pages}
     return {
-        "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer)],
+        "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer), *routes],
         "middleware": [Middleware(PageHeads, heads=heads)],
     }

@@ -42,6 +42,23 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPlace:
+    """What a kind of jobs is called, and where the result of one is shown.
+
+    Attributes:
+        kind: The kind in the list of jobs.
+        title: What one of them is.
+        address: The page that shows what it made; ``{id}`` is the job's number, other names are of its subject.
+        about: What the subject of such a job names; empty for all jobs of the kind that no earlier place has.
+    """
+
+    kind: str
+    title: str
+    address: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Feature:
     """A folder of the program, whose module ``operations`` declares what it does, and ``page`` how it is shown.
 
@@ -49,12 +66,14 @@ class Feature:
         package: The folder, as Python imports it.
         commands: What its commands are for, by their first word; that of an earlier feature is taken over.
         page: Its page; None where it has none of its own.
+        jobs: What its long jobs are, and where they are shown.
         on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
     """
 
     package: str
     commands: Mapping[str, str]
     page: Page | None = None
+    jobs: tuple[JobPlace, ...] = ()
     on_audit: bool = False
 
     @property

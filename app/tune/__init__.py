@@ -1,6 +1,6 @@
 """Symmetric tuning: methods swept alike, each judged at its best point."""
 
-from app.shared.wiring import FORMS, Feature, Page
+from app.shared.wiring import FORMS, Feature, JobPlace, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,4 +9,5 @@ FEATURE = Feature(
         "tunings": "list finished tunings, or show one",
     },
     Page("Tune", "tune", ("base/charts", "base/frame", "base/lists"), FORMS),
+    jobs=(JobPlace("tuning", "Tuning", "tune?run={id}"),),
 )

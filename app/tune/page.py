@@ -13,7 +13,7 @@ import gradio as gr
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown
-from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
@@ -79,7 +79,8 @@ class TuneHandlers:
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
 
     def _newest(self, request: gr.Request) -> int | None:
-        return next((run.id for run in self._tunings.list()), None)
+        runs, asked = [run.id for run in self._tunings.list()], asked_number(request, "run")
+        return asked if asked in runs else next(iter(runs), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:

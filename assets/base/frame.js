@@ -1,4 +1,5 @@
 /* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
+import { bell } from "./bell.js";
 import { act, download, expose, failed } from "./core.js";
 import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
@@ -19,6 +20,7 @@ export const frame = {
     document.querySelectorAll("body > dialog").forEach((dialog) => dialog.classList.add("coft"));
     act(element, { theme: toggleTheme, help, words: list });
     glossary.mount(document.getElementById("words"));
+    bell.mount(element);
     document.documentElement.lang = "en";
     keys.add("?", help, "this sheet", { page: null });
   },

@@ -1,4 +1,5 @@
-/* The reviewer's name: asked once, kept in this browser, told to all parts of a page that sign or read with it. */
+/* The reviewer's name: asked once, kept in this browser, told to all parts of a page that sign or read with it, and to
+   the server, whose long jobs belong to her; who has given none is told apart by a random key of the browser. */
 import { answered, made } from "./core.js";
 import { html } from "./vendor/lit-html.js";
 
@@ -15,11 +16,22 @@ const name = () => {
   if (known === null) known = stored();
   return known;
 };
+const KEY_COOKIE = "coft-browser", DAYS = 400;
+const cookie = (label, value) => {
+  document.cookie = `${label}=${encodeURIComponent(value)}; path=/; max-age=${value ? DAYS * 86400 : 0}; samesite=lax`;
+};
+const sign = () => {
+  cookie(KEY, name());
+  const kept = document.cookie.match(/(?:^|; )coft-browser=([0-9a-f]{32})(?:;|$)/)?.[1];
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  cookie(KEY_COOKIE, kept || [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join(""));
+};
 const tell = () => followers.forEach((follower) => follower(name()));
 const keep = (text) => {
   const before = name();
   known = text;
   try { localStorage.setItem(KEY, known); } catch { /* private windows forget the name */ }
+  sign();
   if (known !== before) tell();
 };
 const build = () => {
@@ -53,5 +65,7 @@ export const reviewer = {
 window.addEventListener("storage", (event) => {
   if (event.key !== KEY) return;
   known = null;
+  sign();
   tell();
 });
+sign();

@@ -1,5 +1,6 @@
 /* The batches page: a new batch beside the past ones, or one batch whose rows are asked for page by page. What is
    asked for stands in the address, so that a view of it can be kept as a link. */
+import { bell } from "../base/bell.js";
 import { spoken } from "../base/charts.js";
 import { act, addressed, expose, link, onFailure, pausing, refocus, whenReady } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
@@ -95,7 +96,7 @@ const fill = (name, first, choices) => {
   if (!state.running || find(`.filters [name=${name}]`) !== document.activeElement) list.menu(name, [["", first], ...choices]);
 };
 const receive = (message) => {
-  if (message.kind === "begun") { open(message.batch); return; }
+  if (message.kind === "begun") { bell.look(); open(message.batch); return; }
   if (message.kind === "list") { showPast(message); return; }
   if (receiveGroups(message) || message.batch !== state.batch || message.nonce !== state.wanted) return;
   fillPart(".batchhead", message.head);
@@ -215,7 +216,7 @@ const ACTIONS = {
   sort: (node) => list.sort(node),
   page: (node) => list.page(node),
   cancel: (node) => { node.disabled = true; request("cancel"); },
-  resume: (node) => { node.disabled = true; request("resume"); },
+  resume: (node) => { node.disabled = true; request("resume"); bell.look(); },
 };
 /* the other parts of the page may come after this one */
 const begin = () => {

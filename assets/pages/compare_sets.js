@@ -1,4 +1,5 @@
 /* A prompt set under the columns: begun, followed while it runs, its prompts sorted, and one of them opened. */
+import { bell } from "../base/bell.js";
 import { act, confirm, draw, expose, link, onFailure, options, pausing, refocus } from "../base/core.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 
@@ -44,7 +45,7 @@ const show = (message) => {
   find(".pager").hidden = message.pages < 2;
   find("[data-set=previous]").disabled = message.page < 2;
   find("[data-set=next]").disabled = message.page >= message.pages;
-  find("[data-set=cancel]").hidden = !message.running;
+  find("[data-set=cancel]").hidden = !message.cancellable;
   find("[data-set=resume]").hidden = !message.resumable;
   find("[data-set=remove]").hidden = message.running;
   draw(find(".set-notes"), message.notes.map((text) => html`<li class="hint">${text}</li>`));
@@ -82,7 +83,7 @@ const receive = (message) => {
   else if (message.kind === "removed") { close(); sets.list(); }
   else if (message.nonce !== state.wanted) return;
   else if (message.kind === "set" && state.set) show(message);
-  else if (message.kind === "started") { page.notice(); open(message.set); sets.list(); }
+  else if (message.kind === "started") { bell.look(); page.notice(); open(message.set); sets.list(); }
   else if (message.kind === "mismatch") page.mismatch(message);
 };
 const sort = (node) => {

@@ -1,4 +1,5 @@
 /* The page of paths: the prompt with its spans is sent with the form when a run begins; all else comes as markup. */
+import { bell } from "../base/bell.js";
 import { addressed, cautions, expose, link, onFailure } from "../base/core.js";
 import { editor } from "../base/editor.js";
 import "../base/frame.js";
@@ -14,6 +15,7 @@ const run = async () => {
   waiting = true;
   const { prompt, spans } = await editor.ready();
   send("run", { prompt, spans });
+  bell.look();
   setTimeout(() => { waiting = false; }, 500);
 };
 const receive = (message) => {

@@ -1,0 +1,78 @@
+"""Who a page is shown to: the reviewer's name or, where none was given, a key that the browser keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+NAME_COOKIE = "coft-reviewer"
+KEY_COOKIE = "coft-browser"
+LONGEST_NAME = 200
+_KEY = re.compile(r"[0-9a-f]{32}")
+_NAMED, _KEYED = "name:", "browser:"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Whom a page is shown to.
+
+    Attributes:
+        name: The name that she reviews under; empty where she gave none.
+        key: What her browser is told apart by; empty where it keeps none.
+    """
+
+    name: str = ""
+    key: str = ""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """As whom she owns jobs: by her name, and by what she began in this browser before she gave one."""
+        named = (f"{_NAMED}{self.name}",) if self.name else ()
+        return (*named, f"{_KEYED}{self.key}") if self.key else named
+
+    @property
+    def owner(self) -> str | None:
+        """As whom she begins jobs; None for who is neither named nor told apart."""
+        return next(iter(self.owners), None)
+
+
+def visitor_of(cookies: Mapping[str, str]) -> Visitor:
+    """The visitor that the cookies of a request tell of; what is damaged counts as nothing."""
+    name = " ".join(unquote(cookies.get(NAME_COOKIE, "")).split())[:LONGEST_NAME].rstrip()
+    key = cookies.get(KEY_COOKIE, "")
+    return Visitor(name, key if _KEY.fullmatch(key) else "")
+
+
+_present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
+
+
+@contextmanager
+def answering(visitor: Visitor | None) -> Iterator[None]:
+    """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for."""
+    token = _present.set(visitor)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def present() -> Visitor | None:
+    """The visitor who is being answered; None on the command line, and for programs."""
+    return _present.get()
+
+
+def is_own(owner: str | None) -> bool:
+    """Whether something is hers who is being answered; what nobody owns is everybody's, and programs may do all."""
+    visitor = present()
+    return visitor is None or owner is None or owner in visitor.owners
+
+
+def owner_words(owner: str | None) -> str:
+    """An owner in a sentence; the key of a browser is shown to nobody."""
+    if owner is not None and owner.startswith(_NAMED):
+        return owner.removeprefix(_NAMED)
+    return "somebody in another browser"
