@@ -243,11 +243,15 @@ def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> Im
 def ratio_interval(group: ImpactRow, reference: ImpactRow) -> tuple[float, float] | None:
     """95 % interval of a group's selection rate over the reference group's (Katz et al. 1978, on the log scale).
 
-    The reference is the group that was selected most often, as if it had been named in advance. None where a group has
-    nobody selected, which leaves the ratio without an interval of this kind.
+    The reference is the group that was selected most often, as if it had been named in advance. Where nobody of the
+    group was selected, the log scale has no interval; then the limits of both rates' exact intervals are divided, each
+    at half the risk, which is wider than need be. None where nobody of the reference was selected.
     """
-    if not group.selected or not reference.selected:
+    if not reference.selected:
         return None
+    if not group.selected:
+        least = clopper_pearson(reference.selected, reference.total, 0.975)[0]
+        return 0.0, clopper_pearson(0, group.total, 0.975)[1] / least
     ratio = relative_risk(group.selected, group.total, reference.selected, reference.total)
     low, high = ratio.confidence_interval(0.95)
     return float(low), float(high)

@@ -17,7 +17,7 @@ from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
-from app.shared.step_words import count, level, percentage, plural, signed
+from app.shared.step_words import count, factor_text, level, percentage, plural, signed
 
 COLUMNS = (
     ("Line", "line", "n line", "Line in the file"),
@@ -116,6 +116,7 @@ def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Reply:
         "batch": view.id,
         "name": view.name,
         "head": batch_head(view),
+        "finding": batch_lead(strongest_finding(view.rows)),
         "status": batch_status(view),
         "progress": job_said(view.job),
         "running": view.running,
@@ -194,6 +195,42 @@ def settings_line(request: BatchRequest) -> str:
     if request.group_thresholds:
         facts.append("each row under its own group’s thresholds")
     return ", ".join(facts)
+
+
+def strongest_finding(rows: Sequence[BatchRowView]) -> str:
+    """What the masked words did to the token that they change most, in one sentence; empty without tokens."""
+    found = [(row.max_log_ratio, row) for row in rows if row.max_log_ratio is not None]
+    if not found:
+        return ""
+    ratio, row = max(found, key=lambda pair: (pair[0], -pair[1].line))
+    among = plural(len(found), "prompt")
+    if (factor := factor_text(ratio)) is None:
+        return f"The masked words hardly change a token of {among}."
+    return (
+        f"The masked words make a token of line {count(row.line)} {factor} times likelier or less likely: the largest "
+        f"effect in {among}."
+    )
+
+
+def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Markup:
+    """The finding with which the batch begins; empty where there is none yet.
+
+    Args:
+        finding: The sentence.
+        strong: Whether it stands in the accent of sensitivity.
+        ratio: Whether it is of impact ratios; else it is said how to come by them.
+    """
+    return html(
+        """
+        {% if finding %}<p class="effect{{ " strong" if strong }}">{{ finding }}</p>
+        <p class="hint"><button type="button" class="link" data-do="to-impact">{% if ratio %}Selection rates of all
+        groups{% else %}Say which words mean that somebody is selected{% endif %}</button>
+        {%- if not ratio %}, and the impact ratio stands here{% endif %}.</p>{% endif %}
+        """,
+        finding=finding,
+        strong=strong,
+        ratio=ratio,
+    )
 
 
 def batch_status(view: BatchView) -> Markup:
@@ -310,8 +347,11 @@ def impact_message(
         outcomes: What the rule makes of the rows; None without a word to look for.
         impact: The table of them.
     """
+    found = impact if isinstance(impact, ImpactTable) else None
+    low = found is not None and found.lowest is not None and bool(found.lowest.below_four_fifths)
     return {
         "kind": "impact",
+        "finding": batch_lead("" if found is None else impact_finding(found), strong=low, ratio=True),
         "preview": _preview(rule, outcomes),
         "report": _report(view, rule, outcomes, impact),
         "exports": isinstance(impact, ImpactTable),
@@ -351,10 +391,11 @@ def _remarks(row: ImpactRow) -> Markup:
 
 def impact_finding(impact: ImpactTable) -> str:
     """The lowest impact ratio with its interval, in one sentence; empty where no two groups are compared."""
-    lowest = impact.lowest
     highest = next((row for row in impact.rows if row.reference), None)
-    if lowest is None or highest is None or lowest.reference or lowest.ratio is None:
+    others = [row for row in impact.rows if row.ratio is not None and row is not highest]
+    if highest is None or not others:
         return ""
+    lowest = min(others, key=lambda row: row.ratio or 0.0)
     side = "below" if lowest.below_four_fifths else "not below"
     between = ""
     if (interval := ratio_interval(lowest, highest)) is not None:
@@ -418,7 +459,6 @@ def _report(
         "batch/report.html",
         rule=rule_words(rule),
         rows=impact_rows(impact),
-        lowest=impact.lowest,
         finding=impact_finding(impact),
         notes=(*impact.notes, *outcomes.notes),
         view=view,

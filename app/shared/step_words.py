@@ -169,7 +169,7 @@ def _misleads(char: str) -> bool:
 
 def times_likelier(log_ratio: float) -> str:
     """What a log ratio of factual to masked says, as a factor."""
-    factor = _factor(log_ratio)
+    factor = factor_text(log_ratio)
     if factor is None:
         return "about as likely with the attribute masked"
     when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
@@ -178,14 +178,14 @@ def times_likelier(log_ratio: float) -> str:
 
 def times(log_ratio: float) -> str:
     """The same for a column."""
-    factor = _factor(log_ratio)
+    factor = factor_text(log_ratio)
     if factor is None:
         return "about equal"
     return f"{factor}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
 
 
-def _factor(log_ratio: float) -> str | None:
-    """None where it is about 1."""
+def factor_text(log_ratio: float) -> str | None:
+    """How many times likelier or less likely a log ratio is; None where that is about once."""
     factor = math.exp(min(abs(log_ratio), 20.0))
     if factor < 1.05:
         return None
@@ -225,7 +225,7 @@ def finding(step: Step, masked: Sequence[str]) -> str:
     seen, without = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
     figures = f"{seen} with {'it' if len(masked) == 1 else 'them'}, {without} without"
     ratio = step.diagnostics.log_ratio
-    if (factor := _factor(ratio)) is None:
+    if (factor := factor_text(ratio)) is None:
         return f"{words[0].upper()}{words[1:]} hardly matter{'s' if len(masked) == 1 else ''} here: {figures}."
     return f"{factor} times {'likelier' if ratio > 0 else 'less likely'} because of {words}: {figures}."
 

@@ -71,7 +71,7 @@ const blank = () => {
   Object.assign(state, { shown: {}, finished: null, told: 0 });
   find(".filters [name=text]").value = list.query.text;
   find(".batchhead").innerHTML = '<p class="sub">Loading …</p>';
-  for (const name of [".batchstatus", ".batchnotes", "#batch-rows"]) find(name).replaceChildren();
+  for (const name of [".batchlead", ".batchstatus", ".batchnotes", "#batch-rows"]) find(name).replaceChildren();
   find("section").setAttribute("aria-busy", "true");
   say("");
   blankGroups();
@@ -100,6 +100,8 @@ const receive = (message) => {
   if (message.kind === "list") { showPast(message); return; }
   if (receiveGroups(message) || message.batch !== state.batch || message.nonce !== state.wanted) return;
   fillPart(".batchhead", message.head);
+  groups.lead = message.finding;
+  showLead();
   fillPart(".batchstatus", message.status);
   fillPart("#batch-rows", message.rows);
   find(".batchnotes").innerHTML = message.notes;
@@ -134,7 +136,9 @@ const showPast = (message) => {
 
 /* ---- totals by group and impact ratios of the open batch ---- */
 const TICKS = ["regex", "case", "small"];
-const groups = { batch: null, totals: 0, outcome: 0 };
+const groups = { batch: null, totals: 0, outcome: 0, lead: "", impact: "" };
+/* the impact ratio leads as soon as a rule gives one */
+const showLead = () => fillPart(".batchlead", groups.impact || groups.lead);
 const at = (selector) => document.querySelector(`#batch-open ${selector}`);
 const askTotals = () => {
   if (groups.batch !== null) groups.totals = send("totals", { batch: groups.batch, measure: at("[name=measure]").value });
@@ -153,7 +157,7 @@ const ruledSoon = pausing(ruled, PAUSE);
 const blankGroups = () => {
   ruledSoon.cancel();
   at("#batch-totals").dataset.empty = "true";
-  Object.assign(groups, { batch: null, totals: 0, outcome: 0 });
+  Object.assign(groups, { batch: null, totals: 0, outcome: 0, lead: "", impact: "" });
   for (const [name, value] of Object.entries(state.rule)) at(`.rule [name=${name}]`)[TICKS.includes(name) ? "checked" : "value"] = value;
   at(".impactreport").replaceChildren();
   at(".totalsnumbers").replaceChildren();
@@ -175,6 +179,8 @@ const receiveGroups = (message) => {
   } else if (message.kind === "impact" && message.nonce === groups.outcome) {
     at(".preview-rule").innerHTML = message.preview;
     at(".impactreport").innerHTML = message.report;
+    groups.impact = message.finding;
+    showLead();
     at(".impactpanel").querySelectorAll(".acts .btn").forEach((button) => { button.disabled = !message.exports; });
   }
   return message.kind === "totals" || message.kind === "impact";
@@ -212,6 +218,10 @@ const ACTIONS = {
   reset() {
     list.look({ text: "", group: "", state: "" });
     find(".filters [name=text]").focus();
+  },
+  "to-impact": () => {
+    at("#h-impact").scrollIntoView({ block: "start" });
+    at("#rule-selected").focus({ preventScroll: true });
   },
   sort: (node) => list.sort(node),
   page: (node) => list.page(node),

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
@@ -16,12 +17,14 @@ from app.batch.words import (
     MEASURES,
     batch_message,
     batches_list,
+    impact_finding,
     impact_message,
     impact_rows,
     percent,
     rows_message,
     rows_table,
     settings_line,
+    strongest_finding,
     totals_table,
 )
 from app.shared.audits import AuditSettings
@@ -259,3 +262,19 @@ def test_a_request_from_json_parts_the_batch_from_its_sessions_and_names_what_do
     assert batch_request(None)[0].name == ""
     with pytest.raises(ServiceError, match=r"no setting 'lamda'.*group_thresholds"):
         batch_request({"lamda": 1})
+
+
+def test_a_batch_begins_with_its_largest_effect_and_with_the_impact_ratio_once_a_rule_gives_one(view):
+    assert strongest_finding(view.rows) == (
+        "The masked words make a token of line 10 3.6 times likelier or less likely: the largest effect in 24 prompts."
+    )
+    still = [replace(item, max_log_ratio=0.01) for item in view.rows]
+    assert strongest_finding(still) == "The masked words hardly change a token of 24 prompts."
+    assert strongest_finding([row(0, finished=False)]) == ""
+    rule = OutcomeRule("yes", "no")
+    outcomes = outcomes_of(view.rows, rule)
+    table = impact_table(outcomes.pairs)
+    said = impact_message(view, rule, outcomes, table)["finding"]
+    assert impact_finding(table) in unescape(said)
+    assert re.search(r"impact ratio 1\.00, 95 % interval 0\.\d\d to \d\.\d\d\)", said)
+    assert impact_message(view, OutcomeRule(""), None, None)["finding"] == ""

@@ -11,6 +11,7 @@ from pypdf import PdfReader
 
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
+from app.batch.words import impact_finding
 from app.shared.audits import AuditSettings
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
@@ -213,6 +214,9 @@ def test_rows_are_filtered_by_text_group_and_state_and_shown_page_by_page(visit,
 
 def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(finished, services: Services, picture):
     page = finished(width=1280)
+    expect(page.locator(".batchlead .effect")).to_contain_text("times likelier or less likely")
+    page.get_by_role("button", name="Say which words mean that somebody is selected").click()
+    expect(page.get_by_label("Selected if the text has")).to_be_focused()
     expect(page.locator(".preview-rule")).to_contain_text("Say which word or phrase")
     expect(page.get_by_role("button", name="Print")).to_be_disabled()
     page.get_by_label("Selected if the text has").fill("they")
@@ -227,12 +231,17 @@ def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(finis
         expect(rows.nth(place)).to_contain_text(f"{row.rate:.3f}")
         expect(rows.nth(place)).to_contain_text("most selected" if row.reference else f"{row.ratio:.2f}")
     expect(page.locator(".impactreport")).to_contain_text("1 row with neither word")
+    expect(page.locator(".batchlead .effect")).to_have_text(impact_finding(table))
+    assert page.evaluate(
+        "document.querySelector('.batchlead').compareDocumentPosition(document.querySelector('.batchrows')) & 4"
+    )
     stays_within(page)
     picture(page, "batch-open-1280-light")
     page.get_by_label("Regular expression").check()
     page.get_by_label("Selected if the text has").fill("(")
     expect(page.locator(".preview-rule")).to_contain_text("is not a regular expression")
     expect(page.get_by_label("Selected if the text has")).to_have_value("(")
+    expect(page.locator(".batchlead .effect")).to_contain_text("times likelier or less likely")
     expect(page.locator(".toast-body")).to_have_count(0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from app.batch.impact import ImpactTable, impact_csv, impact_table
+from app.batch.impact import ImpactTable, impact_csv, impact_table, ratio_interval
 from app.shared.errors import ServiceError
 
 
@@ -31,6 +31,14 @@ def test_the_ratio_is_the_rate_over_the_highest_rate() -> None:
     assert (row(table, "male").reference, row(table, "female").reference) == (True, False)
     assert [item.below_four_fifths for item in table.rows] == [False, True]
     assert table.lowest == row(table, "female")
+
+
+def test_a_ratio_of_nobody_has_an_interval_that_begins_at_0_and_holds_what_both_exact_rates_allow() -> None:
+    none, some = (row(impact_table(outcomes(first=(0, 10), second=(8, 10))), name) for name in ("first", "second"))
+    low, high = ratio_interval(none, some)
+    greatest = binomtest(0, 10).proportion_ci(0.975, "exact").high / binomtest(8, 10).proportion_ci(0.975, "exact").low
+    assert (low, high) == (0.0, pytest.approx(greatest))
+    assert ratio_interval(some, none) is None
 
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1))
