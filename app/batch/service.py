@@ -30,7 +30,7 @@ from app.batch.rows import (
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
 from app.shared.files import write_text
-from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
+from app.shared.jobs import JobContext, JobRunner, JobService, JobView
 from app.shared.json import job_json, settings_json
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
@@ -390,8 +390,9 @@ class BatchService(PromptSetReader):
     def _start(self, batch: BatchRecord) -> int:
         """Run what is left of a batch as a job and return the job's id."""
         with self._starting:
-            if batch.job_id is not None and self._runner.get(batch.job_id).status in ACTIVE:
-                raise ServiceError(f"The batch “{batch.name}” is running already; wait for it, or cancel it.")
+            job = self._jobs.find(batch.job_id)
+            if job is not None and job.active:
+                raise ServiceError(f"The batch “{batch.name}” {self._jobs.whereabouts(job)}.")
             job_id = self._runner.submit(
                 JOB_KIND, batch.name, lambda context: self._work(context, batch.id), {"batch_id": batch.id}
             )

@@ -36,7 +36,7 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
+from app.shared.jobs import JobContext, JobRunner, JobService, JobView
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.step_words import named
@@ -181,6 +181,7 @@ class EvaluationService:
             NotFoundError: There is no such evaluation.
         """
         record = self._store.get(evaluation_id)
+        self._require_idle(record)
         if not self._left(record, self._progress(record), self._jobs.find(record.job_id)):
             raise ServiceError(f"Everything of “{record.name}” is done, so there is nothing to resume.")
         return self._start(record)
@@ -340,13 +341,17 @@ class EvaluationService:
 
     def _start(self, record: EvaluationRecord) -> int:
         with self._starting:
-            if record.job_id is not None and self._runner.get(record.job_id).status in ACTIVE:
-                raise ServiceError(f"The evaluation “{record.name}” is running already; wait for it, or cancel it.")
+            self._require_idle(record)
             job_id = self._runner.submit(
                 JOB_KIND, record.name, lambda context: self._work(context, record.id), {"evaluation_id": record.id}
             )
             self._store.begin(record.id, job_id)
         return job_id
+
+    def _require_idle(self, record: EvaluationRecord) -> None:
+        job = self._jobs.find(record.job_id)
+        if job is not None and job.active:
+            raise ServiceError(f"The evaluation “{record.name}” {self._jobs.whereabouts(job)}.")
 
     def _work(self, context: JobContext, evaluation_id: int) -> JsonObject:
         record = self._store.begin(evaluation_id, context.job_id)
