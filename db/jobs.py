@@ -17,7 +17,6 @@ from sqlalchemy import (
     Table,
     delete,
     insert,
-    or_,
     select,
     update,
 )
@@ -42,6 +41,7 @@ class JobRecord:
         finished_at: When it ended, however it ended.
         heartbeat_at: When it last gave a sign of life.
         owner: Who began it on a page; None for a job of a program or of the command line.
+        process: The process that runs it, as whoever runs jobs describes one; None where that is not known.
     """
 
     id: int
@@ -58,6 +58,7 @@ class JobRecord:
     finished_at: datetime | None
     heartbeat_at: datetime | None
     owner: str | None = None
+    process: JsonObject | None = None
 
 
 SUBJECTS = ("batch_id", "evaluation_id", "comparison_id", "comparison", "experiment")
@@ -123,11 +124,19 @@ class JobsRepository(Repository[JobRecord]):
     _table, _kind = jobs, JobRecord
     _query = select(*fields_in(JobRecord, jobs))
 
-    def add(self, kind: str, title: str, payload: JsonObject | None = None, owner: str | None = None) -> JobRecord:
+    def add(
+        self,
+        kind: str,
+        title: str,
+        payload: JsonObject | None = None,
+        *,
+        owner: str | None = None,
+        process: JsonObject | None = None,
+    ) -> JobRecord:
         """Store a new job as ``queued``."""
         now = utc_now()
-        told: dict[str, object] = {"kind": kind, "title": title, "payload": payload or {}, "owner": owner}
-        told |= {"created_at": now, "heartbeat_at": now}
+        told: dict[str, object] = {"kind": kind, "title": title, "payload": payload or {}}
+        told |= {"owner": owner, "process": process, "created_at": now, "heartbeat_at": now}
         with self._database.writing() as connection:
             return self._one(connection, add_row(connection, jobs, **told, status="queued", progress=0.0, message=""))
 
@@ -227,20 +236,19 @@ class JobsRepository(Repository[JobRecord]):
         """Write what is kept of a job so far, or what became of one that has ended already."""
         self._change(job_id, result=result)
 
-    def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
-        """Mark queued and running jobs, whose process is gone, as interrupted.
+    def unfinished(self) -> Sequence[JobRecord]:
+        """Return the jobs that are queued or running, in order."""
+        query = self._query.where(jobs.c.status.in_(UNFINISHED)).order_by(jobs.c.id)
+        with self._database.reading() as connection:
+            return self._records(connection, query)
 
-        Args:
-            silent_since: Only jobs without a sign of life since this moment. A process that alone
-                owns the store leaves it out; one that shares the store with another must not.
-            excluding: Jobs that are known to be alive.
+    def mark_interrupted(self, ids: Collection[int]) -> Sequence[int]:
+        """Mark jobs whose process is gone as interrupted; those that ended meanwhile stay as they are.
 
         Returns:
             The ids of the jobs marked, in order.
         """
-        dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.not_in(excluding)
-        if silent_since is not None:
-            dead &= or_(jobs.c.heartbeat_at.is_(None), jobs.c.heartbeat_at < silent_since)
+        dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.in_(ids)
         ended = {"status": "interrupted", "error": INTERRUPTED, "finished_at": utc_now()}
         with self._database.writing() as connection:
             return sorted(connection.scalars(update(jobs).where(dead).values(**ended).returning(jobs.c.id)))

@@ -403,7 +403,7 @@ class BatchService(PromptSetReader):
             if last is not None:
                 require_own(last)
                 if last.active:
-                    raise ServiceError(f"The batch “{batch.name}” is running already; wait for it, or cancel it.")
+                    raise ServiceError(f"The batch “{batch.name}” {self._jobs.whereabouts(last)}.")
             payload = {**(part_of or {}), "batch_id": batch.id}
             job_id = self._runner.submit(JOB_KIND, batch.name, lambda context: self._work(context, batch.id), payload)
             self._batches.begin(batch.id, job_id)

@@ -390,11 +390,13 @@ def _print_any(found: EvaluateRun | ExperimentRun) -> None:
         print(f"Written: {found.out / RESULTS} and {SAMPLES}")
 
 
-def _resumed(wired: Services, folder: Path) -> EvaluateRun:
-    """Go on with the evaluation of a folder."""
-    service, number = wired[EvaluationService], wired[ResultFiles].begun(folder)
+def _resumed(wired: Services, named: Path) -> EvaluateRun:
+    """Go on with the evaluation of a folder, or with that of a number."""
+    service = wired[EvaluationService]
+    folder = None if str(named).isdigit() and not named.exists() else named
+    number = int(str(named)) if folder is None else wired[ResultFiles].begun(folder)
     view = service.view(number)
-    if view.resumable:
+    if view.resumable or view.running:
         service.resume(number)
         view = service.view(number)
     return EvaluateRun(view, folder)
@@ -420,7 +422,7 @@ def evaluate(
     experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="FOLDER")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="FOLDER|NUMBER")] = None,
 ) -> EvaluateRun | ExperimentRun:
     """Read benchmarks with methods, and keep what came of every item; or make a table of the paper.
 
@@ -443,7 +445,8 @@ def evaluate(
             own suites, methods and settings, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
         out: also write results.json and samples.jsonl, a line an item, into this folder
-        resume: go on with the evaluation that wrote into this folder; all other options are its own
+        resume: go on with the evaluation that wrote into this folder, or with the one that has this number; all other
+            options are its own
     """
     if resume is not None:
         return _resumed(wired, resume)

@@ -181,6 +181,7 @@ class EvaluationService:
             NotFoundError: There is no such evaluation.
         """
         record = self._store.get(evaluation_id)
+        self._require_idle(record)
         if not self._left(record, self._progress(record), self._jobs.find(record.job_id)):
             raise ServiceError(f"Everything of “{record.name}” is done, so there is nothing to resume.")
         return self._start(record)
@@ -340,17 +341,21 @@ class EvaluationService:
 
     def _start(self, record: EvaluationRecord) -> int:
         with self._starting:
-            last = self._jobs.find(record.job_id)
-            if last is not None:
-                require_own(last)
-                if last.active:
-                    raise ServiceError(f"The evaluation “{record.name}” is running already; wait for it, or cancel it.")
+            self._require_idle(record)
             payload: JsonObject = {"evaluation_id": record.id}
             if (experiment := request_from(record.request).experiment) is not None:
                 payload["experiment"] = experiment.title
             job_id = self._runner.submit(JOB_KIND, record.name, lambda context: self._work(context, record.id), payload)
             self._store.begin(record.id, job_id)
         return job_id
+
+    def _require_idle(self, record: EvaluationRecord) -> None:
+        job = self._jobs.find(record.job_id)
+        if job is None:
+            return
+        require_own(job)
+        if job.active:
+            raise ServiceError(f"The evaluation “{record.name}” {self._jobs.whereabouts(job)}.")
 
     def _work(self, context: JobContext, evaluation_id: int) -> JsonObject:
         record = self._store.begin(evaluation_id, context.job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from app.shared.errors import JobCancelled, ServiceError
+from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
 from db.database import Database
@@ -201,7 +203,7 @@ class _Handle:
 
 
 SILENT_FOR = timedelta(minutes=5)
-"""Time without a sign of life after which a command that may run beside a server takes a job for left behind."""
+"""Time without a sign of life after which a job counts as left behind whose process cannot be looked at from here."""
 
 
 class JobRunner:
@@ -226,23 +228,26 @@ class JobRunner:
     def wired(cls, services: Services) -> JobRunner:
         """Closed with the services; jobs that an ended process left behind are found at once."""
         runner = services.closing.enter_context(cls(services.database))
-        runner.recover(None if services.owns_store else SILENT_FOR)
+        runner.recover(services.owns_store)
         return runner
 
-    def recover(self, silent_for: timedelta | None = None) -> Sequence[int]:
+    def recover(self, owns_store: bool = False) -> Sequence[int]:
         """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
 
+        A process of this computer is asked for: its jobs are left behind once it is gone, and not before.
+
         Args:
-            silent_for: Only jobs without a sign of life for so long. The server, which owns the
-                store, leaves it out; a command that may run beside a server gives a minute or more.
+            owns_store: Whether no server on another computer may be at work on the store: then the jobs of all
+                processes that cannot be looked at are left behind. Otherwise those are that gave no sign of life for
+                ``SILENT_FOR``.
 
         Returns:
             The ids of the jobs marked.
         """
-        since = None if silent_for is None else datetime.now(UTC) - silent_for
+        # Whoever submits holds the lock until a job's handle is there.
         with self._lock:
-            running = tuple(self._handles)
-        return self._jobs.mark_interrupted(silent_since=since, excluding=running)
+            left = [job for job in self._jobs.unfinished() if job.id not in self._handles]
+        return self._jobs.mark_interrupted([job.id for job in left if _left_behind(job, owns_store)])
 
     def submit(
         self,
@@ -272,7 +277,8 @@ class JobRunner:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             visitor = present()
-            record = self._jobs.add(kind, title, payload, None if visitor is None else visitor.owner)
+            owner, process = None if visitor is None else visitor.owner, JobProcess.of(os.getpid()).json
+            record = self._jobs.add(kind, title, payload, owner=owner, process=process)
             if prepare is not None:
                 self._prepare(record.id, prepare)
             stop = Event()
@@ -296,7 +302,7 @@ class JobRunner:
         return True
 
     def get(self, job_id: int) -> JobRecord:
-        """Return a job with its newest progress, also where that is not written yet.
+        """Return a job with its newest progress, written yet or not; it is interrupted if its process is gone.
 
         Raises:
             NotFoundError: There is no such job.
@@ -337,7 +343,7 @@ class JobRunner:
             handle = self._handles.get(job_id)
         if handle is not None and not handle.ended.wait(timeout):
             raise TimeoutError(f"Job {job_id} did not end within {timeout} seconds; it goes on.")
-        return self._jobs.get(job_id)
+        return self.get(job_id)
 
     def shutdown(self, wait: bool = True) -> None:
         """Stop all jobs and take no more, and wait until they stopped; jobs stopped this way become ``interrupted``."""
@@ -408,10 +414,21 @@ class JobRunner:
     def _live(self, record: JobRecord) -> JobRecord:
         with self._lock:
             handle = self._handles.get(record.id)
+        if handle is None and record.status in ACTIVE and _left_behind(record):
+            self._jobs.mark_interrupted([record.id])
+            return self._jobs.get(record.id)
         if handle is None or record.status != "running":
             return record
         progress, message = handle.context.state
         return replace(record, progress=progress, message=message)
+
+
+def _left_behind(record: JobRecord, owns_store: bool = False) -> bool:
+    """Whether the process of a job that is not this runner's has ended, as far as can be told."""
+    process = JobProcess.read(record.process)
+    if process is not None and process.visible and not process.own:
+        return process.gone
+    return owns_store or record.heartbeat_at is None or datetime.now(UTC) - record.heartbeat_at > SILENT_FOR
 
 
 def _one_line(error: BaseException) -> str:
@@ -445,6 +462,24 @@ class JobService:
         """A job's state, or None for what has no job."""
         return None if job_id is None else self.get(job_id)
 
+    def whereabouts(self, job: JobView) -> str:
+        """Where a job that has not ended runs, and what to do about it, to end a sentence that begins with its name."""
+        process = JobProcess.read(job.process)
+        if process is not None and process.own:
+            return "is running already; wait for it, or cancel it"
+        if process is not None and process.visible:
+            return (
+                f"is being run by another process of this computer (number {process.number}); wait for it, or stop "
+                "that process, and then resume"
+            )
+        where = "another process" if process is None else f"a process on {process.host}"
+        last = job.heartbeat_at or job.created_at
+        return (
+            f"is being run by {where}, which gave its last sign of life at {last.astimezone(UTC):%H:%M:%S} UTC; "
+            "whether it has ended cannot be told from here: wait for it, or, if it has, resume after "
+            f"{(last + SILENT_FOR).astimezone(UTC):%H:%M:%S} UTC"
+        )
+
     def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
         """Jobs, newest first."""
         return self._views(self._runner.list(kind, limit=limit))
@@ -455,8 +490,8 @@ class JobService:
         Raises:
             ServiceError: The job runs in another process, or another reviewer began it.
         """
-        require_own(self._jobs.get(job_id))
-        if not self._runner.cancel(job_id) and self._jobs.get(job_id).status in ACTIVE:
+        require_own(self._runner.get(job_id))
+        if not self._runner.cancel(job_id) and self._runner.get(job_id).status in ACTIVE:
             raise ServiceError(f"Job {job_id} runs in another process; cancel it there.")
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobView:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -13,7 +12,7 @@ from db.calibrations import BinRecord, CalibrationFields, CalibrationsRepository
 from db.jobs import JobsRepository, JobStatus
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
-from db.types import ConflictError, NotFoundError, utc_now
+from db.types import ConflictError, NotFoundError
 from tests.db.conftest import new_calibration, new_session
 
 ROWS = (
@@ -145,21 +144,19 @@ def test_only_unfinished_jobs_are_marked_interrupted(database):
         jobs.finish(jobs.add("calibrate", "t").id, status, progress=0.5, message="")
     queued, running, alive = (jobs.add("calibrate", "t").id for _ in range(3))
     jobs.start(running)
-    assert jobs.mark_interrupted(excluding=(alive,)) == [queued, running]
+    assert [job.id for job in jobs.unfinished()] == [queued, running, alive]
+    assert jobs.mark_interrupted(range(1, running + 1)) == [queued, running]
     assert [job.status for job in jobs.list()] == ["queued", "interrupted", "interrupted", *reversed(ended)]
     error = jobs.get(running).error
     assert "start it again" in error
 
 
-def test_jobs_of_another_living_process_can_be_spared(database):
+def test_a_job_says_whose_it_is(database):
     jobs = JobsRepository(database)
-    silent = jobs.add("calibrate", "t").id
-    since = utc_now()
-    living = jobs.add("calibrate", "t").id
-    jobs.start(living)
-    assert jobs.mark_interrupted(silent_since=since - timedelta(days=1)) == []
-    assert jobs.mark_interrupted(silent_since=since) == [silent]
-    assert jobs.get(living).status == "running"
+    own = jobs.add("calibrate", "t", process={"number": 7})
+    assert (own.process, jobs.add("calibrate", "t").process) == ({"number": 7}, None)
+    jobs.start(own.id)
+    assert jobs.get(own.id).process == {"number": 7}
 
 
 def test_impossible_job_rows_are_refused(database):

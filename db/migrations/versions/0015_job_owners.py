@@ -1,4 +1,4 @@
-"""Jobs belong to who began them, and are told to her until she dismisses them."""
+"""Jobs belong to who began them, who is told of them until she dismisses them, and name the process that runs them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ depends_on = None
 
 COLUMNS = (
     ("owner", sa.String()),
+    ("process", sa.JSON()),
     ("seen_at", sa.DateTime(timezone=True)),
     ("dismissed_at", sa.DateTime(timezone=True)),
 )

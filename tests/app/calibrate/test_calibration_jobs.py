@@ -264,7 +264,7 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
     old = {name: value for name, value in asdict(request).items() if name in names}
     rows = wired[CalibrationService]._prompt_sets.list()[0].id
     job = wired[CalibrationService]._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
-    wired[CalibrationService]._jobs.mark_interrupted()
+    wired[CalibrationService]._jobs.mark_interrupted([job.id])
     assert wired[JobService].get(job.id).resumable
     resumed = wired[JobService].wait(wired[CalibrationService].resume(job.id))
     assert resumed.status == "done"
@@ -283,7 +283,7 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
 def test_a_payload_that_cannot_be_read_is_refused_in_one_sentence(wired, payload, message):
     jobs = wired[CalibrationService]._jobs
     job = jobs.add("calibration", "set", payload)
-    jobs.mark_interrupted()
+    jobs.mark_interrupted([job.id])
     with pytest.raises(ServiceError, match=message) as caught:
         wired[CalibrationService].resume(job.id)
     assert "\n" not in str(caught.value)
@@ -296,7 +296,7 @@ def test_what_was_worked_out_for_other_inputs_is_refused(wired, prompts, small_b
     jobs = wired[CalibrationService]._jobs
     payload = jobs.get(job_id).payload
     other = jobs.add("calibration", "set", {**payload, "request": {**payload["request"], "lam": 0.1}}).id
-    jobs.mark_interrupted()
+    jobs.mark_interrupted([other])
     ledgers(wired).move(job_id, other)
     job = wired[JobService].wait(wired[CalibrationService].resume(other))
     assert job.status == "failed"

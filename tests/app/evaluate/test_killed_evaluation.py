@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from app.bootstrap import services
 from app.settings import Settings
+from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from db.evaluations import calibrations, contents, items
 from tests.app.evaluate.made_up import evaluations_of
@@ -30,27 +34,32 @@ from tests.conftest import load_tiny
 class Telling(Reader):
     def read(self, *arguments):
         print("reading", flush=True)
+        sys.stdin.readline()
         return super().read(*arguments)
 
 settings = Settings(database_url=sys.argv[1], pipeline="none")
-with services(settings, owns_store=True, loader=load_tiny) as wired:
+with services(settings, loader=load_tiny) as wired:
     evaluations = evaluations_of(wired, Telling)
-    number = 1 if evaluations.list() else evaluations.submit(request())
-    job = evaluations.view(number).job.id
-    wired[JobService].wait(job if evaluations.view(number).running else evaluations.resume(number))
+    if evaluations.list():
+        evaluations.resume(1)
+    else:
+        evaluations.submit(request())
+    wired[JobService].wait(evaluations.view(1).job.id)
 """
 
 
-def killed_after(url, batches):
-    """Run the evaluation in a process of its own, which is killed while it does one more batch."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )  # fmt: skip
-    assert process.stdout is not None
-    for _ in range(batches):
-        assert process.stdout.readline() == "reading\n"
-    process.kill()
-    process.communicate()
+@contextmanager
+def running_until(url, batches):
+    """A process that runs the evaluation, and has begun so many batches; the last one waits."""
+    program = [sys.executable, "-c", PROGRAM, url]
+    with subprocess.Popen(program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for batch in range(batches):
+            if batch:
+                process.stdin.write("\n")
+                process.stdin.flush()
+            assert process.stdout.readline() == "reading\n"
+        yield process
+        process.kill()
 
 
 def kept(wired):
@@ -65,12 +74,13 @@ def kept(wired):
 
 def opened(path):
     settings = Settings(database_url=f"sqlite:///{path}", pipeline="none")
-    return services(settings, owns_store=True, loader=load_tiny)
+    return services(settings, loader=load_tiny)
 
 
 def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
     for batches in (2, 4):
-        killed_after(f"sqlite:///{tmp_path / 'killed.db'}", batches)
+        with running_until(f"sqlite:///{tmp_path / 'killed.db'}", batches):
+            pass
     reading = Reading()
     with opened(tmp_path / "killed.db") as wired:
         evaluations = evaluations_of(wired, reading)
@@ -88,3 +98,16 @@ def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
         number = evaluations.submit(request())
         assert wired[JobService].wait(evaluations.view(number).job.id).status == "done"
         assert kept(wired) == resumed
+
+
+def test_a_living_run_is_not_resumed_by_another_process_and_a_killed_one_is_at_once(tmp_path):
+    with running_until(f"sqlite:///{tmp_path / 'store.db'}", 2) as process, opened(tmp_path / "store.db") as wired:
+        evaluations = evaluations_of(wired)
+        assert (evaluations.view(1).running, evaluations.view(1).resumable) == (True, False)
+        with pytest.raises(ServiceError, match=rf"another process of this computer \(number {process.pid}\); wait"):
+            evaluations.resume(1)
+        process.kill()
+        # Nobody has asked yet how it ended.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert (evaluations.view(1).running, evaluations.view(1).resumable) == (False, True)
+        assert wired[JobService].wait(evaluations.resume(1)).status == "done"

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from threading import Event, Lock
@@ -11,9 +16,11 @@ from typing import Protocol
 
 import pytest
 
-from app.shared.jobs import JobContext, JobRunner
+from app.shared.jobs import SILENT_FOR, JobContext, JobRunner, JobService
+from app.shared.processes import JobProcess
 from db.database import Database
 from db.jobs import JobsRepository
+from db.prompt_sets import PromptSetsRepository
 from db.types import JsonObject, NotFoundError, StoreError, UnstorableValueError
 
 LONG = 30.0
@@ -267,8 +274,8 @@ def test_recovery_marks_what_an_ended_process_left_and_spares_its_own(runner: Jo
     work = Work()
     own = runner.submit("calibrate", "t", work)
     assert work.entered.wait(LONG)
-    assert runner.recover(silent_for=timedelta(hours=1)) == []
-    assert runner.recover() == [left_queued, left_running]
+    assert runner.recover() == []
+    assert runner.recover(owns_store=True) == [left_queued, left_running]
     assert [runner.get(i).status for i in (left_queued, left_running, own)] == [
         "interrupted",
         "interrupted",
@@ -276,7 +283,39 @@ def test_recovery_marks_what_an_ended_process_left_and_spares_its_own(runner: Jo
     ]
     work.released.set()
     assert runner.wait(own, LONG).status == "done"
-    assert runner.recover() == []
+    assert runner.recover(owns_store=True) == []
+
+
+def test_jobs_of_a_process_are_left_behind_once_it_is_gone_and_not_before(
+    runner: JobRunner, jobs: JobsRepository
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        first, second = (jobs.add("calibrate", "t", process=JobProcess.of(process.pid).json).id for _ in range(2))
+        jobs.start(second)
+        # A server that starts beside a command leaves that one's jobs alone, too.
+        assert runner.recover(owns_store=True) == []
+        assert [runner.get(job).status for job in (first, second)] == ["queued", "running"]
+        process.kill()
+        process.wait()
+    assert runner.get(second).status == "interrupted"
+    assert jobs.get(first).status == "queued"
+    assert runner.recover() == [first]
+
+
+def test_jobs_of_another_computer_are_left_behind_when_they_were_silent_for_long(
+    runner: JobRunner, jobs: JobsRepository, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = replace(JobProcess.of(os.getpid()), host="desk-7", machine="another one").json
+    job = jobs.add("calibrate", "t", process=elsewhere).id
+    assert (runner.recover(), runner.get(job).status) == ([], "queued")
+    service = JobService(runner, jobs, PromptSetsRepository(database))
+    said = service.whereabouts(service.get(job))
+    assert said.startswith("is being run by a process on desk-7, which gave its last sign of life at ")
+    last, later = (timedelta(**dict(zip(("hours", "minutes", "seconds"), map(int, found), strict=True)))
+                   for found in re.findall(r"(\d\d):(\d\d):(\d\d) UTC", said))  # fmt: skip
+    assert (later - last) % timedelta(days=1) == SILENT_FOR
+    monkeypatch.setattr("app.shared.jobs.SILENT_FOR", -timedelta(seconds=1))
+    assert runner.get(job).status == "interrupted"
 
 
 def test_jobs_are_listed_with_their_live_progress(runner: JobRunner) -> None:
@@ -312,4 +351,4 @@ def test_a_store_that_refuses_the_ending_leaves_the_row_to_recovery(
     assert job.status == "running"
     assert "could not be stored" in caplog.text
     monkeypatch.undo()
-    assert runner.recover() == [job.id]
+    assert runner.recover(owns_store=True) == [job.id]
