@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from app.shared.web import topbar
 from app.shared.wiring import Services
 from app.tune.runs import TUNABLE, TuningRequest
 from app.tune.service import TuningService
-from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure
+from app.tune.words import EMPTY, read_set, run_details, runs_list, time_sentence, tuning_figure
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
 """Controls of the page beside model and methods, in their order."""
@@ -49,6 +50,20 @@ class TuneHandlers:
         return [read_set(found), gr.Button(interactive=True)]
 
     @shown
+    def forecast(self, path: str | None, model: str, policies: list[str], *sampling: Any) -> str:
+        """How long the run would take; nothing while the form cannot be run, whose run says why."""
+        if path is None or not policies:
+            return ""
+        if not self._tunings.at_hand(model):
+            return time_sentence(None)
+        controls = dict(zip(SAMPLING, sampling, strict=True))
+        if any(value is None for value in controls.values()):
+            return ""
+        request = TuningRequest("", tuple(policies), _settings(model, controls))
+        seconds = or_refusal(lambda: self._tunings.forecast(self._tunings.read(Path(path), Path(path).name), request))
+        return "" if isinstance(seconds, str) else time_sentence(seconds)
+
+    @shown
     def sample(self, event: gr.EventData) -> str:
         """Take a sample as if it had been uploaded; from a folder that the browser may read."""
         sample_set = self.samples[int(event.id)]
@@ -67,13 +82,7 @@ class TuneHandlers:
         controls = dict(zip(SAMPLING, sampling, strict=True))
         if any(value is None for value in controls.values()):
             raise ServiceError("A sampling control is empty; give it a number.")
-        settings = AuditSettings(
-            model=model,
-            temperature=float(controls["temperature"]),
-            top_p=float(controls["top_p"]),
-            top_k=int(controls["top_k"]),
-            max_new_tokens=int(controls["max_new_tokens"]),
-        )
+        settings = _settings(model, controls)
         request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), settings, calibration_source=source)
         tuning_set = self._tunings.read(Path(path), Path(path).name)
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
@@ -105,12 +114,24 @@ class TuneHandlers:
         return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
 
 
+def _settings(model: str, controls: Mapping[str, Any]) -> AuditSettings:
+    return AuditSettings(
+        model=model,
+        temperature=float(controls["temperature"]),
+        top_p=float(controls["top_p"]),
+        top_k=int(controls["top_k"]),
+        max_new_tokens=int(controls["max_new_tokens"]),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     file: gr.File
     samples: gr.HTML
     said_of_set: gr.HTML
     inputs: list[Any]
+    timed: list[Any]
+    time: gr.HTML
     run: gr.Button
     cancel: gr.Button
 
@@ -135,7 +156,10 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 result = _result()
     download = gr.DownloadButton("Points", elem_id="points-file", elem_classes=["offscreen"])
     shown_id = jobs.shown_id
-    form.file.change(handlers.read, form.file, [form.said_of_set, form.run], **EVENT)
+    read = form.file.change(handlers.read, form.file, [form.said_of_set, form.run], **EVENT)
+    timed = [form.file, *form.timed]
+    read.success(handlers.forecast, timed, form.time, **LATEST)
+    gr.on([field.change for field in form.timed[:2]], handlers.forecast, timed, form.time, **LATEST)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
     wire_job(app, JobWatch(services[JobService], handlers.runs), jobs, [form.file, *form.inputs])
     runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
@@ -172,9 +196,10 @@ def _form(handlers: TuneHandlers) -> _Form:
             sampling = _sampling(usual)
         with gr.Accordion("Certify COFT while tuning", open=False, elem_classes=["fold"]):
             certified = _certified(usual)
+        time = markup("", "tuning-time")
         run, cancel = run_buttons()
     inputs = [name, model, policies, *certified, *sampling]
-    return _Form(file, samples, said_of_set, inputs, run, cancel)
+    return _Form(file, samples, said_of_set, inputs, [model, policies, certified[-1], *sampling], time, run, cancel)
 
 
 def _sampling(usual: AuditSettings) -> list[Any]:

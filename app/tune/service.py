@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from app.tune.runs import (
     view_of,
 )
 from app.tune.sets import TuningSet, read_tuning_set
+from app.tune.trial import seconds_an_item
 from coft_core.assets import assets_path
 from coft_core.calibrate.run import SOURCES, calibrate, calibrate_many
 from coft_core.conformal.calibration import Calibration
@@ -166,6 +168,18 @@ def _swept(work: TuningWork, variants: Sequence[Variant], vanilla: Measured, clo
         return TunedMethod(variants[0].method, (), str(error), len(variants))
 
 
+def _seconds(work: TuningWork, variants: Sequence[Variant], clock: Callable[[], float]) -> float:
+    """Seconds that a prompt takes under the variants of a method; none where what they need cannot be had."""
+    first = variants[0].policy
+    try:
+        models, scorers = work.host.further(first, work.model), work.host.scorers(first, work.model)
+    except CoftError:
+        return 0.0
+    policies, room = [variant.policy for variant in variants], work.host.memory.room()
+    with work.host.turn():
+        return seconds_an_item(work.model, work.items.items, policies, models, scorers, work.detector, room, clock)
+
+
 def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> list[Measured]:
     """Measure the variants of one method, which need the same further models."""
     first = variants[0].policy
@@ -263,6 +277,32 @@ class TuningService:
         return self._runner.submit(
             JOB_KIND, request.name, lambda context: self._work(context, examples), payload_of(request, tuning_set)
         )
+
+    def at_hand(self, model: str) -> bool:
+        """Whether a model is loaded already, or comes with the program and is loaded in a moment."""
+        return model == AuditSettings().model or self._host.loaded(model) is not None
+
+    def forecast(
+        self, tuning_set: TuningSet, request: TuningRequest, clock: Callable[[], float] = time.perf_counter
+    ) -> float:
+        """Seconds that a run takes on this computer, from a trial of a few prompts; loads the model.
+
+        What COFT is calibrated on is left out, and so are methods that cannot be swept: they take no time.
+
+        Args:
+            tuning_set: What is tuned on.
+            request: What is asked.
+            clock: Monotonic seconds.
+
+        Raises:
+            CoftError: A sampling control is outside its range, or the model cannot be loaded.
+        """
+        settings = request.settings
+        model = prompted(self._host.get(settings.model), settings)
+        work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request)
+        tried = [_variants(work, name, None) for name in ("vanilla", *request.policies)]
+        swept = [variants for variants in tried if not isinstance(variants, TunedMethod)]
+        return len(tuning_set.items) * sum(_seconds(work, variants, clock) for variants in swept)
 
     def list(self) -> tuple[TuningView, ...]:
         """Runs that have ended with something measured, newest first; those that ended early say so."""

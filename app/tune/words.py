@@ -85,14 +85,14 @@ def kept_sentence(view: TuningView) -> str:
     )
 
 
-HEIGHT = 340
+HEIGHT = 368
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon", "cross", "x")
 """Marks of the methods in their order; colour alone tells nobody apart."""
 
 
 def tuning_figure(view: TuningView) -> go.Figure:
     """Every point of every method; to the left is less gap, higher is more accurate, below the line is not chosen."""
-    figure = go.Figure(layout=plain_layout(HEIGHT, {"l": 48, "r": 16, "t": 8, "b": 40}))
+    figure = go.Figure(layout=plain_layout(HEIGHT, {"l": 48, "r": 16, "t": 36, "b": 40}))
     for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False):
         if method.points:
             figure.add_trace(_line(method, symbol))
@@ -100,11 +100,14 @@ def tuning_figure(view: TuningView) -> go.Figure:
         x=[view.vanilla.gap[0]],
         y=[view.vanilla.accuracy[0]],
         mode="markers+text",
+        name="the model alone (vanilla)",
         text=["vanilla"],
         textposition="bottom center",
         marker={"symbol": "star-open", "size": 12},
         hovertemplate="vanilla<br>gap %{x:.3f}, accuracy %{y:.1%}<extra></extra>",
     )
+    # Above the points, where no point can lie under it.
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"})
     figure.add_hline(y=view.floor, line={"dash": "dot", "width": 1})
     figure.update_xaxes(title={"text": "Gap between groups", "standoff": 6}, rangemode="tozero", showgrid=True)
     figure.update_yaxes(title={"text": "Accuracy", "standoff": 6}, tickformat=".0%", showgrid=True)
@@ -150,6 +153,16 @@ def read_set(tuning_set: TuningSet) -> str:
         {{ set.pairs | plural("pair") }}.</p>
         """,
         set=tuning_set,
+    )
+
+
+def time_sentence(seconds: float | None) -> str:
+    """How long a run would take; None where the model is not loaded, so that nothing was tried."""
+    if seconds is None:
+        return html('<p class="hint">How long it takes is said once the model is loaded.</p>')
+    return html(
+        '<p class="hint tnum">Takes {{ seconds | duration }} on this computer; a calibration comes on top.</p>',
+        seconds=seconds,
     )
 
 

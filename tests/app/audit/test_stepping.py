@@ -241,6 +241,27 @@ def test_nothing_on_the_page_moves_while_a_chain_is_written(open_fresh):
     assert page.evaluate("window.moved") < 0.02
 
 
+def test_the_candidates_stay_in_their_place_while_tokens_are_written_and_looked_through(open_fresh):
+    page = open_fresh()
+    page.locator("[data-do=step]").click()
+    expect(page.locator("#inspector .cand tbody tr").first).to_be_visible()
+    page.evaluate("""() => {
+      const table = document.querySelector("#inspector .cand");
+      window.places = new Set([table.getBoundingClientRect().top]);
+      new MutationObserver(() => window.places.add(table.getBoundingClientRect().top))
+        .observe(document.querySelector("#inspector .announce"), { childList: true, subtree: true, characterData: true });
+    }""")
+    page.evaluate("coft.session.run()")
+    expect(tokens(page)).to_have_count(64)
+    selected(page, STRONGEST)
+    transcript_focus(page)
+    page.keyboard.press("Home")
+    for step in range(2, 40):
+        page.keyboard.press("ArrowRight")
+        selected(page, step)
+    assert len(page.evaluate("[...window.places]")) == 1
+
+
 def test_frames_that_the_browser_never_saw_are_asked_for(open_fresh):
     page = open_fresh()
     page.evaluate("""() => {

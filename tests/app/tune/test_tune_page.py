@@ -95,6 +95,39 @@ def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken
     expect(audit.locator("#use-tuned")).to_be_hidden()
 
 
+def test_the_chart_has_a_legend_and_keeps_its_traces_in_the_colours_of_the_other_theme(
+    tune: Page, tmp_path: Path
+) -> None:
+    take_set(tune, tmp_path)
+    tune.get_by_label("DExperts", exact=True).check()
+    expect(tune.locator("#tuning-time")).to_contain_text("on this computer")
+    tune.locator("#run").click()
+    drawn = tune.locator("#tuning-plot .scatterlayer .trace")
+    expect(drawn).to_have_count(3)
+    expect(tune.locator("#tuning-plot .legendtext")).to_have_text(["COFT", "DExperts", "the model alone (vanilla)"])
+    colours = """() => {
+      const plot = document.querySelector('#tuning-plot .js-plotly-plot'), seen = (node) => getComputedStyle(node);
+      return {
+        points: [...plot.querySelectorAll('.scatterlayer .trace')].map((one) => one.querySelectorAll('.point').length),
+        marks: [...plot.querySelectorAll('.scatterlayer .trace .point')].map((mark) => seen(mark).stroke),
+        words: [...plot.querySelectorAll('.legendtext, .xtick text')].map((word) => seen(word).fill),
+        floor: plot.querySelector('.shapelayer path') !== null,
+        paper: seen(document.body).backgroundColor,
+      };
+    }"""
+    light = tune.evaluate(colours)
+    assert light["points"] == [9, 5, 1]
+    tune.get_by_role("button", name="Switch between light and dark").click()
+    tune.wait_for_function(
+        "document.querySelector('#tuning-plot .js-plotly-plot').layout.template.layout.font.color === '#969aa1'"
+    )
+    dark = tune.evaluate(colours)
+    assert (dark["points"], dark["floor"]) == (light["points"], True)
+    assert dark["paper"] != light["paper"]
+    for kind in ("marks", "words"):
+        assert all(before != after for before, after in zip(light[kind], dark[kind], strict=True)), kind
+
+
 def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     tune: Page, services: Services, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, tuning_csv, tuning_json
 from app.tune.service import TuningService
 from app.tune.sets import TuningSet
-from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence
+from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence, time_sentence
 from coft_core.errors import InvalidInputError
 from coft_core.tuning.measure import measure_many
 from coft_core.tuning.sweep import LAMS
@@ -59,6 +59,18 @@ def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
     path = tmp_path / "tune.jsonl"
     path.write_text(tuning_rows())
     return wired[TuningService].read(path)
+
+
+def test_the_forecast_is_what_the_tried_prompts_took_for_all_prompts_under_every_method(
+    wired: Services, tuning_set: TuningSet
+):
+    # Each method is timed once over three prompts: 6 seconds for the model alone, then 30 for COFT and 3 for SDD.
+    moments = iter((0.0, 6.0, 6.0, 36.0, 36.0, 39.0))
+    request = TuningRequest("set", ("coft", "sdd"), TINY)
+    assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 24 * (2 + 10 + 1)
+    assert "Takes about 5 min on this computer" in time_sentence(24 * 13.0)
+    assert "once the model is loaded" in time_sentence(None)
+    assert not wired[TuningService].at_hand("elsewhere/large")
 
 
 def cancel_in(wired: Services, monkeypatch: pytest.MonkeyPatch, call: int) -> None:
