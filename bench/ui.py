@@ -310,9 +310,7 @@ def typing(browser: Browser, url: str, options: argparse.Namespace) -> dict[str,
         "key_to_frame_ms": summary(took),
         "p95_ms": round(float(np.percentile(took, 95)), 1),
         "longest_ms": round(max(took), 1),
-        "main_thread_ms_per_key": {
-            name: round(1000 * (after[name] - before[name]) / len(took), 2) for name in METRICS
-        },
+        "main_thread_ms_per_key": {name: round(1000 * (after[name] - before[name]) / len(took), 2) for name in METRICS},
     }
 
 

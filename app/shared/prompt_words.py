@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -60,7 +61,9 @@ def spans_message(spans: Sequence[Span], text: str) -> Message:
 
 
 def spans_from(items: object) -> tuple[Span, ...] | None:
-    """Spans as the browser sends them; None lets the detector find them."""
+    """Spans as the browser sends them, of many as JSON text; None lets the detector find them."""
+    if isinstance(items, str):
+        items = json.loads(items)
     if not isinstance(items, list):
         return None
     return tuple(

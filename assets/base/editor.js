@@ -1,5 +1,5 @@
 /* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
-import { act, cautions, draw, expose, link, onFailure, options, pausing, plural, put, refocus } from "./core.js";
+import { act, cautions, draw, expose, link, onFailure, options, pausing, perFrame, plural, put, refocus } from "./core.js";
 import { keys } from "./keys.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
@@ -8,6 +8,8 @@ const MOST_UNDONE = 50;
 /* so many labels or rows follow each key at once; more of them follow when the writer pauses */
 const LIGHT = 40;
 const SETTLE = 150;
+/* letters before and after those in sight whose marks are drawn as well, so that scrolling meets drawn ones */
+const MARGIN = 1500;
 /* rows of words that are shown until all are asked for, and letters around a word at one of its places */
 const MOST_WORDS = 60;
 const AROUND = 16;
@@ -105,6 +107,8 @@ const find = (selector) => root.querySelector(selector);
 const tell = () => watchers.forEach((watcher) => watcher());
 const offered = () => state.spans.filter((span) => span.suggested);
 
+/* the letters whose marks are drawn now */
+let drawnTo = [0, Infinity];
 /* a label that would run into the next one gives way; all are measured before any is changed */
 const fitLabels = () => {
   const labels = [...root.querySelectorAll(".backdrop .fam")];
@@ -115,10 +119,29 @@ const fitLabels = () => {
     if (last && Math.abs(box.top - last.top) < 8 && box.left < last.right + 4) labels[at - 1].classList.add("short");
   });
 };
+const scrolled = perFrame(() => {
+  const sight = drawnTo[1] < Infinity ? inSight() : null;
+  if (sight && (sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1])) paint();
+});
 const fitSoon = pausing(fitLabels, SETTLE);
+/* the letters in sight, by what lies under two corners of the field; null where the browser does not tell */
+const inSight = () => {
+  const box = find(".scroll").getBoundingClientRect();
+  const left = Math.max(box.left, 0) + 2, right = Math.min(box.right, innerWidth) - 2;
+  const top = Math.max(box.top, 0) + 2, bottom = Math.min(box.bottom, innerHeight) - 2;
+  if (top >= bottom || !document.caretPositionFromPoint) return null;
+  const ends = [[left, top], [right, bottom]].map(([x, y]) => document.caretPositionFromPoint(x, y));
+  return ends.every((end) => end && end.offsetNode === field) ? ends.map((end) => end.offset) : null;
+};
+/* marks take no room, so that those of a long text are drawn about what is in sight, and the rest is its letters */
+const nearby = () => {
+  const sight = state.spans.length > LIGHT ? inSight() : null;
+  return sight ? [sight[0] - MARGIN, sight[1] + MARGIN] : [0, Infinity];
+};
 /* letters that are typed change one piece of text between two spans, and leave the others as they are */
 const paint = () => {
-  draw(find(".backdrop"), [marked(state.text, state.spans, families), "\u200b"]);
+  const [from, to] = drawnTo = nearby();
+  draw(find(".backdrop"), [marked(state.text, state.spans.filter((span) => span.end >= from && span.start <= to), families), "\u200b"]);
   if (state.spans.length > LIGHT) fitSoon(); else fitLabels();
 };
 /* who found a span and how sure that is; a plain lexicon term is always sure */
@@ -267,7 +290,7 @@ const planted = (text) => {
 const wire = (spans) => outward(spans.map(({ picked, whitelisted, ...span }) => span), state.text);
 const preview = () => {
   if (!state.text.trim()) reading(null);
-  else state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
+  else state.nonce = send("preview", { prompt: state.text, spans: JSON.stringify(wire(state.spans)) });
 };
 const changed = () => { render(); preview(); tell(); };
 const detect = () => {
@@ -479,6 +502,7 @@ export const editor = {
     act(root, ACTIONS);
     onFailure("detect", () => { state.busy = false; state.waiting.splice(0); });
     window.addEventListener("resize", paint);
+    find(".scroll").addEventListener("scroll", scrolled, { passive: true });
     paint();
   },
   /* a new text: detection starts from nothing */

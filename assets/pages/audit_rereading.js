@@ -31,7 +31,7 @@ const strip = ({ cards, selected }, message) => {
     const mark = known.get(i), gap = !mark && gaps.has(i);
     const classes = [first !== null && i > first && "after", i === first && "first", i === selected && "sel"].filter(Boolean);
     return html`<span class=${["rt", ...classes].join(" ")} data-i=${i} data-mark=${mark ? `${mark.t} ${mark.c}` : gap ? "gap" : ""}
-      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk">${mark ? signs(mark) : nothing}</span><span
+      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk" dir="ltr">${mark ? signs(mark) : nothing}</span><span
       class="w">${w}</span></span>`;
   }));
 };
