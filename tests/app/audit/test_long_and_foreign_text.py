@@ -41,7 +41,7 @@ def test_a_word_in_several_places_is_one_row_whose_actions_reach_them_all(page: 
     assert spans(page, "kept") == [False] * 4
     page.get_by_role("button", name="Remove all: He, 3 times").click()
     expect(rows(page)).to_have_count(1)
-    page.locator("[data-do=undo]").click()
+    page.locator("#editor [data-do=undo]").click()
     expect(rows(page)).to_have_count(2)
     assert len(spans(page, "kept")) == 4
 
@@ -133,7 +133,7 @@ def test_another_language_is_told_of_with_the_detectors_answer_and_no_longer_whe
     page.locator("#prompt").fill("Die Krankenschwester ging nach der Arbeit mit ihrem Bruder nach Hause")
     expect(notice).to_contain_text("in German")
     expect(notice).to_contain_text("mark them yourself")
-    expect(page.locator(".cautions")).not_to_contain_text("in German")
+    expect(page.locator("#editor .cautions")).not_to_contain_text("in German")
     page.locator("#prompt").fill("The nurse went home")
     expect(notice).to_be_hidden()
 
