@@ -13,6 +13,8 @@ const MARGIN = 1500;
 /* rows of words that are shown until all are asked for, and letters around a word at one of its places */
 const MOST_WORDS = 60;
 const AROUND = 16;
+/* places of a word from which on they share a row */
+const SEVERAL = 3;
 /* letters of a token, until the model has counted some */
 const TYPICAL_TOKEN = 4;
 
@@ -202,13 +204,12 @@ const group = ({ name, at, spans }) => {
 };
 /* the words in reading order, each with its places; `at` is the first one's place among all spans */
 const grouped = () => {
-  const words = new Map();
-  sorted(state.spans).forEach((span, at) => {
-    const name = term(span, state.text);
-    if (words.has(name)) words.get(name).spans.push(span);
-    else words.set(name, { name, at, spans: [span] });
+  const spans = sorted(state.spans), words = Map.groupBy(spans, (span) => term(span, state.text));
+  return spans.flatMap((span, at) => {
+    const name = term(span, state.text), own = words.get(name);
+    if (own.length < SEVERAL) return [{ name, at, spans: [span] }];
+    return own[0] === span ? [{ name, at, spans: own }] : [];
   });
-  return [...words.values()];
 };
 const list = () => {
   listSoon.cancel();

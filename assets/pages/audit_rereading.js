@@ -3,7 +3,8 @@ import { act, cautions, draw, expose, icon, link, onFailure, pausing, put, refoc
 import { html, nothing, render } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
 
-const SLIDE = 120;
+/* at once, since only one request is ever under way and the newest wish follows it */
+const SLIDE = 0;
 const TYPE = 350;
 const GROW = 400;
 const PATIENCE = 15000;
