@@ -113,7 +113,8 @@ STANDS = """(steps) => {
   if (document.body) look(); else document.addEventListener("DOMContentLoaded", look);
 }"""
 SLIDE = """async ([name, value]) => {
-  const field = document.querySelector(`#reread-${name}`), told = document.querySelector(".told-now .token");
+  const field = document.querySelector(`#reread-${name}`), told = document.querySelector("#rereading .told-now .token");
+  told.textContent = "";
   const begin = performance.now();
   const answered = new Promise((go) => {
     new MutationObserver((_, watcher) => { watcher.disconnect(); go(); }).observe(
@@ -310,7 +311,7 @@ def typing(browser: Browser, url: str, options: argparse.Namespace) -> dict[str,
         "key_to_frame_ms": summary(took),
         "p95_ms": round(float(np.percentile(took, 95)), 1),
         "longest_ms": round(max(took), 1),
-        "main_thread_ms_per_key": _mean_task(before, after, len(took)),
+        "main_thread_ms_per_key": {name: round(1000 * (after[name] - before[name]) / len(took), 2) for name in METRICS},
     }
 
 
@@ -360,7 +361,7 @@ def sliders(
         pass
     took: dict[str, list[float]] = {"lam": [], "alpha": []}
     with opened(browser, f"{url}/?session={session}") as (page, _):
-        page.wait_for_function("document.querySelector('.rereading .told-now .token')?.textContent")
+        page.wait_for_function("document.querySelector('#rereading .told-now .token')?.textContent")
         page.wait_for_timeout(1500)
         for number in range(options.repeats):
             for name, low in (("lam", 0.2), ("alpha", 0.12)):

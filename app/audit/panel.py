@@ -13,9 +13,9 @@ from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_choices, drift_badge
 from app.shared.errors import USER_ERRORS
-from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, reply, shown, told
+from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown, told
 from app.shared.markup import html
-from app.shared.prompt_words import Message, preview_message, spans_from, spans_message
+from app.shared.prompt_words import preview_message, spans_from, spans_message, too_long_message
 from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
@@ -33,6 +33,7 @@ from app.shared.settings_rail import (
 )
 from app.shared.wiring import Services
 from app.tune.service import TuningService
+from coft_core.errors import PromptTooLongError
 from coft_core.model.loading import LoadingPhase
 
 LOADING_PHASES = {
@@ -62,17 +63,20 @@ class SettingsHandlers:
         self._tunings = services[TuningService]
 
     @shown
-    def detect(self, event: gr.EventData, *values: object) -> Message:
+    def detect(self, event: gr.EventData, *values: object) -> str:
         """Find the sensitive spans of the prompt."""
-        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(without_parameters(values)))))
+        spans = self._audits.detect(event.prompt, settings_from(without_parameters(values)))
+        return packed(event, spans_message(spans, event.prompt))
 
     @shown
-    def preview(self, event: gr.EventData, *values: object) -> Message:
-        """Read the prompt as the masked branch does."""
+    def preview(self, event: gr.EventData, *values: object) -> str:
+        """Read the prompt as the masked branch does; one that is too long is told of beside it, as long as it is."""
         settings = settings_from(without_parameters(values))
-        return reply(
-            event, preview_message(self._audits.preview(event.prompt, spans_from(event.spans) or (), settings))
-        )
+        try:
+            preview = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
+        except PromptTooLongError as error:
+            return packed(event, too_long_message(error))
+        return packed(event, preview_message(preview, self._audits.context_length(settings.model)))
 
     def describe_model(self, name: str) -> Iterator[str]:
         """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""

@@ -91,6 +91,10 @@ class AuditService:
         """The prompt as the masked branches read it, with its warnings."""
         return self._planner.preview(self._host.get(settings.model), prompt, spans, settings)
 
+    def context_length(self, name: str) -> int:
+        """The longest sequence that a model takes, in tokens."""
+        return self._host.get(name).context_length
+
     def start(self, request: StartAudit) -> AuditView:
         """Begin a session without a step.
 

@@ -293,7 +293,7 @@ class CompareHandlers:
     @shown
     def detect(self, event: gr.EventData) -> Reply:
         """Find the sensitive spans of the prompt."""
-        return reply(event, spans_message(self._audits.detect(event.prompt)))
+        return reply(event, spans_message(self._audits.detect(event.prompt), event.prompt))
 
     @shown
     def menu(self, event: gr.EventData) -> Reply:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
 from app.shared.step_words import count, named, plural
+from coft_core.errors import PromptTooLongError
+from coft_core.text.language import language_note
 from coft_core.types import Span
 from db.user_lists import UserListRecord
 
@@ -30,25 +33,37 @@ def finished_text(finished: str | None) -> str | None:
     return ENDS.get(finished, finished) if finished else None
 
 
-def preview_message(preview: MaskPreview) -> Message:
-    """The prompt as the masked branch reads it."""
+def preview_message(preview: MaskPreview, limit: int = 0) -> Message:
+    """The prompt as the masked branch reads it; ``limit`` is what the model takes in tokens, 0 where nobody asks."""
     sentinel = preview.sentinel if preview.masked_count else ""
     return {
         "kind": "preview",
         "pieces": [[piece.text, piece.masked] for piece in preview.pieces],
         "counts": f"{plural(preview.token_count, 'token')}, {count(preview.masked_count)} masked, same length",
         "warnings": list(preview.warnings),
+        "tokens": preview.token_count,
+        "limit": limit,
         "branches": " ".join(filter(None, (reading_text(preview.branches), sentinel))),
     }
 
 
-def spans_message(spans: Sequence[Span]) -> Message:
-    """Detected spans; offsets count code points."""
-    return {"kind": "spans", "spans": [asdict(span) for span in spans]}
+def too_long_message(error: PromptTooLongError) -> Message:
+    """A prompt that fills the model's context, so that no branch reads it."""
+    return {"kind": "toolong", "text": str(error)}
+
+
+def spans_message(spans: Sequence[Span], text: str) -> Message:
+    """Detected spans of a text, and what is said if the detector does not read its language.
+
+    Offsets count code points.
+    """
+    return {"kind": "spans", "spans": [asdict(span) for span in spans], "language": language_note(text)}
 
 
 def spans_from(items: object) -> tuple[Span, ...] | None:
-    """Spans as the browser sends them; None lets the detector find them."""
+    """Spans as the browser sends them, of many as JSON text; None lets the detector find them."""
+    if isinstance(items, str):
+        items = json.loads(items)
     if not isinstance(items, list):
         return None
     return tuple(

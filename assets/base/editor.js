@@ -1,20 +1,49 @@
 /* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
-import { act, cautions, draw, expose, link, onFailure, options, pausing, refocus } from "./core.js";
+import { act, cautions, draw, expose, link, onFailure, options, pausing, perFrame, plural, put, refocus } from "./core.js";
 import { keys } from "./keys.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 const PAUSE = 450;
 const MOST_UNDONE = 50;
+/* so many labels or rows follow each key at once; more of them follow when the writer pauses */
+const LIGHT = 40;
+const SETTLE = 150;
+/* letters before and after those in sight whose marks are drawn as well, so that scrolling meets drawn ones */
+const MARGIN = 1500;
+/* rows of words that are shown until all are asked for, and letters around a word at one of its places */
+const MOST_WORDS = 60;
+const AROUND = 16;
+/* places of a word from which on they share a row */
+const SEVERAL = 3;
+/* letters of a token, until the model has counted some */
+const TYPICAL_TOKEN = 4;
 
 export const EMPTY = "The prompt is empty: type the text that the model should continue.";
 
 /* ---- marked spans of a text ---- */
-/* offsets: the server counts code points, the browser counts UTF-16 units */
-const astral = (text) => /[\ud800-\udfff]/.test(text);
-const toUnits = (text, offset) => (astral(text) ? [...text].slice(0, offset).join("").length : offset);
-const toPoints = (text, offset) => (astral(text) ? [...text.slice(0, offset)].length : offset);
-const outward = (spans, text) => spans.map((span) => ({ ...span, start: toPoints(text, span.start), end: toPoints(text, span.end) }));
-const inward = (spans, text) => spans.map((span) => ({ ...span, start: toUnits(text, span.start), end: toUnits(text, span.end) }));
+/* offsets: the server counts code points, the browser counts UTF-16 units; both ways from one reading of the text */
+const offsets = (text) => {
+  if (!/[\ud800-\udfff]/.test(text)) return { points: (unit) => unit, units: (point) => point };
+  const starts = [];
+  const places = new Int32Array(text.length + 1);
+  let at = 0;
+  for (const letter of text) {
+    places.fill(starts.length, at, at + letter.length);
+    starts.push(at);
+    at += letter.length;
+  }
+  starts.push(at);
+  places[at] = starts.length - 1;
+  return { points: (unit) => places[unit], units: (point) => starts[Math.min(point, starts.length - 1)] };
+};
+const outward = (spans, text) => {
+  const { points } = offsets(text);
+  return spans.map((span) => ({ ...span, start: points(span.start), end: points(span.end) }));
+};
+const inward = (spans, text) => {
+  const { units } = offsets(text);
+  return spans.map((span) => ({ ...span, start: units(span.start), end: units(span.end) }));
+};
 const term = (span, text) => `${span.category}:${text.slice(span.start, span.end).toLowerCase()}`;
 const sorted = (spans) => [...spans].sort((one, other) => one.start - other.start);
 
@@ -33,15 +62,21 @@ const followed = (spans, before, after) => {
 };
 /* a span as the reviewer's own decision: masked, and sure */
 const decided = (span) => ({ ...span, source: "user", detail: "", kept: false, score: null, suggested: false });
-/* what a detection found beside the reviewer's decisions, which outlive it */
-const merged = (found, { spans, text, removed }) => {
+/* what a detection found beside the reviewer's decisions, which outlive it: a decision on one place holds there alone,
+   and a word that she keeps everywhere is kept at new places too */
+const merged = (found, { spans, text, removed, gone }) => {
   const mine = spans.filter((span) => span.source === "user");
-  const kept = new Set(spans.filter((span) => span.kept && !span.whitelisted).map((span) => term(span, text)));
+  const place = (span) => `${span.start}-${span.end}-${span.category}`;
+  const before = new Map(spans.map((span) => [place(span), span]));
+  const apart = new Set(gone.map(place));
+  const byTerm = Map.groupBy(spans.filter((span) => !span.whitelisted), (span) => term(span, text));
+  const keptAll = new Set([...byTerm].filter(([, all]) => all.every((span) => span.kept)).map(([name]) => name));
   const fresh = found
-    .filter((span) => !removed.has(term(span, text)))
+    .filter((span) => !removed.has(term(span, text)) && !apart.has(place(span)))
     .filter((span) => mine.every((other) => other.end <= span.start || other.start >= span.end))
     .map((span) => {
-      const keep = span.kept || kept.has(term(span, text));
+      const old = before.get(place(span));
+      const keep = span.kept || (old && !old.whitelisted ? old.kept : keptAll.has(term(span, text)));
       return { ...span, kept: keep, whitelisted: span.kept && span.source !== "list", suggested: span.suggested && !keep };
     });
   return sorted([...mine, ...fresh]);
@@ -55,7 +90,7 @@ const marked = (text, spans, families) => {
     const kind = `${span.kept ? " white" : span.suggested ? " offer" : ""}${span.picked ? " picked" : ""}`;
     const family = (families[span.category] || span.category) + (span.kept ? ", kept" : span.suggested ? ", suggested" : "");
     pieces.push(text.slice(at, span.start), html`<span class=${`span f-${span.category}${kind}`}>${text.slice(span.start, span.end)}<span
-      class="fam">${family}</span></span>`);
+      class="fam" dir="ltr">${family}</span></span>`);
     at = span.end;
   }
   return [...pieces, text.slice(at)];
@@ -64,7 +99,9 @@ export const markedPoints = (text, spans, families) => marked(text, inward(spans
 
 /* ---- what is shown ---- */
 const state = {
-  text: "", spans: [], removed: new Set(), history: [], ahead: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
+  text: "", spans: [], removed: new Set(), gone: [], history: [], ahead: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
+  /* words whose places are shown one by one, whether all words are, which row's menu is open, and the last count of tokens */
+  unfolded: new Set(), whole: false, menu: null, counted: null, foreign: "",
 };
 const watchers = [];
 let root, field, families, send;
@@ -72,18 +109,42 @@ const find = (selector) => root.querySelector(selector);
 const tell = () => watchers.forEach((watcher) => watcher());
 const offered = () => state.spans.filter((span) => span.suggested);
 
-const paint = () => {
-  draw(find(".backdrop"), [marked(state.text, state.spans, families), "\u200b"]);
-  /* a label that would run into the next one gives way */
+/* the letters whose marks are drawn now */
+let drawnTo = [0, Infinity];
+/* a label that would run into the next one gives way; all are measured before any is changed */
+const fitLabels = () => {
   const labels = [...root.querySelectorAll(".backdrop .fam")];
   labels.forEach((label) => label.classList.remove("short"));
-  let before = null;
-  for (const label of labels) {
-    const box = label.getBoundingClientRect();
-    const last = before && before.getBoundingClientRect();
-    if (last && Math.abs(box.top - last.top) < 8 && box.left < last.right + 4) before.classList.add("short");
-    before = label;
-  }
+  const boxes = labels.map((label) => label.getBoundingClientRect());
+  boxes.forEach((box, at) => {
+    const last = boxes[at - 1];
+    if (last && Math.abs(box.top - last.top) < 8 && box.left < last.right + 4) labels[at - 1].classList.add("short");
+  });
+};
+const scrolled = perFrame(() => {
+  const sight = drawnTo[1] < Infinity ? inSight() : null;
+  if (sight && (sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1])) paint();
+});
+const fitSoon = pausing(fitLabels, SETTLE);
+/* the letters in sight, by what lies under two corners of the field; null where the browser does not tell */
+const inSight = () => {
+  const box = find(".scroll").getBoundingClientRect();
+  const left = Math.max(box.left, 0) + 2, right = Math.min(box.right, innerWidth) - 2;
+  const top = Math.max(box.top, 0) + 2, bottom = Math.min(box.bottom, innerHeight) - 2;
+  if (top >= bottom || !document.caretPositionFromPoint) return null;
+  const ends = [[left, top], [right, bottom]].map(([x, y]) => document.caretPositionFromPoint(x, y));
+  return ends.every((end) => end && end.offsetNode === field) ? ends.map((end) => end.offset) : null;
+};
+/* marks take no room, so that those of a long text are drawn about what is in sight, and the rest is its letters */
+const nearby = () => {
+  const sight = state.spans.length > LIGHT ? inSight() : null;
+  return sight ? [sight[0] - MARGIN, sight[1] + MARGIN] : [0, Infinity];
+};
+/* letters that are typed change one piece of text between two spans, and leave the others as they are */
+const paint = () => {
+  const [from, to] = drawnTo = nearby();
+  draw(find(".backdrop"), [marked(state.text, state.spans.filter((span) => span.end >= from && span.start <= to), families), "\u200b"]);
+  if (state.spans.length > LIGHT) fitSoon(); else fitLabels();
 };
 /* who found a span and how sure that is; a plain lexicon term is always sure */
 const source = (span) => {
@@ -96,25 +157,74 @@ const source = (span) => {
 };
 const button = (name, at, word, label, spoken = label) =>
   html`<button type="button" class="btn small quiet" data-do=${name} data-at=${at} aria-label=${`${spoken}: ${word}`}>${label}</button>`;
-const row = (span, at) => {
+/* a menu of families has its entries while it has the focus; before that it shows its own alone */
+const menuOf = (name, at, category, spoken) => {
+  const all = state.menu === `${name} ${at}`;
+  const entries = Object.entries(families).filter(([key]) => all || key === category);
+  return html`<select class="select small quiet" data-do=${name} data-at=${at} aria-label=${spoken}>${options(entries, category)}</select>`;
+};
+const around = ({ start, end }) => html`<span class="hint">${start > AROUND ? "…" : ""}${state.text.slice(Math.max(0, start - AROUND), start)}</span><bdi
+  class="word">${state.text.slice(start, end)}</bdi><span class="hint">${state.text.slice(end, end + AROUND)}${end + AROUND < state.text.length ? "…" : ""}</span>`;
+const row = (span, at, points, single) => {
   const word = state.text.slice(span.start, span.end);
   const kind = span.kept ? " white" : span.suggested ? ` offer f-${span.category}` : "";
   const actions = span.suggested
     ? [button("accept", at, word, "Accept"), button("remove", at, word, "Dismiss")]
     : [span.kept ? button("keep", at, word, "Mask it", "Mask") : button("keep", at, word, "Keep visible"), button("remove", at, word, "Remove")];
-  return html`<tr class=${span.picked ? "picked" : nothing}>
-    <td class="cut"><span class=${`word${kind}`}>${word}</span></td>
-    <td><span class=${`sw f-${span.category}`}></span><select class="select small quiet" data-do="relabel" data-at=${at}
-      aria-label=${`Family of ${word}`}>${options(Object.entries(families), span.category)}</select></td>
+  return html`<tr class=${[span.picked && "picked", !single && "place"].filter(Boolean).join(" ") || nothing}>
+    <td class="cut" dir="auto">${single ? html`<bdi class=${`word${kind}`}>${word}</bdi>` : around(span)}</td>
+    <td><span class=${`sw f-${span.category}`}></span>${menuOf("relabel", at, span.category, `Family of ${word}`)}</td>
     <td class="sub">${span.suggested ? html`<b class="tag">suggested</b>` : nothing}${source(span)}</td>
-    <td class="hint tnum">${`${toPoints(state.text, span.start)}–${toPoints(state.text, span.end)}`}</td>
+    <td class="hint tnum">${`${points(span.start)}–${points(span.end)}`}</td>
     <td class="num">${actions}</td></tr>`;
 };
-const list = () => {
-  const table = find(".spanlist");
-  table.hidden = state.spans.length === 0;
-  refocus(table, () => draw(table.tBodies[0], sorted(state.spans).map(row)), () => table.querySelector("button"));
+/* what has been decided of a word's places, in numbers where they differ */
+const standing = (spans) => {
+  const kept = spans.filter((span) => span.kept).length, waiting = spans.filter((span) => span.suggested).length;
+  const parts = [[spans.length - kept - waiting, "masked"], [kept, "kept"], [waiting, "suggested"]].filter(([number]) => number);
+  if (parts.length > 1) return parts.map(([number, what]) => `${number} ${what}`).join(", ");
+  const sources = new Set(spans.map(source));
+  return sources.size === 1 ? [...sources][0] : `found in ${sources.size} ways`;
 };
+/* a word that stands in several places is one row, with what is done to all of them */
+const group = ({ name, at, spans }) => {
+  const [{ category, start, end }] = spans, word = state.text.slice(start, end), times = spans.length;
+  const offer = spans.some((span) => span.suggested), kept = spans.some((span) => span.kept), masked = spans.some((span) => !span.kept && !span.suggested);
+  const kind = spans.every((span) => span.kept) ? " white" : spans.every((span) => span.suggested) ? ` offer f-${category}` : "";
+  const all = (action, label) => button(action, at, `${word}, ${times} times`, label);
+  const open = state.unfolded.has(name);
+  return html`<tr class=${`several${spans.some((span) => span.picked) ? " picked" : ""}`}>
+    <td class="cut" dir="auto"><bdi class=${`word${kind}`}>${word}</bdi> <span class="hint tnum">${`${times.toLocaleString("en")} times`}</span></td>
+    <td><span class=${`sw f-${category}`}></span>${menuOf("all-relabel", at, category, `Family of ${word}, at all ${times} places`)}</td>
+    <td class="sub">${standing(spans)}</td>
+    <td><button type="button" class="link" data-do="places" data-at=${at} aria-expanded=${String(open)}
+      aria-label=${`Places of ${word}`}>${open ? "Hide places" : "Places"}</button></td>
+    <td class="num">${[offer && all("all-accept", "Accept all"), kept && all("all-mask", "Mask all"), masked && all("all-keep", "Keep all visible"),
+      all("all-remove", offer && !kept && !masked ? "Dismiss all" : "Remove all")].filter(Boolean)}</td></tr>`;
+};
+/* the words in reading order, each with its places; `at` is the first one's place among all spans */
+const grouped = () => {
+  const spans = sorted(state.spans), words = Map.groupBy(spans, (span) => term(span, state.text));
+  return spans.flatMap((span, at) => {
+    const name = term(span, state.text), own = words.get(name);
+    if (own.length < SEVERAL) return [{ name, at, spans: [span] }];
+    return own[0] === span ? [{ name, at, spans: own }] : [];
+  });
+};
+const list = () => {
+  listSoon.cancel();
+  const table = find(".spanlist"), all = grouped(), { points } = offsets(state.text);
+  const shown = state.whole ? all : all.slice(0, MOST_WORDS), spans = sorted(state.spans);
+  const places = new Map(spans.map((span, at) => [span, at]));
+  table.hidden = spans.length === 0;
+  const rows = shown.flatMap((one) => (one.spans.length === 1 ? [row(one.spans[0], one.at, points, true)]
+    : [group(one), ...(state.unfolded.has(one.name) ? one.spans.map((span) => row(span, places.get(span), points, false)) : [])]));
+  const rest = all.length - shown.length;
+  const more = rest > 0 ? html`<tr class="more"><td colspan="5"><button type="button" class="link" data-do="words">${`Show ${plural(rest, "more word")}`}</button></td></tr>` : nothing;
+  const again = (at) => table.querySelector(`[data-at="${at.dataset.at}"].btn`) || table.querySelector("button");
+  refocus(table, () => draw(table.tBodies[0], [rows, more]), again);
+};
+const listSoon = pausing(list, SETTLE);
 const render = () => {
   const many = offered().length;
   paint();
@@ -122,6 +232,25 @@ const render = () => {
   find(".offers").hidden = many === 0;
   find(".offers [role=status]").textContent = many
     ? `${many === 1 ? "1 suggestion" : `${many} suggestions`}: shown, and not masked until you accept ${many === 1 ? "it" : "them"}.` : "";
+};
+/* the model's count of tokens beside what it takes; between two counts, as many as that count leads to expect */
+const limit = (refusal = "") => {
+  const line = find(".limit"), { counted, text } = state;
+  line.hidden = !text.trim();
+  if (line.hidden) { state.counted = null; return; }
+  const known = counted !== null && counted.text === text;
+  const perLetter = counted && counted.text.length ? counted.tokens / counted.text.length : 1 / TYPICAL_TOKEN;
+  const tokens = known ? counted.tokens : Math.max(1, Math.round(text.length * perLetter)), most = counted ? counted.limit : 0;
+  put(line, refusal || `${known ? "" : "about "}${tokens.toLocaleString("en")}${most ? ` of ${most.toLocaleString("en")}` : ""} tokens${known ? "" : ", estimated"}`);
+  line.classList.toggle("over", refusal !== "" || (most > 0 && tokens >= most));
+};
+const cautious = (texts) => cautions(find(".cautions"), texts.filter((text) => text !== state.foreign));
+/* a language that the detector does not read is told of with its answer, before any model has read the text */
+const foreign = (text) => {
+  const line = find(".foreign");
+  state.foreign = text;
+  line.hidden = !text;
+  put(line, text);
 };
 const reading = (preview) => {
   const box = find(".reading");
@@ -135,7 +264,9 @@ const reading = (preview) => {
   else reads.removeAttribute("tabindex");
   box.querySelector(".several").hidden = !preview.branches;
   box.querySelector(".several").textContent = preview.branches || "";
-  cautions(find(".cautions"), state.spans.length || preview.warnings.length ? preview.warnings : []);
+  cautious(preview.warnings);
+  if (preview.limit) state.counted = { text: state.text, tokens: preview.tokens, limit: preview.limit };
+  limit();
 };
 /* the seed under which an example shows what it is for; its fold opens, where the page has one, and shows it */
 const SEED_TRIES = 20;
@@ -160,7 +291,7 @@ const planted = (text) => {
 const wire = (spans) => outward(spans.map(({ picked, whitelisted, ...span }) => span), state.text);
 const preview = () => {
   if (!state.text.trim()) reading(null);
-  else state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
+  else state.nonce = send("preview", { prompt: state.text, spans: JSON.stringify(wire(state.spans)) });
 };
 const changed = () => { render(); preview(); tell(); };
 const detect = () => {
@@ -173,6 +304,10 @@ const detect = () => {
 const detectSoon = pausing(detect, PAUSE);
 const receive = (message) => {
   if (message.kind === "preview" && message.nonce === state.nonce) reading(message);
+  if (message.kind === "toolong" && message.nonce === state.nonce) {
+    reading(null);
+    limit(message.text);
+  }
   const text = state.busy;
   if (message.kind !== "spans" || text === false) return;
   state.busy = false;
@@ -180,12 +315,13 @@ const receive = (message) => {
   state.detected = text;
   find(".bar [data-do=detect]").textContent = "Detect again";
   state.spans = merged(inward(message.spans, state.text), state);
+  foreign(message.language);
   changed();
   state.waiting.splice(0).forEach((resolve) => resolve());
 };
 
 /* ---- undo and redo of span edits; `whole` marks the change to another text, which comes back with its spans ---- */
-const copy = (whole) => ({ text: state.text, spans: state.spans.map((span) => ({ ...span })), removed: new Set(state.removed), whole });
+const copy = (whole) => ({ text: state.text, spans: state.spans.map((span) => ({ ...span })), removed: new Set(state.removed), gone: state.gone, whole });
 const stacks = () => {
   find("[data-do=undo]").disabled = state.history.length === 0;
   find("[data-do=redo]").disabled = state.ahead.length === 0;
@@ -207,6 +343,7 @@ const back = (from, to) => {
     state.detected = null;
   }
   state.spans = before.text === state.text ? before.spans : followed(before.spans, before.text, state.text);
+  state.gone = before.text === state.text ? before.gone : followed(before.gone, before.text, state.text);
   state.removed = before.removed;
   stacks();
   changed();
@@ -236,7 +373,7 @@ const choose = () => {
     const picked = caret >= 0 && caret >= span.start && caret <= span.end;
     if (Boolean(span.picked) !== picked) { span.picked = picked; moved = true; }
   }
-  if (moved) render();
+  if (moved) { paint(); if (state.spans.length > LIGHT) listSoon(); else list(); }
   if (!range && find(".marking").contains(document.activeElement)) return;
   state.range = range;
   find(".marking .idle").hidden = Boolean(range);
@@ -258,6 +395,10 @@ const mark = () => {
   changed();
 };
 const at = (node) => sorted(state.spans)[Number(node.dataset.at)];
+const alike = (node) => {
+  const name = term(at(node), state.text);
+  return state.spans.filter((span) => term(span, state.text) === name);
+};
 const edit = (node, change) => {
   const span = at(node);
   remember();
@@ -273,29 +414,53 @@ const accept = (chosen) => {
 const write = (text) => {
   if (text === state.text) return;
   planted("");
+  const before = state.spans.length;
   state.spans = followed(state.spans, state.text, text);
+  state.gone = followed(state.gone, state.text, text);
   state.text = text;
-  render();
+  /* the rows' order tells which span a button means: a span less is told at once, other positions when there are few */
+  if (state.spans.length !== before || before <= LIGHT) render();
+  else { paint(); listSoon(); }
+  limit();
   tell();
   if (text.trim()) { detectSoon(); return; }
   detectSoon.cancel();
   reading(null);
-  cautions(find(".cautions"), []);
+  foreign("");
+  cautious([]);
+};
+/* a term that a list keeps is masked by the reviewer's own decision, which outlives the next detection */
+const mask = (span) => (span.source === "list" ? Object.assign(span, decided(span)) : Object.assign(span, { kept: false }));
+const remove = (spans) => {
+  const [first] = spans, name = term(first, state.text);
+  const others = state.spans.some((span) => term(span, state.text) === name && !spans.includes(span));
+  if (others) state.gone = [...state.gone, ...spans.map(({ start, end, category }) => ({ start, end, category }))];
+  else state.removed.add(name);
+  state.spans = state.spans.filter((span) => !spans.includes(span));
+};
+const editAll = (node, change) => {
+  const spans = alike(node);
+  remember();
+  change(spans);
+  changed();
 };
 const ACTIONS = {
   undo, redo, mark,
-  detect: () => { remember(); state.removed.clear(); state.spans = state.spans.filter((span) => span.source === "user"); detect(); },
+  detect: () => { remember(); state.removed.clear(); state.gone = []; state.spans = state.spans.filter((span) => span.source === "user"); detect(); },
   accept: (node) => accept([at(node)]),
   "accept-all": () => { accept(offered()); field.focus(); },
-  /* a term that a list keeps is masked by the reviewer's own decision, which outlives the next detection */
-  keep: (node) => edit(node, (span) => {
-    if (span.kept && span.source === "list") Object.assign(span, decided(span));
-    else span.kept = !span.kept;
-  }),
-  remove: (node) => edit(node, (span) => {
-    state.removed.add(term(span, state.text));
-    state.spans = state.spans.filter((other) => other !== span);
-  }),
+  keep: (node) => edit(node, (span) => (span.kept ? mask(span) : Object.assign(span, { kept: true }))),
+  remove: (node) => edit(node, (span) => remove([span])),
+  "all-accept": (node) => accept(alike(node).filter((span) => span.suggested)),
+  "all-mask": (node) => editAll(node, (spans) => spans.filter((span) => span.kept).forEach(mask)),
+  "all-keep": (node) => editAll(node, (spans) => spans.filter((span) => !span.suggested).forEach((span) => { span.kept = true; })),
+  "all-remove": (node) => editAll(node, remove),
+  places: (node) => {
+    const name = term(at(node), state.text);
+    if (!state.unfolded.delete(name)) state.unfolded.add(name);
+    list();
+  },
+  words: () => { state.whole = true; list(); },
 };
 
 export const editor = {
@@ -323,22 +488,34 @@ export const editor = {
       target.value = "";
     });
     root.addEventListener("change", ({ target }) => {
-      if (target.dataset.do !== "relabel") return;
-      edit(target, (span) => Object.assign(span, decided({ ...span, category: target.value })));
+      const change = (span) => Object.assign(span, decided({ ...span, category: target.value }));
+      if (target.dataset.do === "relabel") edit(target, change);
+      if (target.dataset.do === "all-relabel") editAll(target, (spans) => spans.forEach(change));
     });
+    const menus = (node) => {
+      const menu = node && node.matches(".spanlist select") ? `${node.dataset.do} ${node.dataset.at}` : null;
+      if (menu !== state.menu) { state.menu = menu; list(); }
+    };
+    /* a press opens the browser's own menu before the focus has come */
+    find(".spanlist").addEventListener("pointerdown", ({ target }) => { if (target.matches("select")) menus(target); });
+    find(".spanlist").addEventListener("focusin", ({ target }) => menus(target));
+    find(".spanlist").addEventListener("focusout", ({ relatedTarget }) => menus(relatedTarget));
     act(root, ACTIONS);
     onFailure("detect", () => { state.busy = false; state.waiting.splice(0); });
     window.addEventListener("resize", paint);
+    find(".scroll").addEventListener("scroll", scrolled, { passive: true });
     paint();
   },
   /* a new text: detection starts from nothing */
   take(text) {
     remember(true);
     planted("");
-    state.spans = [];
+    Object.assign(state, { spans: [], gone: [], counted: null, whole: false, text });
     state.removed.clear();
+    state.unfolded.clear();
     field.value = text;
-    state.text = text;
+    foreign("");
+    limit();
     tell();
     render();
     detect();
@@ -349,12 +526,16 @@ export const editor = {
     detectSoon.cancel();
     if (choice) Object.assign(state, { choice, look });
     field.value = text;
-    Object.assign(state, { text, detected: text, history: [], ahead: [], busy: false, spans: inward(spans, text) });
+    Object.assign(state, { text, detected: text, history: [], ahead: [], busy: false, gone: [], counted: null, whole: false });
+    state.spans = inward(spans, text);
     state.removed.clear();
+    state.unfolded.clear();
+    foreign("");
     stacks();
     find(".bar [data-do=detect]").textContent = text ? "Detect again" : "Detect";
     render();
     reading(masked);
+    find(".limit").hidden = true;
   },
   /* another choice of what is masked finds other spans; another look of the mask only reads otherwise */
   chosen(choice, look) {
@@ -375,11 +556,12 @@ export const editor = {
   },
   /* what a reload would lose, and the way to have it again */
   kept: () => ({
-    prompt: state.text, spans: wire(sorted(state.spans)), removed: [...state.removed], settled: state.detected === state.text,
+    prompt: state.text, spans: wire(sorted(state.spans)), removed: [...state.removed], gone: outward(state.gone, state.text), settled: state.detected === state.text,
   }),
   restore(kept, choice, look) {
     editor.load(kept.prompt, kept.spans, null, choice, look);
     state.removed = new Set(kept.removed);
+    state.gone = inward(kept.gone || [], kept.prompt);
     if (kept.settled) preview();
     else { state.detected = null; detect(); }
   },

@@ -3,7 +3,8 @@ import { act, cautions, draw, expose, icon, link, onFailure, pausing, put, refoc
 import { html, nothing, render } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
 
-const SLIDE = 120;
+/* at once, since only one request is ever under way and the newest wish follows it */
+const SLIDE = 0;
 const TYPE = 350;
 const GROW = 400;
 const PATIENCE = 15000;
@@ -31,7 +32,7 @@ const strip = ({ cards, selected }, message) => {
     const mark = known.get(i), gap = !mark && gaps.has(i);
     const classes = [first !== null && i > first && "after", i === first && "first", i === selected && "sel"].filter(Boolean);
     return html`<span class=${["rt", ...classes].join(" ")} data-i=${i} data-mark=${mark ? `${mark.t} ${mark.c}` : gap ? "gap" : ""}
-      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk">${mark ? signs(mark) : nothing}</span><span
+      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk" dir="ltr">${mark ? signs(mark) : nothing}</span><span
       class="w">${w}</span></span>`;
   }));
 };

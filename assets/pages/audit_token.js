@@ -24,7 +24,7 @@ const line = (row, place) => {
   const kind = [row.act && "chosen", row.mark === "out" && "out", place >= FIRST && !row.act && "rest"].filter(Boolean).join(" ");
   const force = html`<button type="button" class="btn small" data-token=${row.id} aria-label=${`Force ${shown(row.t)} here`}>Force${place < KEYED
     ? html`<kbd>${place + 1}</kbd>` : nothing}</button>`;
-  return html`<tr class=${kind}><td class="t cut" title=${row.t}>${word(row.t)}</td>${[row.f, row.m, row.x, row.j].map((text) =>
+  return html`<tr class=${kind}><td class="t cut" dir="auto" title=${row.t}>${word(row.t)}</td>${[row.f, row.m, row.x, row.j].map((text) =>
     html`<td class="n">${text}</td>`)}<td>${mark(row)}</td><td>${row.act ? html`<span class="hint nowrap">${row.act}</span>` : force}</td></tr>`;
 };
 const family = (row) => html`<tr class=${row.mark === "out" ? "out" : nothing}><th scope="row"><span class=${`sw f-${row.f}`}></span>${row.n}</th>${
@@ -126,7 +126,7 @@ const same = (state) => found !== null && found.session === state.session && fou
 const lines = () => [...found.spans.map((span) => ({ ...span, kind: "span" })),
   ...(found.spans.length > 1 ? [{ t: "only together", r: found.x, z: null, kind: "rest" }] : []),
   { t: "total", r: found.r, z: found.z, kind: "total" }];
-const label = (span) => (span.f ? html`<span class=${`sw f-${span.f}`} title=${span.n}></span><span class="word cut" title=${`${span.t}, ${span.n}`}>${span.t}</span>`
+const label = (span) => (span.f ? html`<span class=${`sw f-${span.f}`} title=${span.n}></span><span class="word cut" dir="auto" title=${`${span.t}, ${span.n}`}>${span.t}</span>`
   : html`<span class="hint">${span.t}</span>`);
 /* size is strength, filled is likelier, hollow is less likely: the picture reads without colour */
 const square = (value, most, x, y, width) => {

@@ -91,6 +91,7 @@ def test_a_span_is_removed_and_stays_removed_when_the_text_grows(page: Page):
 
 
 def test_a_span_is_relabelled(page: Page):
+    page.get_by_label("Family of uncle").focus()
     page.get_by_label("Family of uncle").select_option("socioeconomic")
     expect(page.locator(".backdrop .f-socioeconomic .fam")).to_have_text("socioeconomic status")
     expect(rows(page).first).to_contain_text("yours")
