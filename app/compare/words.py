@@ -356,7 +356,7 @@ FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     (f"Sensitive tokens, {SENSITIVE:.2f} or more",
      lambda chain: count(sum(abs(value) >= SENSITIVE for value in _ratios(chain)))),
     ("Favourites overruled", lambda chain: _optional(chain.overruled)),
-    ("Certified tokens", _certified),
+    ("Thresholds held", _certified),
     ("Fallback steps", lambda chain: _optional(chain.fallbacks)),
     ("From vanilla, total variation", lambda chain: _decimal(chain.mean_tv_factual, 3)),
     ("From vanilla, KL in nats", lambda chain: _decimal(chain.mean_kl_factual, 3)),
