@@ -16,6 +16,7 @@ from app.shared.glossary import explained, term
 from app.shared.step_words import (
     THRESHOLD_STATES,
     abbreviated,
+    certificate_words,
     clock,
     count,
     day,
@@ -43,11 +44,6 @@ def badge(state: str, text: str) -> str:
 def certificate_state(text: str) -> str:
     """The state of a badge with a certificate's text."""
     return "calibrated" if Certificate.read(text).certified else "uninformative"
-
-
-def certificate_words(text: str) -> str:
-    """What a badge says of a session: under which kind of thresholds its tokens stand, and never that all is well."""
-    return "under thresholds" if Certificate.read(text).certified else text
 
 
 def threshold_words(state: str) -> str:

@@ -92,6 +92,7 @@ def test_no_message_is_left_that_nothing_says() -> None:
 
 
 UNEVEN, EVEN = BinEvenness("5–8", 4, 40, 0.0, 0.025), BinEvenness("9–16", 8, 40, 0.6, 0.025)
+SPANISH = "La enfermera terminó su turno y los médicos que estaban en el hospital no sabían por qué ella se fue."
 ROUND = Iteration(contexts=40, values=900, change=0.031, kept=30, consistent=True, final=True)
 STORED = (
     evenness_sentence([UNEVEN]),
@@ -100,7 +101,7 @@ STORED = (
     NOTHING_MASKED,
     NOTHING_SUBSTITUTED,
     OTHER_THRESHOLDS,
-    language_note("La infermera terminó la ronda y después él preparó los informes para el turno de la noche."),
+    language_note(SPANISH),
     Shift.bounded(2.5).sentence,
     Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence,
     Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shared.markup import certificate_words
+from app.shared.step_words import certificate_words
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS, KINDS = ("app", "coft_core", "assets"), (".py", ".js", ".html", ".j2", ".toml", ".css", ".yaml")
