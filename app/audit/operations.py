@@ -24,7 +24,7 @@ from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, spans_from_json
-from app.shared.step_words import set_size
+from app.shared.step_words import certificate_words, finding, masked_words, quoted, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
@@ -37,8 +37,8 @@ UNKNOWN = "?"
 
 STATES = {
     "calibrated": "",
-    "inherited": "inherited threshold",
-    "uninformative": "uninformative",
+    "inherited": "borrowed threshold",
+    "uninformative": "says nothing",
     "mismatch": "uncertified: policy mismatch",
     "none": "no calibration",
 }
@@ -47,7 +47,7 @@ STATES = {
 def print_audit(view: AuditView) -> None:
     """The chain as a table, with every reservation that the page would show."""
     print(f"Session {view.session_id}: {view.name}")
-    print(f"Model {view.model}; policy {policy_name(view.settings.policy)}; {view.certificate}")
+    print(f"Model {view.model}; policy {policy_name(view.settings.policy)}; {certificate_words(view.certificate)}")
     for state, otherwise in (("masked", "nothing"), ("suggested", ""), ("kept", "")):
         named = ", ".join(_span(view.prompt, span) for span in view.spans if span_state(span) == state)
         if named or otherwise:
@@ -62,6 +62,10 @@ def print_audit(view: AuditView) -> None:
     for step in view.steps:
         print(_row(step))
     print(f"\n{view.prompt}{chain_text(view)}")
+    if view.steps:
+        strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
+        said = finding(strongest, masked_words(view.prompt, view.spans))
+        print(f"\nStrongest at step {strongest.index + 1}, {quoted(strongest.token)}. {said}")
 
 
 def _span(prompt: str, span: Span) -> str:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from app.batch.impact import SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
+from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.job_watch import ENDED, KEPT, OF_ANOTHER, job_said, job_status
 from app.shared.markup import from_file, html, scrolled, table
@@ -116,7 +117,7 @@ def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Reply:
         "batch": view.id,
         "name": view.name,
         "head": batch_head(view),
-        "finding": batch_lead(strongest_finding(view.rows)),
+        "finding": batch_lead(strongest_finding(view.rows), strong=any(_is_sensitive(row) for row in view.rows)),
         "status": batch_status(view),
         "progress": job_said(view.job),
         "running": view.running,
@@ -207,9 +208,13 @@ def strongest_finding(rows: Sequence[BatchRowView]) -> str:
     if (factor := factor_text(ratio)) is None:
         return f"The masked words hardly change a token of {among}."
     return (
-        f"The masked words make a token of line {count(row.line)} {factor} times likelier or less likely: the largest "
-        f"effect in {among}."
+        f"{factor} times likelier or less likely because of the masked words: a token of line {count(row.line)}, the "
+        f"largest effect in {among}."
     )
+
+
+def _is_sensitive(row: BatchRowView) -> bool:
+    return row.max_log_ratio is not None and row.max_log_ratio >= SENSITIVE
 
 
 def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Markup:
@@ -222,7 +227,7 @@ def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Marku
     """
     return html(
         """
-        {% if finding %}<p class="effect{{ " strong" if strong }}">{{ finding }}</p>
+        {% if finding %}<p class="effect{{ " strong" if strong }}">{{ finding | explained }}</p>
         <p class="hint"><button type="button" class="link" data-do="to-impact">{% if ratio %}Selection rates of all
         groups{% else %}Say which words mean that somebody is selected{% endif %}</button>
         {%- if not ratio %}, and the impact ratio stands here{% endif %}.</p>{% endif %}

@@ -113,7 +113,8 @@ class CalibrationPrompts(PromptHandlers):
     def estimate(self, path: str | None, *values: Any) -> str:
         """What the run will take."""
         prompts, request = submission(self._calibrations, path, True, values)
-        return estimate_panel(self._calibrations.estimate(prompts, request), request.alpha, request.verification_share)
+        estimate, column = self._calibrations.estimate(prompts, request), dict(prompts.mapping).get("context", "")
+        return estimate_panel(estimate, request.alpha, request.verification_share, column)
 
 
 def wire_prompts(

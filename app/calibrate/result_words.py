@@ -410,17 +410,21 @@ def groups_table(view: CalibrationView) -> Markup:
     """Which groups have enough contexts for thresholds of their own, and which are refused."""
     rows = [
         [
-            row_head(group.name), count(group.contexts), count(group.verification_contexts),
+            row_head(group.name), count(max(group.rows, group.contexts)), count(group.contexts),
+            count(group.verification_contexts),
             _smallest(group.smallest_alpha),
             Markup(badge("calibrated", "own thresholds") if group.certifiable
                    else badge("uninformative", _refused(group))),
         ]
         for group in view.groups
     ]  # fmt: skip
-    head = [("Group", ""), ("Contexts", "n"), ("Kept apart", "n"), ("Smallest alpha", "n"), ("At this alpha", "")]
+    head = [
+        ("Group", ""), ("Rows", "n"), ("Contexts", "n"), ("Kept apart", "n"), ("Smallest alpha", "n"),
+        ("At this alpha", ""),
+    ]  # fmt: skip
     why = (
         "A group’s own thresholds hold for its new contexts, not only on average over all groups. Refused groups need "
-        "more prompts or a larger alpha; choose a group above to see its thresholds."
+        "more rows that do not belong together, or a larger alpha; choose a group above to see its thresholds."
     )
     return _section("groups", "Groups", head, rows, why)
 
@@ -428,7 +432,10 @@ def groups_table(view: CalibrationView) -> Markup:
 def _refused(group: GroupSummary) -> str:
     if group.outweighed and group.contexts >= group.needed:
         return f"refused: worth {group.effective:.1f} contexts under the weights, {group.effective_needed:g} needed"
-    return f"refused: {plural(group.needed, 'context')} needed"
+    needed = f"refused: {plural(group.needed, 'context')} needed"
+    if group.rows > group.contexts:
+        return f"{needed}; {plural(group.rows, 'row')} count as {count(group.contexts)} because of the column context"
+    return needed
 
 
 def rounds_table(view: CalibrationView) -> Markup:

@@ -36,7 +36,7 @@ def family_name(family: str) -> str:
 
 def cells_table(head: Head, rows: Sequence[Sequence[object]], classes: str, caption: str) -> Markup:
     """A table whose cells are escaped unless they are markup, scrolled sideways where it is wider than the page."""
-    cells = [[escape(cell) for cell in row] for row in rows]
+    cells = [[str(escape(cell)) for cell in row] for row in rows]
     return scrolled(caption, Markup(table(head, cells, classes, caption)))
 
 
@@ -70,8 +70,15 @@ def _estimator(name: str) -> str:
     return ESTIMATOR_NAMES.get(name, name)
 
 
-def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) -> Markup:
-    """What a calibration will take and whether its contexts suffice; ``share`` of them is kept apart."""
+def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float, column: str = "") -> Markup:
+    """What a calibration will take and whether its contexts suffice.
+
+    Args:
+        estimate: The trial's result.
+        alpha: The risk that is asked for.
+        share: Share of the contexts that is kept apart.
+        column: The file's column that contexts are read from; empty without one.
+    """
     kept = round(estimate.contexts * (1 - share))
     cautions = []
     if kept < estimate.needed:
@@ -79,7 +86,7 @@ def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) ->
         if estimate.contexts != estimate.prompts:
             why = (
                 f" {plural(estimate.prompts, 'row')} count as {count(estimate.contexts)} because of the column "
-                "context: equal ones count once."
+                f"{column or 'context'}: rows with the same value there count once."
             )
             more = "Give rows that do not belong together contexts of their own, add prompts"
         cautions.append(

@@ -15,10 +15,22 @@ from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSu
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
-from app.shared.markup import certificate_state, certificate_words, html
+from app.shared.markup import certificate_state, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
-from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
+from app.shared.step_words import (
+    Row,
+    certificate_words,
+    count,
+    day,
+    level,
+    plural,
+    probability,
+    quoted,
+    shown_token,
+    signed,
+    step_card,
+)
 from coft_core.types import Candidate, Certificate, Step
 from db.chains import BranchOutline
 from db.library import SessionEntryRecord
@@ -356,7 +368,7 @@ FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     (f"Sensitive tokens, {SENSITIVE:.2f} or more",
      lambda chain: count(sum(abs(value) >= SENSITIVE for value in _ratios(chain)))),
     ("Favourites overruled", lambda chain: _optional(chain.overruled)),
-    ("Certified tokens", _certified),
+    ("Thresholds held", _certified),
     ("Fallback steps", lambda chain: _optional(chain.fallbacks)),
     ("From vanilla, total variation", lambda chain: _decimal(chain.mean_tv_factual, 3)),
     ("From vanilla, KL in nats", lambda chain: _decimal(chain.mean_kl_factual, 3)),

@@ -247,7 +247,7 @@ def silent_notes(kept: Kept, labels: Collection[str]) -> list[str]:
     reasons = words.listed(list(dict.fromkeys(note.silent.rstrip(".") for note in silent)))
     return [
         f"{len(silent)} of {len(notes)} calibrations say nothing, so that nothing is refused there: {reasons}. Read "
-        "more items, or choose a larger alpha."
+        "more items, or accept more misses (alpha)."
     ]
 
 

@@ -19,6 +19,7 @@ from app.evaluate.runs import (
 )
 from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.tables import Table
+from app.shared.glossary import is_explained
 from app.shared.markup import laid_out as template
 from coft_core.suites.base import Outcome, Scored, Written
 
@@ -65,11 +66,13 @@ def head_markup(view: EvaluationView) -> str:
 
 def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
     """The figures, how the items were read, and every sentence that has to stand with them."""
-    figures = table_fragment(laid_out(table), "Figures")
+    layout = laid_out(table)
+    figures = table_fragment(layout, "Figures")
     readings = table_fragment(readings_laid_out(table), "How the items were read", "readings")
     return template(
         "evaluate/figures.html",
         figures=figures,
+        terms=[head.title for head in layout.heads if is_explained(head.title)],
         readings=readings,
         notes=words.notes(table, plans),
         reading_notes=words.reading_notes(table),

@@ -64,8 +64,9 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
     if analysis.comparisons:
         said.append(
             f"The interval of a difference and its decision hold at all times at once, at risk {view.request.alpha:g} "
-            "for all differences together (a bet, Ville’s inequality). The shares’ own intervals are exact for a "
-            "number of paths fixed beforehand; where sampling stopped at the decision, they are a little too narrow."
+            "for all differences together (a betting test, Ville’s inequality). The shares’ own intervals are exact "
+            "for a number of paths fixed beforehand; where sampling stopped at the decision, they are a little too "
+            "narrow."
         )
     for item in view.worlds:
         said += [f"“{item.world.label}”: {note}" for note in (*item.world.notes, *item.warnings)]

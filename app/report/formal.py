@@ -12,12 +12,13 @@ from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
 from app.report.findings import Finding, counts, finding_of, lead, named, row_of, together
-from app.report.html import environment, method_line
+from app.report.html import environment
 from app.report.messages import Catalogue, catalogue
 from app.report.tables import SessionData
-from app.shared.audits import settings_from_json
+from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.computations import session_noise
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
+from app.shared.policies import info_of, parameters_line
 from app.shared.step_words import masked_words, visible
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path
@@ -177,7 +178,7 @@ def _page(
         (say.say("page.question"), given(statement.question)),
         (say.say("page.subject"), subject),
         (say.say("page.model"), model),
-        (say.say("page.method"), method_line(settings_from_json(record.policy_settings["settings"]))),
+        (say.say("page.method"), _method(settings_from_json(record.policy_settings["settings"]), say)),
         *further,
     ]
     folder = assets_path("reports")
@@ -191,11 +192,20 @@ def _page(
         sentences=[text for text in _sentences(audited, of_many) if text],
         tokens=[row_of(token, say) for token in audited.finding.listed],
         of_many=of_many,
-        warnings=audited.warnings,
+        warnings=[say.stored(warning) for warning in audited.warnings],
         not_claimed=[say.say(f"not_claimed.{name}") for name in NOT_CLAIMED],
         annexes=annexes,
         program={"program": NAME, "version": VERSION},
     )  # fmt: skip
+
+
+def _method(settings: AuditSettings, say: Catalogue) -> str:
+    """The method's name with what says how strongly it acts; names of its further parameters are the program's."""
+    info = info_of(settings.policy)
+    parts = [info.name]
+    parts += [say.say(f"method.{settings.mask_layout}")] if len(info.layouts) > 1 else []
+    parts += [say.say("method.lam", value=say.number(settings.lam))] if info.fuses else []
+    return ", ".join(filter(None, [*parts, parameters_line(settings)]))
 
 
 def _model(record: SessionRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,9 +75,47 @@ class Catalogue:
         """A text in the language's quotation marks."""
         return self.say("words.quoted", text=text)
 
+    def stored(self, sentence: str) -> tuple[str, str]:
+        """A sentence that was stored in English, as this language says it, with the language that it is in then.
+
+        Numbers in it are written as the language does. A sentence that no message has stays as it was stored.
+        """
+        for name, pattern in _stored_sentences():
+            if (found := pattern.fullmatch(sentence)) is not None:
+                values = {key: self._stored_value(value) for key, value in found.groupdict().items()}
+                return self.say(name, **values), self.language
+        return sentence, STORED
+
+    def _stored_value(self, text: str) -> str:
+        if _NUMBER.fullmatch(text):
+            return self._localised(text)
+        if _STEPS.fullmatch(text) is None:
+            return text
+        later = self.say("warnings.and_later")
+        return text.replace("and later", later).replace(" and ", f" {self.say('words.and')} ")
+
     def _localised(self, text: str) -> str:
         marks = {",": self.messages["words.thousands"], ".": self.messages["words.decimal"]}
         return "".join(marks.get(char, char) for char in text)
+
+
+STORED = "en"
+"""Language in which sentences are stored with sessions."""
+
+_NUMBER = re.compile(r"\d[\d,]*(\.\d+)?")
+_STEPS = re.compile(r"[\d\N{EN DASH}, ]+(and (later|[\d\N{EN DASH}, ]+))*")
+_PLACEHOLDER = re.compile(r"\\\{(\w+)\\\}")
+
+
+@cache
+def _stored_sentences() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The messages by which stored sentences are known; a placeholder stands for any text."""
+    known = catalogue(STORED).messages
+    return tuple(
+        (name, re.compile(_PLACEHOLDER.sub(r"(?P<\1>.+?)", re.escape(text)), re.DOTALL))
+        for name, text in known.items()
+        if name.startswith("warnings.")
+    )
 
 
 @cache

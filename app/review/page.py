@@ -24,6 +24,7 @@ from app.review.words import (
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
+from app.shared.glossary import explained
 from app.shared.markup import html
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -143,7 +144,7 @@ class ReviewHandlers:
         found: Reply = {"kind": "sessions", "html": sessions_list(page, str(event.text))}
         if not event.whole:
             return reply(event, found)
-        finding = self._verdicts.team_agreement().sentence
+        finding = explained(self._verdicts.team_agreement().sentence)
         return reply(event, {**found, **self._team(signed_verdict(event.reviewer)), "finding": finding})
 
     @shown
@@ -207,7 +208,7 @@ class ReviewHandlers:
             self._verdicts.sheet(session, reviewer, bool(event.reveal)), reviewer, bool(event.reveal), said
         )
         hidden = message["closed"] or message["blind"]
-        finding = "" if hidden else self._verdicts.team_agreement(session).sentence
+        finding = "" if hidden else explained(self._verdicts.team_agreement(session).sentence)
         return reply(event, {**message, "finding": finding})
 
     def _decided(self, event: gr.EventData) -> str:

@@ -169,9 +169,10 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
         {% else %}
         <div class="agree"><div>
           {% if not result.scored %}
-            <p class="kappa-value"><strong>κ</strong> {{ badge("uninformative", "unscored") }}</p>
+            <p class="kappa-value"><strong>{{ "κ"|term }}</strong> {{ badge("uninformative", "unscored") }}</p>
           {% else %}
-            <p class="kappa-value tnum"><strong>κ {{ "%.2f"|format(result.kappa) }}</strong> <span class="hint">
+            <p class="kappa-value tnum"><strong>{{ "κ"|term }} {{ "%.2f"|format(result.kappa) }}</strong>
+              <span class="hint">
               {{ "%.0f"|format(result.level * 100) }}% interval {{ result.low|signed }} to {{ result.high|signed }}
               </span></p>
             {% set low, high, at = (result.low + 1) * 50, (result.high + 1) * 50, (result.kappa + 1) * 50 %}
@@ -181,7 +182,7 @@ def agreement(agreement: ReviewerAgreement) -> Markup:
             <div class="kappa-ends hint" aria-hidden="true"><span>−1</span><span>0, chance</span>
               <span>1, full agreement</span></div>
           {% endif %}
-          <p class="sub says">{{ agreement.sentence }}</p></div>
+          <p class="sub says">{{ agreement.sentence|explained }}</p></div>
         <div class="scrolls" tabindex="0" role="region" aria-label="Verdicts of both, table">
         <table class="matrix-counts">
           <caption>Rows: {{ agreement.first }}. Columns: {{ agreement.second }}.</caption>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
 
@@ -25,7 +26,7 @@ class Term:
     @property
     def key(self) -> str:
         """What a label of the word names it by."""
-        return self.name.lower().replace(" ", "-")
+        return self.name.lower().replace(" ", "-").replace("'", "")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -35,10 +36,20 @@ class Term:
 
 GLOSSARY = (
     Term(
+        "Accuracy",
+        "The share of right answers among all that were scored.",
+    ),
+    Term(
         "Alpha",
         "The risk that is taken: the share of true next words that may fall below the threshold. At 0.1, nine in ten "
         "are to pass.",
         ("Risk of one step, α",),
+    ),
+    Term(
+        "Betting test",
+        "After each pair of paths a bet is placed that the worlds differ. Capital that grows far beyond what chance "
+        "allows decides the question, and one may look at any time.",
+        ("Decided",),
     ),
     Term(
         "Borrowed threshold",
@@ -69,6 +80,11 @@ GLOSSARY = (
         ("Set size",),
     ),
     Term(
+        "Cohen's kappa",
+        "How far two reviewers agree beyond chance: 1 is full agreement, 0 is what guessing at the same rates gives.",
+        ("κ", "kappa"),
+    ),
+    Term(
         "Contexts",
         "Places in texts at which a true next word was known. More of them make a threshold more exact; places in the "
         "same text or group count together.",
@@ -88,6 +104,12 @@ GLOSSARY = (
         "Estimator",
         "How thresholds of several steps or groups are drawn together: each by itself, or smoothed where there are few "
         "contexts.",
+    ),
+    Term(
+        "F1 of words",
+        "How well the words of an answer match those of the right one: high only where little is left out and little "
+        "is added. 1 is a full match, 0 none.",
+        ("F1",),
     ),
     Term("Factual", "The reading of the prompt as it was typed, with the sensitive words.", ("As typed",)),
     Term(
@@ -126,6 +148,16 @@ GLOSSARY = (
         "hint such as “a person”.",
     ),
     Term(
+        "Interval",
+        "The range that holds the true value in 95 of 100 such studies. The fewer the data, the wider it is.",
+        ("95 % interval",),
+    ),
+    Term(
+        "Krippendorff's alpha",
+        "How far any number of reviewers agree beyond chance, not all of whom judged everything: 1 is full agreement, "
+        "0 is chance. It has nothing to do with the risk alpha.",
+    ),
+    Term(
         "Lambda",
         "How far the blend leans towards the masked reading: 0 keeps the model as it is, 1 ignores those words.",
     ),
@@ -152,6 +184,11 @@ GLOSSARY = (
         "The method that turns the model's readings into the next token: COFT, the model alone, or another method from "
         "the literature.",
         ("Method",),
+    ),
+    Term(
+        "Scoring rate",
+        "The share of a group whose score lies above the median of all, for tools that score people instead of "
+        "selecting them.",
     ),
     Term(
         "Seed",
@@ -216,6 +253,14 @@ GLOSSARY = (
 )  # fmt: skip
 
 _BY_NAME = {name: term for term in GLOSSARY for name in term.names}
+_OF_SEVERAL_PARTS = re.compile(
+    r"\b(?:" + "|".join(re.escape(entry.name) for entry in GLOSSARY if " " in entry.name) + r")\b", re.IGNORECASE
+)
+
+
+def is_explained(text: str) -> bool:
+    """Whether the glossary has a label."""
+    return text.strip().lower() in _BY_NAME
 
 
 def term(text: str) -> Markup:
@@ -223,4 +268,26 @@ def term(text: str) -> Markup:
     found = _BY_NAME.get(text.strip().lower())
     if found is None:
         return Markup(text) if isinstance(text, Markup) else Markup(escape(text))
+    return _opener(found, text)
+
+
+def explained(text: str) -> Markup:
+    """A sentence in which the first mention of each word of several parts, such as impact ratio, opens it."""
+    seen: set[str] = set()
+
+    def opened(mention: re.Match[str]) -> str:
+        found = _BY_NAME[mention[0].lower()]
+        if found.key in seen:
+            return str(escape(mention[0]))
+        seen.add(found.key)
+        return str(_opener(found, mention[0]))
+
+    parts = _OF_SEVERAL_PARTS.split(text)
+    mentions = [*_OF_SEVERAL_PARTS.finditer(text)]
+    rest = [str(escape(part)) for part in parts]
+    between = [*(opened(mention) for mention in mentions), ""]
+    return Markup("".join(part + opener for part, opener in zip(rest, between, strict=True)))
+
+
+def _opener(found: Term, text: str) -> Markup:
     return Markup(f'<button type="button" class="term" data-explains="{found.key}">{escape(text)}</button>')

@@ -12,10 +12,11 @@ import gradio as gr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from app.shared.glossary import term
+from app.shared.glossary import explained, term
 from app.shared.step_words import (
     THRESHOLD_STATES,
     abbreviated,
+    certificate_words,
     clock,
     count,
     day,
@@ -45,11 +46,6 @@ def certificate_state(text: str) -> str:
     return "calibrated" if Certificate.read(text).certified else "uninformative"
 
 
-def certificate_words(text: str) -> str:
-    """What a badge says of a session: under which kind of thresholds its tokens stand, and never that all is well."""
-    return "under thresholds" if Certificate.read(text).certified else text
-
-
 def threshold_words(state: str) -> str:
     """What a threshold rests on, as a badge says it."""
     return THRESHOLD_STATES.get(state, state)
@@ -58,7 +54,7 @@ def threshold_words(state: str) -> str:
 _TEMPLATES = Environment(loader=FileSystemLoader(assets_path("templates")), autoescape=True, undefined=StrictUndefined)
 _TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
 _FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
-_TEMPLATES.filters["term"] = term
+_TEMPLATES.filters |= {"term": term, "explained": explained}
 _TEMPLATES.filters |= {
     form.__name__: form for form in (certificate_state, certificate_words, threshold_words, *_FORMATS)
 }
@@ -70,7 +66,8 @@ def html(template: str, **values: object) -> Markup:
 
     A line end beside a tag or a statement leaves nothing behind and another one a space, so that a template can be laid
     out for its reader. Templates know :func:`icon` and :func:`badge`, and as filters the ways to write numbers, times
-    and tokens of :mod:`app.shared.step_words`, and :func:`~app.shared.glossary.term`.
+    and tokens of :mod:`app.shared.step_words`, and :func:`~app.shared.glossary.term` and
+    :func:`~app.shared.glossary.explained`.
 
     Raises:
         jinja2.UndefinedError: The template names a value that is not given.

@@ -16,7 +16,7 @@ from typing import TypedDict
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
 from coft_core.conformal.informative import silence
 from coft_core.model.noise import NumericNoise
-from coft_core.types import Candidate, FamilyStep, Span, Step
+from coft_core.types import Candidate, Certificate, FamilyStep, Span, Step
 
 
 def factual_overruled(step: Step) -> bool:
@@ -196,6 +196,11 @@ def masked_words(prompt: str, spans: Sequence[Span]) -> tuple[str, ...]:
     """The masked words of a prompt in its order; those that differ by case or blanks alone stand once."""
     words = [" ".join(prompt[span.start : span.end].split()) for span in sorted(spans) if span.masked]
     return tuple(visible(word) for word in {word.casefold(): word for word in reversed(words)}.values())[::-1]
+
+
+def certificate_words(text: str) -> str:
+    """What is said of a session: under which kind of thresholds its tokens stand, and never that all is well."""
+    return "under thresholds" if Certificate.read(text).certified else text
 
 
 THRESHOLD_STATES = {

@@ -25,7 +25,7 @@ const named = () => {
   picker.querySelector(".named").textContent = me() ? `You are ${me()}.` : "You have not said who you are.";
   picker.querySelector("[data-do=rename]").textContent = me() ? "Change name" : "Enter your name";
 };
-const finding = (text) => { put(picker.querySelector(".finding"), text || ""); };
+const finding = (markup) => { picker.querySelector(".finding").innerHTML = markup || ""; };
 const team = ({ queue, loads, said = "" }) => {
   picker.querySelector(".queue").innerHTML = queue;
   picker.querySelector(".loads-box").innerHTML = loads;

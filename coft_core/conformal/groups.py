@@ -71,6 +71,7 @@ class GroupSummary:
         needed: Contexts that the risk level needs.
         smallest_alpha: Smallest risk level that its contexts support; None without contexts.
         effective: Effective number of its contexts under shift weights; None without weights.
+        rows: Rows of the prompt set in these calibration contexts; rows that share a context count as one.
     """
 
     name: str
@@ -79,6 +80,7 @@ class GroupSummary:
     needed: int
     smallest_alpha: float | None
     effective: float | None = None
+    rows: int = 0
 
     @property
     def effective_needed(self) -> float:
@@ -106,9 +108,16 @@ class GroupSummary:
             )
         if self.certifiable:
             return f"The group {self.name!r} has {self.contexts} contexts, and {self.needed} are needed."
+        short = f"{self.needed} are needed; nothing is certified for it"
+        if self.rows > self.contexts:
+            return (
+                f"The {self.rows} rows of the group {self.name!r} count as {self.contexts} because of the column "
+                f"context, and {short}: give rows that do not belong together contexts of their own, add rows of the "
+                "group, or accept more misses (alpha)."
+            )
         return (
-            f"The group {self.name!r} has {self.contexts} contexts and this level needs {self.needed}; "
-            "nothing is certified for it: add prompts of the group or choose a larger alpha."
+            f"The group {self.name!r} has {self.contexts} contexts, and {short}: add rows of the group, or accept more "
+            "misses (alpha)."
         )
 
 
@@ -120,11 +129,13 @@ class GroupContexts:
         name: The group.
         calibrated: Contexts that its thresholds rest on, ascending.
         verification: Number of contexts kept apart to measure its coverage.
+        rows: Rows of the prompt set that the calibrated contexts have.
     """
 
     name: str
     calibrated: tuple[int, ...]
     verification: int
+    rows: int
 
 
 def group_contexts(
@@ -132,8 +143,9 @@ def group_contexts(
 ) -> GroupContexts:
     """The contexts of a group in a calibration."""
     members = groups.contexts(name)
-    calibrated = np.unique(values.select(members).contexts).tolist()
-    return GroupContexts(name, tuple(calibrated), verification.select(members).context_count)
+    own = values.select(members)
+    calibrated, rows = np.unique(own.contexts).tolist(), int(np.unique(own.rows).size)
+    return GroupContexts(name, tuple(calibrated), verification.select(members).context_count, rows)
 
 
 def group_summary(group: GroupContexts, alpha: float, shift: Shift) -> GroupSummary:
@@ -154,4 +166,5 @@ def group_summary(group: GroupContexts, alpha: float, shift: Shift) -> GroupSumm
         needed=minimum_contexts(shift.level(exact_alpha(alpha))),
         smallest_alpha=level_at_least(smallest),
         effective=shift.effective(group.calibrated) if contexts else None,
+        rows=group.rows,
     )

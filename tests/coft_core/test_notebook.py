@@ -86,6 +86,19 @@ def test_an_infinite_effect_is_a_number_that_can_be_read() -> None:
     assert "485,165,195 times likelier" in html_of(endless)
 
 
+def test_the_token_that_the_masked_words_change_most_is_selected_and_says_how_with_both_probabilities() -> None:
+    strong = replace(STEPS[2], diagnostics=replace(STEPS[2].diagnostics, log_ratio=-2.77))
+    text = html_of(*STEPS[:2], strong, STEPS[3])
+    assert re.findall(r'id="coft-\w+-(\d+)" checked', text) == ["3"]
+    with_, without = (f"{math.exp(value):.3f}" for value in (strong.log_p_factual, strong.log_p_masked))
+    assert f"16 times less likely because of “nurse”: {with_} with it, {without} without" in text
+
+
+def test_without_masked_words_nothing_is_compared() -> None:
+    bare = replace(run_of(*STEPS), spans=())
+    assert "nothing is masked, so there is nothing to compare" in cc.show(bare)._repr_html_()
+
+
 @pytest.fixture
 def notebook(tmp_path: Path, browser: Browser) -> Iterator[Page]:
     """Two outputs in one page, as a notebook has them, opened from a file without a network."""
@@ -101,6 +114,8 @@ def notebook(tmp_path: Path, browser: Browser) -> Iterator[Page]:
 
 def test_the_selected_token_shows_its_table_and_arrow_keys_move_within_one_output(notebook: Page) -> None:
     first, second = notebook.locator(".coft-run").nth(0), notebook.locator(".coft-run").nth(1)
+    for output in (first, second):
+        output.locator(".tokens .tok").first.click()
     expect(first.locator(".step-1")).to_be_visible()
     expect(first.locator(".step-2")).to_be_hidden()
     first.get_by_role("radio").nth(0).focus()

@@ -17,6 +17,7 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
+from app.shared.step_words import finding, masked_words, quoted
 from app.shared.wiring import Services
 from coft_core.errors import SentinelError
 from coft_core.types import Span
@@ -116,6 +117,18 @@ def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands
     assert "the tokenizer&#39;s mask token" in tiny[ReportService].html(view.session_id)
     unmasked = tiny[AuditService].preview(PROMPT, (), SETTINGS)
     assert preview_message(unmasked)["branches"] == ""
+
+
+def test_the_terminal_ends_with_the_strongest_token_and_calls_no_session_certified(tiny, capsys):
+    view = ran(tiny)
+    print_audit(replace(view, certificate="certified"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "certified" not in lines[1]
+    strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
+    assert lines[-1] == (
+        f"Strongest at step {strongest.index + 1}, {quoted(strongest.token)}. "
+        f"{finding(strongest, masked_words(view.prompt, view.spans))}"
+    )
 
 
 def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny, settings):

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from html import unescape
 
 import pytest
 
@@ -266,7 +265,8 @@ def test_a_request_from_json_parts_the_batch_from_its_sessions_and_names_what_do
 
 def test_a_batch_begins_with_its_largest_effect_and_with_the_impact_ratio_once_a_rule_gives_one(view):
     assert strongest_finding(view.rows) == (
-        "The masked words make a token of line 10 3.6 times likelier or less likely: the largest effect in 24 prompts."
+        "3.6 times likelier or less likely because of the masked words: a token of line 10, the largest effect in 24 "
+        "prompts."
     )
     still = [replace(item, max_log_ratio=0.01) for item in view.rows]
     assert strongest_finding(still) == "The masked words hardly change a token of 24 prompts."
@@ -275,6 +275,6 @@ def test_a_batch_begins_with_its_largest_effect_and_with_the_impact_ratio_once_a
     outcomes = outcomes_of(view.rows, rule)
     table = impact_table(outcomes.pairs)
     said = impact_message(view, rule, outcomes, table)["finding"]
-    assert impact_finding(table) in unescape(said)
-    assert re.search(r"impact ratio 1\.00, 95 % interval 0\.\d\d to \d\.\d\d\)", said)
+    assert " ".join(impact_finding(table).split()) in said.striptags()
+    assert re.search(r"impact ratio 1\.00, 95 % interval 0\.\d\d to \d\.\d\d\)", said.striptags())
     assert impact_message(view, OutcomeRule(""), None, None)["finding"] == ""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pypdf
 import pytest
+from markupsafe import escape
 
 from app.report import formal
 from app.report.messages import catalogue
@@ -21,6 +22,12 @@ from app.report.service import FORMAL, ReportService
 from app.shared.errors import ServiceError
 from app.shared.formal_reports import LANGUAGES, AuditedBatch, GroupRate, RateTable, Statement
 from coft_core.assets import assets_path
+from coft_core.conformal.bins import BinEvenness, evenness_sentence
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Iteration
+from coft_core.conformal.shift import Shift
+from coft_core.decode.plan import NOTHING_MASKED
+from coft_core.policies.cf_substitution import NOTHING_SUBSTITUTED
+from coft_core.text.language import language_note
 from tests.app.report.conftest import Audited
 
 STATEMENT = Statement("Dr. R. Osei", "Does the pronoun change the text?", "en", date(2026, 5, 4))
@@ -78,8 +85,57 @@ def test_languages_differ_in_every_sentence() -> None:
 
 def test_no_message_is_left_that_nothing_says() -> None:
     patterns = [re.compile(rf"{pattern}(_one|_many|_asks)?") for pattern in set(asked())]
-    unused = [name for name in catalogue("en").messages if not any(pattern.fullmatch(name) for pattern in patterns)]
+    # Those of stored sentences are found by what they say.
+    names = [name for name in catalogue("en").messages if not name.startswith("warnings.")]
+    unused = [name for name in names if not any(pattern.fullmatch(name) for pattern in patterns)]
     assert unused == []
+
+
+UNEVEN, EVEN = BinEvenness("5–8", 4, 40, 0.0, 0.025), BinEvenness("9–16", 8, 40, 0.6, 0.025)
+SPANISH = "La enfermera terminó su turno y los médicos que estaban en el hospital no sabían por qué ella se fue."
+ROUND = Iteration(contexts=40, values=900, change=0.031, kept=30, consistent=True, final=True)
+STORED = (
+    evenness_sentence([UNEVEN]),
+    evenness_sentence([UNEVEN, EVEN]),
+    evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]),
+    NOTHING_MASKED,
+    NOTHING_SUBSTITUTED,
+    OTHER_THRESHOLDS,
+    language_note(SPANISH),
+    Shift.bounded(2.5).sentence,
+    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence,
+    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,
+    ChainRecord("factual", 8).sentence,
+    ChainRecord("factual", 8, 0.01, (ROUND,)).sentence,
+)
+"""What parts of the program say themselves of a prompt or its thresholds."""
+
+
+@pytest.mark.parametrize("sentence", STORED)
+def test_what_is_stored_in_english_is_said_in_the_report_s_language(sentence: str) -> None:
+    assert sentence
+    assert catalogue("en").stored(sentence) == (sentence, "en")
+    said, language = catalogue("de").stored(sentence)
+    assert language == "de"
+    assert said != sentence
+    assert not {"the", "and", "of", "later"} & set(said.split())
+
+
+def test_values_of_a_stored_sentence_are_written_as_the_language_does_and_an_unknown_one_stays_as_it_is() -> None:
+    said, _ = catalogue("de").stored(evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]))
+    assert "der Schritte 5–8 und 257 und später weichen" in said
+    assert "Niveau 0,05, 3 Gruppen verglichen" in said
+    assert catalogue("de").stored("Somebody’s own words.") == ("Somebody’s own words.", "en")
+
+
+def test_a_german_report_says_its_warnings_in_german(audited: Audited) -> None:
+    number = audited.sessions["joint"]
+    stored = audited.wired[ReportService].data(number).record.warnings
+    page = audited.wired[ReportService].formal(number, replace(STATEMENT, language="de"))
+    for warning in stored:
+        said, language = catalogue("de").stored(warning)
+        assert f'<li lang="{language}">{escape(said)}</li>' in page
+        assert language == "de" or warning in page
 
 
 def test_a_language_that_there_is_not_is_refused_with_those_that_there_are() -> None:

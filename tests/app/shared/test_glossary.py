@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from app.shared.glossary import GLOSSARY, term
+from app.shared.glossary import GLOSSARY, explained, is_explained, term
 from app.shared.markup import table
 from tests.app.shared.test_accessibility import broken
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = "\n".join(
     path.read_text("utf-8")
-    for folder, kind in (("app", "py"), ("assets/templates", "html"), ("assets/pages", "js"), ("assets/base", "js"))
+    for folder, kind in (
+        ("app", "py"),
+        ("coft_core/suites", "py"),
+        ("assets/templates", "html"),
+        ("assets/pages", "js"),
+        ("assets/base", "js"),
+    )
     for path in sorted((ROOT / folder).rglob(f"*.{kind}"))
     if path.name not in ("glossary.py", "glossary.js")
 ).lower()
@@ -48,6 +54,25 @@ def test_a_known_label_becomes_an_opener_that_reads_as_before_and_another_stays_
         in head
     )
     assert '<th scope="col" class=""><span class="vh">Why</span></th>' in head
+
+
+def test_a_sentence_opens_the_first_mention_of_each_word_of_several_parts_and_is_escaped():
+    said = explained("Impact ratio 0.5 <b>; the impact ratio and the total variation, at alpha 0.1")
+    assert str(said) == (
+        '<button type="button" class="term" data-explains="impact-ratio">Impact ratio</button> 0.5 &lt;b&gt;; the '
+        'impact ratio and the <button type="button" class="term" data-explains="total-variation">total '
+        "variation</button>, at alpha 0.1"
+    )
+    assert 'data-explains="krippendorffs-alpha"' in explained("Krippendorff's alpha of 3 reviewers is 0.61")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["F1", "kappa", "κ", "Krippendorff's alpha", "alpha", "impact ratio", "selection rate", "scoring rate", "coverage",
+     "total variation", "betting test", "95 % interval", "accuracy"],
+)  # fmt: skip
+def test_the_words_of_statistics_are_explained(word: str):
+    assert is_explained(word)
 
 
 def test_a_column_title_opens_its_explanation_by_key_and_gives_the_focus_back(audit):

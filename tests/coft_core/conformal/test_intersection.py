@@ -251,7 +251,7 @@ class TestGroups:
         assert cc.load_calibration(own.to_bytes()) == own
 
     def test_group_that_is_too_small_for_every_family_is_refused(self, grouped):
-        with pytest.raises(InvalidInputError, match="'small' has 19 contexts and this level needs 39"):
+        with pytest.raises(InvalidInputError, match="'small' has 19 contexts, and 39 are needed; nothing is certified"):
             grouped.read(alpha=0.05).for_group("small")
         with pytest.raises(InvalidInputError, match="large, small"):
             grouped.for_group("none")

@@ -82,7 +82,7 @@ def test_the_floor_rises_with_the_contexts_that_alpha_needs():
     assert shifted.for_group("even").threshold(0) == weighted_threshold(
         shifted.values.select(GROUPS.contexts("even")), heavy(4, 4.0), 4.0, 0.02
     )
-    with pytest.raises(InvalidInputError, match=r"worth 49\.\d and at least 49 are|this level needs"):
+    with pytest.raises(InvalidInputError, match=r"worth 49\.\d and at least 49 are|66 are needed"):
         joint(0.015).reweighted(heavy(4, 4.0)).for_group("even")
 
 
