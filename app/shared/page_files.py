@@ -161,7 +161,7 @@ class PageHeads:
 
 
 def served(pages: Iterable[Page], routes: Iterable[Route] = ()) -> dict[str, list[object]]:
-    """What the web application is made with, so that it serves the files and the routes, and its pages name the files."""
+    """What the web application is made with, so that it serves the files and routes, and its pages name the files."""
     files = page_files()
     heads = {page.path: files.head(page) for page in pages}
     return {
