@@ -1,4 +1,5 @@
 /* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
+import { address } from "./address.js";
 import { bell } from "./bell.js";
 import { act, download, expose, failed } from "./core.js";
 import { glossary, list } from "./glossary.js";
@@ -20,6 +21,7 @@ export const frame = {
     act(element, { theme: toggleTheme, help, words: list });
     glossary.mount(document.getElementById("words"));
     bell.mount(element);
+    address.mount(element.querySelector(".topbar"));
     document.documentElement.lang = "en";
     keys.add("?", help, "this sheet", { page: null });
   },
