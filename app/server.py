@@ -14,6 +14,7 @@ import gradio as gr
 
 from app.settings import Settings
 from app.shared import web as assets
+from app.shared.addresses import Addresses
 from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
@@ -113,7 +114,10 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     """
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**served(services.pages, services[Bell].routes), "lifespan": gated(services.settings)},
+        "app_kwargs": {
+            **served(services.pages, [*services[Bell].routes, *services[Addresses].routes]),
+            "lifespan": gated(services.settings),
+        },
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,

@@ -55,13 +55,14 @@ class SessionFilter:
     """Which sessions are wanted; what is None or empty does not matter.
 
     Attributes:
-        text: Text in the name, prompt, a tag, or the note or tag of an entry of the verdict log, in any letter case.
+        text: Text in the name, prompt, a tag, or the note or tag of an entry of the verdict log, in any letter case;
+            no entries are searched of a session that somebody reviews blind.
         policy: Policy.
         model: Model.
         certificate: Certification status.
         tag: A tag, in any letter case.
         archived: Archived sessions only (True), or the others only.
-        judged: Whether a verdict on anything of the session stands.
+        judged: Whether a verdict on anything of the session stands; of one that somebody reviews blind nothing is said.
         since: Last changed at this moment or later.
         before: Last changed before this moment.
         batch_id: The batch that it belongs to.
@@ -86,7 +87,8 @@ class SessionEntryRecord:
     Attributes:
         step_count: Length of the active branch's chain.
         batch_id: The batch that it belongs to; None for none.
-        verdict_count: Targets (tokens, spans, branches, the session) on which a verdict stands.
+        verdict_count: Targets (tokens, spans, branches, the session) on which a verdict stands; None while anybody
+            reviews the session blind.
         held_count: Tokens of all branches that held a threshold, their own or a borrowed one.
         missed_count: Tokens that missed it.
         weak_count: Tokens whose threshold was too weak to say anything.
@@ -105,7 +107,7 @@ class SessionEntryRecord:
     updated_at: datetime
     archived_at: datetime | None
     batch_id: int | None
-    verdict_count: int
+    verdict_count: int | None
     tags: tuple[str, ...]
     held_count: int = 0
     missed_count: int = 0
@@ -225,7 +227,7 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
         yield _is_archived(wanted.archived)
     if wanted.judged is not None:
         judged = _has_entry(standing_verdict())
-        yield judged if wanted.judged else ~judged
+        yield ~_under_blind_review() & (judged if wanted.judged else ~judged)
     if wanted.since is not None:
         yield sessions.c.updated_at >= wanted.since
     if wanted.before is not None:
@@ -239,7 +241,7 @@ def _mentions(text: str) -> ColumnElement[bool]:
     return or_(
         _stands_in(text, sessions.c.name, sessions.c.prompt),
         _has_tag(_stands_in(text, session_tags.c.tag)),
-        _has_entry(_stands_in(text, log_entries.c.note, log_entries.c.tag)),
+        _has_entry(_stands_in(text, log_entries.c.note, log_entries.c.tag)) & ~_under_blind_review(),
     )
 
 
@@ -526,8 +528,14 @@ def _entries(connection: Connection, query: Select[Any]) -> list[SessionEntryRec
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     tags, judged = _tags(connection, ids), _judged(connection, ids)
+    hidden = set(connection.scalars(select(sessions.c.id).where(sessions.c.id.in_(ids), _under_blind_review())))
     return [
-        SessionEntryRecord(**row._asdict(), tags=tuple(tags[row.id]), verdict_count=len(judged[row.id])) for row in rows
+        SessionEntryRecord(
+            **row._asdict(),
+            tags=tuple(tags[row.id]),
+            verdict_count=None if row.id in hidden else len(judged[row.id]),
+        )
+        for row in rows
     ]
 
 
@@ -542,6 +550,22 @@ def _tags(connection: Connection, session_ids: Collection[int]) -> defaultdict[i
     for key, tag in connection.execute(query):
         tags[key].append(tag)
     return tags
+
+
+def _under_blind_review() -> ColumnElement[bool]:
+    """Whether anybody has begun a blind review of a session and not finished it: what was said is then hidden."""
+    later = log_entries.alias()
+    finished = (
+        select(later.c.id)
+        .where(
+            later.c.session_id == log_entries.c.session_id,
+            later.c.reviewer == log_entries.c.reviewer,
+            later.c.kind == "review_finished",
+            later.c.entry > log_entries.c.entry,
+        )
+        .exists()
+    )
+    return _has_entry((log_entries.c.kind == "review_started") & log_entries.c.blind & ~finished)
 
 
 def _judged(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, set[tuple[Any, ...]]]:

@@ -1,6 +1,6 @@
 """Audits: a prompt continued token by token, each token with its three readings and its certified set."""
 
-from app.shared.wiring import CHAINS, Feature, Page
+from app.shared.wiring import CALIBRATION, CHAINS, SESSION, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,5 +9,16 @@ FEATURE = Feature(
         "policies": "list the decoding methods and their parameters",
         "reread": "read a stored audit at another lambda or alpha, without the model",
     },
-    Page("Audit", "", ("pages/audit",), (*CHAINS, "pages/audit", "pages/audit_branches")),
+    Page(
+        "Audit",
+        "",
+        ("pages/audit",),
+        (*CHAINS, "pages/audit", "pages/audit_branches"),
+        names=(
+            Named("session", *SESSION),
+            Named("duplicate", *SESSION),
+            Named("branch", "branch", "db.sessions.SessionsRepository", "sessions", method="branch"),
+            Named("calibration", *CALIBRATION),
+        ),
+    ),
 )

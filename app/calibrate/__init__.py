@@ -1,6 +1,6 @@
 """Calibrations: prompt sets, runs, and the thresholds that are read off them."""
 
-from app.shared.wiring import CHAINS, Feature, JobPlace, Page
+from app.shared.wiring import CALIBRATION, CHAINS, Feature, JobPlace, Named, Page
 
 FEATURE = Feature(
     __name__,
@@ -8,6 +8,15 @@ FEATURE = Feature(
         "calibrate": "calibrate on a CSV or JSONL prompt set, or resume a calibration",
         "calibrations": "list, show, compare, export, reweight or delete calibrations",
     },
-    Page("Calibrate", "calibrate", ("pages/calibrate",), CHAINS),
+    Page(
+        "Calibrate",
+        "calibrate",
+        ("pages/calibrate",),
+        CHAINS,
+        names=(
+            Named("run", *CALIBRATION),
+            Named("job", "calibration run", "db.jobs.JobsRepository", "calibrate", job="calibration"),
+        ),
+    ),
     jobs=(JobPlace("calibration", "Calibration", "calibrate?job={id}"),),
 )

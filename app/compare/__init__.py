@@ -1,6 +1,6 @@
 """Comparisons: chains beside each other, and several policies over a prompt set."""
 
-from app.shared.wiring import CHAINS, Feature, JobPlace, Page
+from app.shared.wiring import CHAINS, SESSION, Feature, JobPlace, Named, Page
 
 FEATURE = Feature(
     __name__,
@@ -9,6 +9,17 @@ FEATURE = Feature(
         "compare": "put stored audits, or branches of one, beside each other",
         "compare-set": "run every prompt of a file under several policies, and compare",
     },
-    Page("Compare", "compare", ("pages/compare",), (*CHAINS, "pages/compare", "pages/compare_lanes")),
+    Page(
+        "Compare",
+        "compare",
+        ("pages/compare",),
+        (*CHAINS, "pages/compare", "pages/compare_lanes"),
+        names=(
+            Named("session", *SESSION),
+            Named("sessions", *SESSION),
+            Named("branches", "branch", "db.sessions.SessionsRepository", "sessions", method="branch"),
+            Named("set", "comparison", "db.comparisons.ComparisonsRepository", "compare"),
+        ),
+    ),
     jobs=(JobPlace("batch", "Comparison", "compare?set={comparison_id}", about="comparison_id"),),
 )

@@ -1,9 +1,15 @@
 """Word lists of reviewers."""
 
-from app.shared.wiring import FORMS, Feature, Page
+from app.shared.wiring import FORMS, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
     {"lists": "add, show or remove word lists"},
-    Page("Word lists", "lists", ("base/frame", "base/lists"), ("base/prompt", *FORMS)),
+    Page(
+        "Word lists",
+        "lists",
+        ("base/frame", "base/lists"),
+        ("base/prompt", *FORMS),
+        names=(Named("list", "word list", "db.user_lists.UserListsRepository", "lists"),),
+    ),
 )

@@ -49,10 +49,11 @@ class ListHandlers:
         return [view.summary.id, *self._shown(view.summary.id), None, ""]
 
     @shown
-    def opened(self) -> list[Any]:
-        """All word lists, and the terms of the first."""
-        first = next((item.id for item in self._lists.list()), None)
-        return [first, *self._shown(first)]
+    def opened(self, request: gr.Request) -> list[Any]:
+        """All word lists, and the terms of the one that the address names, else of the first."""
+        known = [str(item.id) for item in self._lists.list()]
+        asked = str(request.query_params.get("list", ""))
+        return self._opened(int(asked) if asked in known else None)
 
     @shown
     def show(self, event: gr.EventData) -> list[Any]:
@@ -63,12 +64,16 @@ class ListHandlers:
     def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Delete a list; when it was shown, show the first of the others."""
         self._lists.delete(int(event.id))
-        return self.opened() if shown_id == event.id else [shown_id, *self._shown(shown_id)]
+        return self._opened() if shown_id == event.id else [shown_id, *self._shown(shown_id)]
 
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write one list for download."""
         return str(self._lists.write_csv(int(event.id), Path(self._folder.name)))
+
+    def _opened(self, asked: int | None = None) -> list[Any]:
+        first = next((item.id for item in self._lists.list()), None) if asked is None else asked
+        return [first, *self._shown(first)]
 
     def _shown(self, shown_id: int | None) -> list[str]:
         listed = stored_lists(self._lists.list(), shown_id)

@@ -1,10 +1,16 @@
 """Verdicts of reviewers: the log, second opinions, and agreement."""
 
-from app.shared.wiring import FORMS, Feature, Page
+from app.shared.wiring import FORMS, SESSION, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
     {"verdicts": "give, show, compare and check verdicts"},
-    page=Page("Review", "review", ("pages/review",), (*FORMS, "pages/review")),
+    page=Page(
+        "Review",
+        "review",
+        ("pages/review",),
+        (*FORMS, "pages/review"),
+        names=(Named("session", *SESSION),),
+    ),
     on_audit=True,
 )

@@ -473,7 +473,8 @@ def sessions_list(page: LibraryPage, text: str) -> Markup:
           <ul class="session-choices">{% for item in page.entries %}
             <li><button type="button" data-do="choose" data-id="{{ item.id }}">
               <span class="title cut">{{ item.name }}</span><span class="hint tnum">
-              {{ item.verdict_count|plural("verdict") if item.verdict_count else "not judged" }}, changed
+              {{ "under blind review" if item.verdict_count is none else item.verdict_count|plural("verdict")
+                if item.verdict_count else "not judged" }}, changed
               {{ item.updated_at|day }}</span><span class="sub cut">{{ beginning(item.prompt) }}</span></button></li>
           {% endfor %}</ul>
           {% set more = page.total - page.entries|length %}

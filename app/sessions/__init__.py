@@ -1,9 +1,15 @@
 """The library of past audits."""
 
-from app.shared.wiring import FORMS, Feature, Page
+from app.shared.wiring import BATCH, FORMS, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
     {"sessions": "list or delete past audits"},
-    Page("Sessions", "sessions", ("pages/sessions",), FORMS),
+    Page(
+        "Sessions",
+        "sessions",
+        ("pages/sessions",),
+        FORMS,
+        names=(Named("batch", *BATCH),),
+    ),
 )

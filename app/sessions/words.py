@@ -297,8 +297,8 @@ def _session(item: SessionEntryRecord, within: bool = False) -> Markup:
         <td class="claim">{{ badge(*held) }}</td>
         <td class="n">{{ item.step_count|count }}</td>
         <td class="n branches">{{ item.branch_count|count }}</td>
-        <td class="n">{{ item.verdict_count|count }}<a class="to-review" href="./review?session={{ item.id }}"
-          aria-label="Review session {{ item.id }}">Review</a></td>
+        <td class="n">{{ "hidden" if item.verdict_count is none else item.verdict_count|count }}<a class="to-review"
+          href="./review?session={{ item.id }}" aria-label="Review session {{ item.id }}">Review</a></td>
         <td class="n changed">{{ item.updated_at|day }}</td>
         <td class="n actions">
           {% for menu, text, spoken in menus %}

@@ -25,6 +25,33 @@ CHAINS = ("base/prompt", "base/chain", *FORMS)
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """Something stored that the address of a page may name.
+
+    Attributes:
+        parameter: The parameter of the address; it may hold several, separated by commas.
+        what: What it names, in words.
+        store: The module and the class of the repository that has it by its number.
+        lists: Address of the page that lists what there is.
+        job: For what is a job: its kind.
+        method: The repository's method that gives it, or refuses.
+    """
+
+    parameter: str
+    what: str
+    store: str
+    lists: str
+    job: str = ""
+    method: str = "get"
+
+
+SESSION = ("session", "db.sessions.SessionsRepository", "sessions")
+"""What a session is called, where it is stored, and which page lists it."""
+CALIBRATION = ("calibration", "db.calibrations.CalibrationsRepository", "calibrate")
+BATCH = ("batch", "db.batches.BatchesRepository", "batches")
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page in the navigation.
 
@@ -33,12 +60,14 @@ class Page:
         path: Its address below the root; empty for the first page.
         scripts: The scripts that it runs, by their paths in the assets' folder; what they import comes along.
         styles: Its styles, beside those of every page.
+        names: What its address may name.
     """
 
     title: str
     path: str
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
+    names: tuple[Named, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,18 @@
 """Swaps: the same prompt with one attribute exchanged."""
 
-from app.shared.wiring import CHAINS, Feature, Page
+from app.shared.wiring import CHAINS, SESSION, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
     {"swap": "exchange an attribute in a prompt and compare what follows"},
-    Page("Swap", "swap", ("pages/swap",), (*CHAINS, "pages/swap")),
+    Page(
+        "Swap",
+        "swap",
+        ("pages/swap",),
+        (*CHAINS, "pages/swap"),
+        names=(
+            Named("session", *SESSION),
+            Named("result", "swap", "db.swaps.SwapsRepository", "swap", method="named"),
+        ),
+    ),
 )

@@ -32,8 +32,10 @@ from app.shared.settings_rail import (
     FIELDS,
     SettingsRail,
     StoredChoices,
+    as_kept,
     control_values,
     default_calibration,
+    kept_settings,
     settings_from,
     settings_rail,
     without_parameters,
@@ -45,6 +47,7 @@ from app.swap.types import SwapRequest, SwapResult, SwapTargets
 from app.swap.variants import swap_offers, swap_targets
 from app.swap.words import empty_swap_figure, form_message, offered_for, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
+from db.types import JsonObject, NotFoundError
 
 SCRIPT = "coft.swap.mount(trigger, props, watch, ['open', 'look', 'run', 'cancel', 'at', 'audit', 'table'])"
 USUAL_LENGTH = 12
@@ -66,11 +69,19 @@ class SwapHandlers(SettingsHandlers):
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
-        """Take over a stored session's prompt, spans and settings, or begin with nothing."""
+        """Show a stored comparison, take over a session's prompt, spans and settings, or begin with nothing."""
         stored = self.stored()
+        usual = AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
+        if event.result is not None and (found := self._found(event)) is not None:
+            result, form = found
+            values = form["values"] if event.values is None else event.values
+            message = {"kind": "stored", "form": form, "result": {**result_message(result), "key": str(event.result)}}
+            return self._opened(event, message, kept_settings(values, usual), stored, values)
+        if event.values is not None:
+            settings = kept_settings(event.values, usual)
+            return self._opened(event, {"kind": "kept"}, settings, stored, event.values)
         if event.session is None:
-            settings = AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
-            message, *updates = self._opened(event, {"kind": "blank"}, settings, stored)
+            message, *updates = self._opened(event, {"kind": "blank"}, usual, stored)
             # The other controls show the defaults already, and may have been moved since the page was asked for.
             return [message, *(u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True))]
         draft = self._library.prefill(int(event.session))
@@ -94,7 +105,8 @@ class SwapHandlers(SettingsHandlers):
         try:
             for item in self._swaps.run(request):
                 if isinstance(item, SwapResult):
-                    yield packed(event, result_message(item))
+                    form = {"form": event.form, "values": event.values, "printed": event.printed}
+                    yield packed(event, {**result_message(item), "key": self._swaps.store(item.number, form)})
                 elif time.monotonic() - told >= FRAME_SECONDS:
                     told = time.monotonic()
                     yield reply(event, progress_message(item))
@@ -126,12 +138,24 @@ class SwapHandlers(SettingsHandlers):
         kind, answer = event.table, int(event.answer) - 1
         return str(self._swaps.write_csv(int(event.number), answer, kind, Path(self._folder.name)))
 
+    def _found(self, event: gr.EventData) -> tuple[SwapResult, JsonObject] | None:
+        """The comparison that the address names; the page says in its head where there is none."""
+        try:
+            return self._swaps.stored(str(event.result), None if event.token is None else int(event.token) - 1)
+        except NotFoundError:
+            return None
+
     def _opened(
-        self, event: gr.EventData, message: Message, settings: AuditSettings, stored: StoredChoices
+        self,
+        event: gr.EventData,
+        message: Message,
+        settings: AuditSettings,
+        stored: StoredChoices,
+        kept: object = None,
     ) -> list[object]:
-        """A message, and updates that make the controls show settings."""
-        message = {**message, "settings": control_values(settings, stored)}
-        return [reply(event, message), *self.updates(settings, stored)]
+        """A message, and updates that make the controls show settings, with what was typed before a reload."""
+        message = {**message, "settings": as_kept(control_values(settings, stored), kept)}
+        return [packed(event, message), *self.updates(settings, stored, kept)]
 
     def _request(self, event: gr.EventData, values: Sequence[object]) -> tuple[SwapRequest, SwapTargets]:
         """The browser's form as a request, and what of its prompt can be replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from cachetools import LRUCache
+from pydantic import TypeAdapter
 
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
@@ -45,6 +47,8 @@ from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan
 from coft_core.types import Step
+from db.swaps import SwapsRepository
+from db.types import JsonObject
 
 KEPT = 16
 
@@ -88,10 +92,35 @@ class SwapWatch:
 
 @dataclass(frozen=True, slots=True)
 class KeptSwap:
-    """A comparison that is done: what was asked, and each step of it that was read."""
+    """A comparison that is done: what was asked, each step of it that was read, and its key where it is stored."""
 
     request: SwapRequest
     steps: dict[int, SwapResult]
+    key: str = ""
+
+
+STORED: TypeAdapter[KeptSwap] = TypeAdapter(KeptSwap)
+# Steps are written without their logits, whose type the core's words do not name while the program runs.
+STORED.rebuild(_types_namespace={"StoredLogits": object})
+
+
+def _without_logits(chain: SwapChain) -> SwapChain:
+    return replace(chain, steps=tuple(replace(step, logits=None) for step in chain.steps))
+
+
+def _bytes_of(kept: KeptSwap) -> bytes:
+    steps = {
+        step: replace(
+            result,
+            outcomes=tuple(
+                replace(item, vanilla=_without_logits(item.vanilla), policy=_without_logits(item.policy))
+                for item in result.outcomes
+            ),
+        )
+        for step, result in kept.steps.items()
+    }
+    # Thresholds may be infinite, which Python's JSON writes and reads and strict JSON does not know.
+    return json.dumps(STORED.dump_python(replace(kept, steps=steps), mode="json"), ensure_ascii=False).encode()
 
 
 class SwapRuns:
@@ -127,6 +156,13 @@ class SwapRuns:
         with self._lock:
             self._kept.setdefault(result.number, KeptSwap(request, {})).steps[result.answer_step] = result
 
+    def put(self, kept: KeptSwap, number: int | None = None) -> int:
+        """Keep a comparison under its number; one that comes from the store is given a number of its own."""
+        with self._lock:
+            number = next(self._numbers) if number is None else number
+            self._kept[number] = kept
+        return number
+
     def kept(self, number: int) -> KeptSwap:
         """A comparison that is done.
 
@@ -143,23 +179,29 @@ MOST_CANDIDATES = 50
 
 
 class SwapService:
-    """Exchanges attributes in prompts and compares what follows; nothing of it is stored.
+    """Exchanges attributes in prompts and compares what follows; only what :meth:`store` is told to is stored.
 
     The newest results are kept in memory, so that another step can be read and tables written without a second run.
     """
 
-    def __init__(self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool) -> None:
+    def __init__(
+        self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool, swaps: SwapsRepository
+    ) -> None:
         """Nothing runs yet; the pool keeps the chains that are being written between two tokens."""
         self._audits = audits
         self._planner = planner
         self._host = host
         self._pool = pool
+        self._swaps = swaps
         self._runs = SwapRuns()
 
     @classmethod
     def wired(cls, services: Services) -> SwapService:
         """Built from the program's services."""
-        return cls(services[AuditService], services[Planner], services[ModelHost], services[RolloutPool])
+        return cls(
+            services[AuditService], services[Planner], services[ModelHost], services[RolloutPool],
+            services[SwapsRepository],
+        )  # fmt: skip
 
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model.
@@ -245,7 +287,39 @@ class SwapService:
         distributions = [
             self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)
         ]
-        return self._result(number, request, outcomes, distributions)
+        result = self._result(number, request, outcomes, distributions)
+        if kept.key:
+            self._swaps.write(kept.key, _bytes_of(kept))
+        return result
+
+    def store(self, number: int, form: JsonObject) -> str:
+        """Store a comparison that is still kept with the form that it was asked by, and give the key of its address.
+
+        Raises:
+            ServiceError: The comparison is not kept any more.
+        """
+        kept = self._runs.kept(number)
+        key = self._swaps.add(form, _bytes_of(kept))
+        self._runs.put(replace(kept, key=key), number)
+        return key
+
+    def stored(self, key: str, answer_step: int | None = None) -> tuple[SwapResult, JsonObject]:
+        """A stored comparison and the form that it was asked by, to be gone on with; nothing is computed.
+
+        Args:
+            key: What its address names it by.
+            answer_step: Which of the steps that were read is wanted; the one that was asked for where it was not read.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        record = self._swaps.named(key)
+        kept = replace(STORED.validate_python(json.loads(record.data)), key=key)
+        number = self._runs.put(kept)
+        for step, result in kept.steps.items():
+            kept.steps[step] = replace(result, number=number)
+        found = kept.steps.get(-1 if answer_step is None else answer_step) or kept.steps[kept.request.answer_step]
+        return found, record.form
 
     def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
         """Write a table of a comparison that is still kept into a folder, atomically, and return its path.

@@ -1,4 +1,5 @@
 /* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
+import { address } from "./address.js";
 import { bell } from "./bell.js";
 import { act, download, expose, failed } from "./core.js";
 import { glossary, list } from "./glossary.js";
@@ -21,6 +22,7 @@ export const frame = {
     act(element, { theme: toggleTheme, help, words: list });
     glossary.mount(document.getElementById("words"));
     bell.mount(element);
+    address.mount(element.querySelector(".topbar"));
     document.documentElement.lang = "en";
     /* beside a base, charts name their own clip paths by the whole address; when that is rewritten, as for each selected
        token, the browser fetches the page anew for each of them and clips nothing. This base says what goes without it */

@@ -49,6 +49,9 @@ expose({
     mount(trigger, props, watch) {
       send = link(trigger, props, watch, receive);
       onFailure("run", () => button()?.focus());
+      onFailure("open", () => {
+        if (!("ready" in document.body.dataset) && addressed("session") !== null) send("open", { session: null });
+      });
       send("open", { session: addressed("session") });
     },
   },

@@ -1,6 +1,8 @@
 /* The swap page: what is exchanged is chosen here and sent whole, so that an answer always belongs to its question. */
 import { colour, config, saveImage, spoken, template } from "../base/charts.js";
-import { act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, redraw } from "../base/core.js";
+import {
+  act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw,
+} from "../base/core.js";
 import { editor } from "../base/editor.js";
 import "../base/frame.js";
 import { choice, look as lookOf, onSettings, strengths } from "../base/rail.js";
@@ -12,7 +14,7 @@ const PAIRS = [["", "pronouns as typed"], ["she", "with she"], ["he", "with he"]
 const state = {
   /* what the reviewer chose; pronouns are null until they are touched */
   pronouns: null, groups: {}, category: "", left: new Set(), roles: {}, original: true,
-  look: null, asked: null, form: null, wanted: 0, turn: 0, run: null, values: null,
+  look: null, asked: null, form: null, wanted: 0, turn: 0, run: null, values: null, opened: false,
 };
 let root, form, send;
 
@@ -39,8 +41,36 @@ const ask = async () => {
   const { pronouns, category, left, roles, original } = state;
   state.asked = { prompt, spans, pronouns: pronouns || [], groups: groups(), category, left: [...left], roles, original };
   state.wanted = send("look", { form: state.asked, proceed: true });
+  keep();
 };
 const askSoon = pausing(ask, PAUSE);
+/* what was chosen and not compared yet is kept in this tab, so that a reload does not lose it */
+const memory = () => `coft-swap ${location.search}`;
+const forget = () => { try { sessionStorage.removeItem(memory()); } catch { /* nothing is kept without storage */ } };
+const keep = () => {
+  if (!state.opened || !state.values) return;
+  const { prompt, spans, removed, settled } = editor.kept();
+  if (!prompt.trim() || (settled && result.shown && print() === result.printed)) { forget(); return; }
+  const { pronouns, category, left, roles, original, values } = state;
+  const form = { prompt, spans, pronouns, groups: groups(), category, left: [...left], roles, original, ...numbers() };
+  try { sessionStorage.setItem(memory(), JSON.stringify({ form, removed, settled, values })); } catch { /* full or forbidden storage */ }
+};
+const recall = () => {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(memory()));
+    return kept && typeof kept.form?.prompt === "string" && Array.isArray(kept.form.spans) && Array.isArray(kept.values) ? kept : null;
+  } catch { return null; }
+};
+/* put a form back as it was sent */
+const restore = ({ form: given, removed = [], settled = true }, values) => {
+  const { prompt, spans, pronouns, groups: chosen, category, left, roles, original, length, answer } = given;
+  Object.assign(state, { pronouns, groups: { [category]: chosen }, category, left: new Set(left), roles, original });
+  find("#swap-length").value = length;
+  find("#swap-answer").value = answer;
+  pick("#swap-original").checked = original;
+  editor.restore({ prompt, spans, removed, settled }, choice(values), lookOf(values));
+  look();
+};
 const print = () => JSON.stringify([state.form || state.asked, numbers(), state.values]);
 const compare = () => { find(".stale").hidden = !result.shown || print() === result.printed; };
 
@@ -84,7 +114,10 @@ const offer = (item, at) => html`<details ?open=${at === 0}><summary>${icon("che
   class="hint tnum">${item.terms.length}</span></summary><div class="terms-offered" tabindex="0" role="group" aria-label=${item.detail}>${item.terms
   .map((term) => html`<button type="button" class="btn small" data-do="offer" data-term=${term}>${term}</button>`)}</div></details>`;
 const show = (message) => {
+  /* which family the groups of a restored form belong to is known only now */
+  const restored = state.look === null ? groups() : [];
   state.look = message;
+  if (restored.length) state.groups[family()] ??= restored;
   /* a prompt whose only marked words are pronouns has an obvious exchange */
   const obvious = state.pronouns === null && message.hasPronoun && !message.families.length;
   if (obvious) state.pronouns = ["she", "he"];
@@ -148,8 +181,9 @@ const start = (proceed) => {
   notice();
   say("Waiting for the model …");
   find(".doing i").style.width = "0";
-  state.run = { number: null, cancelled: false, printed: print() };
-  state.run.nonce = send("run", { form: { ...state.form, ...numbers() }, proceed });
+  const printed = print(), { values } = state;
+  state.run = { number: null, cancelled: false, printed };
+  state.run.nonce = send("run", { form: { ...state.form, ...numbers() }, proceed, values, printed });
   controls();
 };
 const ended = (text) => { state.run = null; say(text); controls(); };
@@ -178,23 +212,44 @@ const RUNNING = {
     const { printed } = state.run;
     ended("Done.");
     find(".teach").hidden = true;
+    forget();
+    readdress({ session: null, result: message.key, token: null });
     showResult(message, printed);
     compare();
+    keep();
   },
 };
 const receive = (message) => {
-  if (message.settings) root.dataset.ready = "";
+  if (message.settings) {
+    root.dataset.ready = "";
+    state.opened = true;
+  }
   const mine = state.run !== null && message.nonce === state.run.nonce;
   if (message.kind === "look") { if (message.nonce === state.wanted) show(message); }
   else if (message.kind === "draft") {
     editor.load(message.prompt, message.spans, message.preview, choice(message.settings), lookOf(message.settings));
     cautions(find("section > .cautions"), message.notes);
     look();
-  } else if (message.kind === "opened") location.href = `./?session=${message.session}`;
+  } else if (message.kind === "stored" || message.kind === "kept") reopened(message);
+  else if (message.kind === "opened") location.href = `./?session=${message.session}`;
   else if (mine && RUNNING[message.kind]) RUNNING[message.kind](message);
   /* an answer of another token; a later question makes it void */
-  else if (message.kind === "result" && message.nonce === result.wanted) showResult(message);
+  else if (message.kind === "result" && message.nonce === result.wanted) {
+    showResult(message);
+    readdress({ token: message.answer });
+  }
 };
+/* a stored comparison, or what was chosen before the page was loaded anew and not compared */
+const reopened = ({ kind, form: stored, result: found, settings }) => {
+  const kept = waiting || stored;
+  waiting = null;
+  if (kind === "stored") {
+    find(".teach").hidden = true;
+    showResult(found, stored.printed);
+  }
+  restore(kept, settings);
+};
+let waiting = null;
 
 /* ---- what an exchange changes: the chart, the tables, another compared token, pictures and files ---- */
 const result = { shown: null, wanted: 0, printed: "" };
@@ -281,8 +336,11 @@ const begin = (name, part) => {
       send("audit", { ...ids(), variant: Number(node.dataset.variant), decoding: node.dataset.decoding });
     },
   });
-  find(".runbar").addEventListener("input", compare);
+  find(".runbar").addEventListener("input", () => { compare(); keep(); });
   find("#swap-at").addEventListener("change", atToken);
+  onFailure("open", () => {
+    if (!state.opened && addressed("session") !== null) send("open", { session: null, result: null, token: null, values: null });
+  });
   onFailure("run", () => ended(""));
   onFailure("look", () => { find(".texts").setAttribute("aria-busy", "false"); });
   onFailure("audit", () => rest.querySelectorAll("[data-do=audit]").forEach((node) => { node.disabled = false; }));
@@ -292,7 +350,10 @@ const begin = (name, part) => {
     if (result.shown) find("#swap-at").value = result.shown.answer;
   });
   editor.watch(look);
-  send("open", { session: addressed("session") });
+  window.addEventListener("pagehide", keep);
+  const given = new URLSearchParams(location.search);
+  waiting = recall();
+  send("open", { session: addressed("session"), result: given.get("result"), token: addressed("token"), values: waiting && waiting.values });
   controls();
 };
 onSettings((values) => {
@@ -303,7 +364,7 @@ onSettings((values) => {
   }
   state.values = values;
   editor.chosen(choice(values), lookOf(values));
-  if (root) compare();
+  if (root) { compare(); keep(); }
 });
 expose({
   swap: {

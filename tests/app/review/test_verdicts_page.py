@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.wiring import Services
 from db.verdicts import AnnotationRecord
 from tests.browser import PATIENCE_MS
@@ -408,6 +409,25 @@ def test_a_thread_of_comments_is_read_by_the_next_reviewer_and_answered(reviewer
     pick(page, 3)
     expect(page.locator("#verdicts .thread")).to_be_hidden()
     assert [entry.kind for entry in services[VerdictService].history(1)] == ["comment", "comment"]
+
+
+def test_the_library_neither_finds_nor_counts_what_a_blind_review_hides_until_it_is_finished(
+    visit, services: Services
+) -> None:
+    say(services, "A. Lee", "unfair", 1, note="secret word")
+    page = visit("/sessions?text=secret+word")
+    expect(page.locator(".foundbar .where")).to_have_text("1 session")
+    services[VerdictService].start_review(1, "R. Osei")
+    page.reload()
+    expect(page.locator(".foundbar .where")).to_have_text("0 sessions")
+    for judged in (True, False):
+        assert 1 not in services[SessionLibrary].ids(LibraryQuery(judged=judged))
+    assert services[SessionLibrary].search(LibraryQuery(text="Nurse handover")).entries[0].verdict_count is None
+    page.goto(page.url.partition("?")[0])
+    expect(page.locator("tbody tr", has_text="Nurse handover")).to_contain_text("hidden")
+    assert "secret" not in page.content()
+    services[VerdictService].finish_review(1, "R. Osei")
+    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
 
 
 def test_a_visitor_without_a_name_is_sent_no_verdict_of_a_session_under_blind_review(audit, services: Services):

@@ -6,6 +6,7 @@ import csv
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,80 @@ def test_nothing_runs_out_of_a_narrow_page(swap, picture):
         ".filter((n) => n.offsetParent && !n.labels?.length && !n.getAttribute('aria-label')).map((n) => n.outerHTML)"
     )
     assert [item for item in missing if "swap" in item] == []
+
+
+def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_tab_without_being_computed_again(
+    swap, services: Services, asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = swap()
+    write(page, BOTH)
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(variants(page)).to_have_count(2)
+    page.locator("#swap-length").fill("7")
+    compare(page)
+    address, lead = page.url, page.locator(".lead").text_content()
+    assert "result=" in address
+    page.locator("#swap-at").fill("2")
+    page.locator("#swap-at").press("Tab")
+    expect(page.locator(".captioned")).to_contain_text("for token 2")
+    second = page.locator(".lead").text_content()
+
+    def never(*given: object) -> None:
+        raise AssertionError("the model was run again")
+
+    monkeypatch.setattr(services[SwapService], "_distributions", never)
+    # As after a restart of the program, nothing is in its memory.
+    services[SwapService]._runs._kept.clear()
+    page.reload()
+    expect(page.locator(".lead")).to_have_text(second)
+    expect(page.locator("#prompt")).to_have_value(BOTH)
+    expect(variants(page)).to_have_count(2)
+    expect(page.locator("#swap-length")).to_have_value("7")
+    expect(page.locator(".group-chip")).to_contain_text("Sikh")
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    expect(page.locator(".stale")).to_be_hidden()
+    other = swap(address.partition("/swap")[2])
+    expect(other.locator(".lead")).to_have_text(lead)
+    expect(other.locator("#prompt")).to_have_value(BOTH)
+    expect(other.locator(".stale")).to_be_hidden()
+    other.get_by_role("button", name="Open as audit: COFT, Sikh").click()
+    expect(other.locator("#prompt")).to_have_value(BOTH.replace("Muslim", "Sikh"))
+    assert len(asked) == 1
+
+
+def test_what_was_chosen_and_not_compared_comes_back_in_its_own_tab_alone(swap) -> None:
+    page = swap()
+    write(page, BOTH)
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    page.locator("#swap-own").fill("atheist")
+    page.keyboard.press("Enter")
+    expect(variants(page)).to_have_count(3)
+    page.locator(".spans input").first.focus()
+    page.locator("#swap-answer").fill("2")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value(BOTH)
+    expect(variants(page)).to_have_count(3)
+    expect(page.locator(".group-chip")).to_have_count(2)
+    expect(page.locator("#swap-answer")).to_have_value("2")
+    fresh = swap()
+    expect(fresh.locator("#prompt")).to_have_value("")
+    expect(fresh.locator(".found")).to_be_hidden()
+
+
+def test_an_address_of_no_result_is_an_empty_page_that_can_be_used(swap) -> None:
+    page = swap("?result=0123456789abcdef0123456789abcdef&token=2")
+    expect(page.locator("#prompt")).to_have_value("")
+    write(page, PRONOUN)
+    compare(page)
+
+
+def test_a_stored_result_is_what_was_found(services: Services) -> None:
+    service = services[SwapService]
+    found = service.compare(SwapRequest(PRONOUN, pronouns=("she",), max_new_tokens=3))
+    key = service.store(found.number, {"form": {}, "values": [], "printed": ""})
+    again, form = service.stored(key)
+    assert form == {"form": {}, "values": [], "printed": ""}
+    assert again.number != found.number
+    assert replace(again, number=found.number) == found
+    assert service.at(again.number, 1).answer_step == 1
+    assert service.stored(key, 1)[0].answer_step == 1

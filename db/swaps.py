@@ -1,0 +1,74 @@
+"""Comparisons of swapped prompts, as the page that made them finds them again."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Column, Table, UniqueConstraint, delete, select, update
+
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.types import CompressedBytes, JsonObject, NotFoundError, utc_now
+
+MOST = 1000
+"""Comparisons that are kept; the oldest give way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapRecord:
+    """A comparison.
+
+    Attributes:
+        key: What its address names it by, which nobody can guess.
+        form: What the page's form held.
+        data: What was asked and found.
+    """
+
+    id: int
+    key: str
+    created_at: datetime
+    form: JsonObject
+    data: bytes
+
+
+swaps = Table(
+    "swaps",
+    METADATA,
+    *columns(SwapRecord, data=Column("data", CompressedBytes, nullable=False)),
+    UniqueConstraint("key"),
+    info={"called": "swap"},
+    **NEVER_REUSED,
+)
+
+
+class SwapsRepository(Repository[SwapRecord]):
+    """Keeps the newest comparisons by their keys."""
+
+    _table, _kind = swaps, SwapRecord
+    _query = select(*fields_in(SwapRecord, swaps))
+
+    def add(self, form: JsonObject, data: bytes) -> str:
+        """Store a comparison, and give its key."""
+        key = secrets.token_hex(16)
+        with self._database.writing() as connection:
+            number = add_row(connection, swaps, key=key, created_at=utc_now(), form=form, data=data)
+            connection.execute(delete(swaps).where(swaps.c.id <= number - MOST))
+        return key
+
+    def write(self, key: str, data: bytes) -> None:
+        """Store more of what was found, unless the comparison is gone."""
+        with self._database.writing() as connection:
+            connection.execute(update(swaps).where(swaps.c.key == key).values(data=data))
+
+    def named(self, key: str) -> SwapRecord:
+        """The comparison of a key.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        with self._database.reading() as connection:
+            found = self._records(connection, self._query.where(swaps.c.key == key))
+        if not found:
+            raise NotFoundError(f"There is no swap {key[:12]}; it may have been deleted.")
+        return found[0]
