@@ -105,10 +105,21 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     Args:
         services: What the pages call.
         mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
+
+    Raises:
+        ServiceError: The setting of the completions cannot be used.
+        InvalidInputError: The policy that it names, or one of its options, is unknown.
     """
+    app_kwargs = served(services.pages)
+    if services.settings.completions:
+        from app.completions.routes import CompletionRoutes
+        from app.completions.service import CompletionService
+
+        # The policy is made now, so that a setting that cannot be used ends the start and not the first request.
+        app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": served(services.pages),
+        "app_kwargs": app_kwargs,
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
