@@ -100,13 +100,17 @@ def _serve(
     mcp: Annotated[
         bool | None, typer.Option("--mcp", help="offer the endpoints to agents too, as an MCP server")
     ] = None,
+    completions: Annotated[
+        str | None,
+        typer.Option("--completions", help="serve completions at /v1 by a policy, such as coft,lam=0.6"),
+    ] = None,
     open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
 ) -> Callable[[], None]:
     def serving() -> None:
         from app.server import require_agents_package, require_free_port, serve
         from app.settings import Settings
 
-        given = {"host": host, "port": port, "mcp": mcp}
+        given = {"host": host, "port": port, "mcp": mcp, "completions": completions}
         settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
         if settings.mcp:
             require_agents_package()

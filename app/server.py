@@ -110,14 +110,19 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
 
     Raises:
-        ServiceError: The settings name a host or an origin that is none.
+        ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
+        InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
+    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes])
+    if services.settings.completions:
+        from app.completions.routes import CompletionRoutes
+        from app.completions.service import CompletionService
+
+        # The policy is made now, so that a setting that cannot be used ends the start and not the first request.
+        app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {
-            **served(services.pages, [*services[Bell].routes, *services[Addresses].routes]),
-            "lifespan": gated(services.settings),
-        },
+        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings)},
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,

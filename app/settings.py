@@ -41,6 +41,8 @@ class Settings(BaseSettings):
             takes a second or several: ``on`` or ``off``.
         data: ``COFT_DATA``: folder with the files of the suites that are evaluated on; empty names none.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
+        completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
+            served in the shape of OpenAI's interface; empty serves none.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -68,6 +70,7 @@ class Settings(BaseSettings):
     faster_steps: Literal["on", "off"] = "on"
     data: str = ""
     mcp: bool = False
+    completions: str = ""
 
     @property
     def placement(self) -> dict[str, object]:

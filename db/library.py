@@ -124,7 +124,8 @@ class BatchFoldRecord:
         session_count: Sessions of it that are wanted.
         sensitive_count: Those with a token whose log-ratio is as large as was asked for.
         uncertified_count: Those without thresholds.
-        judged_count: Those with a verdict that stands.
+        judged_count: Those with a verdict that stands and that may be seen.
+        hidden_count: Those under a blind review, of which is not said whether they are judged.
         step_count: Steps of their active branches' chains together.
         branch_count: Their branches together.
         held_count: Tokens that held a threshold, as for one session.
@@ -140,6 +141,7 @@ class BatchFoldRecord:
     sensitive_count: int
     uncertified_count: int
     judged_count: int
+    hidden_count: int
     step_count: int
     branch_count: int
     held_count: int
@@ -479,7 +481,8 @@ def _folds(
 ) -> dict[int, BatchFoldRecord]:
     """The wanted sessions of batches counted together, by batch."""
     judged = _has_entry(standing_verdict()).label("judged")
-    own = select(*_entry_columns(), judged).where(*_conditions(wanted), _batch_of().in_(batch_ids)).subquery()
+    hidden = _under_blind_review().label("hidden")
+    own = select(*_entry_columns(), judged, hidden).where(*_conditions(wanted), _batch_of().in_(batch_ids)).subquery()
 
     def number(condition: ColumnElement[bool]) -> ColumnElement[int]:
         return func.sum(case((condition, 1), else_=0))
@@ -491,7 +494,8 @@ def _folds(
             func.count().label("session_count"),
             number(own.c.strongest >= sensitive).label("sensitive_count"),
             number(own.c.certificate.startswith("uncertified")).label("uncertified_count"),
-            number(own.c.judged).label("judged_count"),
+            number(own.c.judged & ~own.c.hidden).label("judged_count"),
+            number(own.c.hidden).label("hidden_count"),
             *(func.sum(own.c[name]).label(name) for name in _SUMMED),
             func.max(own.c.strongest).label("strongest"),
             func.max(own.c.updated_at).label("updated_at"),

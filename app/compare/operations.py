@@ -26,13 +26,14 @@ from app.compare.types import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.json import chain_text, job_json, session_json, settings_json, step_numbers
+from app.shared.json import chain_text, job_json, session_json, settings_json
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
 from app.shared.prompt_rows import MeanInterval, fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
+from coft_core.step_numbers import step_numbers
 
 WIDTH = 18
 """Characters of a column of tokens."""

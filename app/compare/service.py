@@ -15,10 +15,10 @@ from app.compare.types import ChainSummary, Comparison
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.json import step_numbers
 from app.shared.policies import policy_info
 from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
+from coft_core.step_numbers import step_numbers
 from coft_core.types import Step
 from db.comparisons import ComparisonsRepository
 from db.sessions import SessionsRepository

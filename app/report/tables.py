@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
 from app.shared.files import to_csv
-from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text, step_numbers
+from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text
 from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
+from coft_core.step_numbers import step_numbers
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord

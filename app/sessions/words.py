@@ -237,7 +237,7 @@ def _fold(fold: BatchFold) -> Markup:
         <td class="n">{{ batch.step_count|count }}</td>
         <td class="n branches">{{ batch.branch_count|count }}</td>
         <td class="n">{{ batch.judged_count|count }}<span class="hint folded-note">of {{ batch.session_count|count }}
-          judged</span></td>
+          judged{% if batch.hidden_count %}, {{ batch.hidden_count|count }} hidden{% endif %}</span></td>
         <td class="n changed">{{ batch.updated_at|day }}</td>
         <td class="n actions"></td></tr>
         {% for entry in inside %}{{ entry }}{% endfor %}

@@ -14,44 +14,8 @@ from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.step_numbers import step_numbers
 from coft_core.types import Candidate, FamilyStep, Span, Step
-
-
-def step_numbers(step: Step) -> dict[str, Any]:
-    """A step without its candidates, under the names of the report's columns."""
-    return {
-        "step": step.index + 1,
-        "token_id": step.token_id,
-        "token": step.token,
-        "p_factual": math.exp(step.log_p_factual),
-        "p_masked": math.exp(step.log_p_masked),
-        "p_fused": math.exp(step.log_p_fused),
-        "tau": math.exp(step.log_tau),
-        "certified": step.certified,
-        "set_size": step.set_size,
-        "certified_mass": step.certified_mass,
-        "fallback": step.fallback,
-        "chosen_by": chosen_by(step),
-        "policy_token": step.policy_token,
-        "threshold_state": step.state,
-        "certified_in": step.certified_in,
-        "margin": _finite(step.diagnostics.margin),
-        "kl_fused_masked": step.diagnostics.kl_fused_masked,
-        "kl_fused_factual": step.diagnostics.kl_fused_factual,
-        "tv_fused_factual": step.diagnostics.tv_fused_factual,
-        "tv_on_set": step.diagnostics.tv_on_set,
-        "tv_bound": step.diagnostics.tv_bound,
-        "sensitivity": step.diagnostics.sensitivity,
-        "log_ratio": step.diagnostics.log_ratio,
-        "set_size_low": step.set_size_low,
-        "set_size_high": step.set_size_high,
-        "noise": step.noise,
-    }
-
-
-def chosen_by(step: Step) -> str:
-    """Who chose the token: ``reviewer``, ``fallback`` or ``policy``."""
-    return "reviewer" if step.forced else "fallback" if step.fallback else "policy"
 
 
 def refused_by(step: Step) -> tuple[str, ...]:
@@ -198,11 +162,6 @@ def job_json(job: JobView) -> dict[str, Any]:
     """A background job."""
     told = ("kind", "title", "status", "progress", "message", "error", "result", "seconds_left", "resumable")
     return {**{name: getattr(job, name) for name in told}, "job_id": job.id}
-
-
-def _finite(value: float) -> float | None:
-    """A number, or null where it is infinite; JSON has no infinities."""
-    return value if math.isfinite(value) else None
 
 
 def candidate_json(item: Candidate) -> dict[str, Any]:

@@ -116,6 +116,11 @@ class Detectors:
         """The settings' detector, and the stored word lists."""
         return cls(detector_of(services.settings), services[UserListsRepository])
 
+    @property
+    def default(self) -> SpanDetector:
+        """What finds spans where nobody chooses."""
+        return self._detector
+
     def choose(self, choices: AuditSettings | CalibrationRequest) -> SpanDetector:
         """The detector of a request.
 

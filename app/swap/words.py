@@ -12,7 +12,7 @@ from markupsafe import Markup
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
-from app.shared.json import span_json, step_numbers
+from app.shared.json import span_json
 from app.shared.markup import from_file, html
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.prompt_words import Message, finished_text
@@ -37,6 +37,7 @@ from app.swap.types import (
     SwapToken,
     SwapVariant,
 )
+from coft_core.step_numbers import step_numbers
 from coft_core.types import Certificate, Span, Step
 
 

@@ -33,12 +33,14 @@ class Choices:
         texts: The texts, taken literally (a leading space counts), at least one.
         spans: Sensitive spans of the prompt; None lets the detector find them.
         also: Sensitive spans beside these, which the data set itself points out.
+        tokens: Tokens of each text, where another program has decided on them; None tokenizes the texts.
     """
 
     prompt: str
     texts: tuple[str, ...]
     spans: tuple[Span, ...] | None = None
     also: tuple[Span, ...] = ()
+    tokens: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Writing:
         stops: Texts before which the continuation ends; they are not part of it.
         spans: Sensitive spans of the prompt; None lets the detector find them.
         also: Sensitive spans beside these, which the data set itself points out.
+        greedy: Whether the likeliest token is taken each time instead of being drawn.
     """
 
     prompt: str
@@ -58,6 +61,7 @@ class Writing:
     stops: tuple[str, ...] = ()
     spans: tuple[Span, ...] | None = None
     also: tuple[Span, ...] = ()
+    greedy: bool = False
 
 
 Ask = Choices | Writing

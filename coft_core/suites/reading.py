@@ -102,8 +102,10 @@ class Reader:
             for column, planned in enumerate(self._plans(ask, prepared, seed)):
                 place = (column, row)
                 if isinstance(ask, Choices):
-                    tokens = [tuple(continuation_ids(self._model, planned.prompt, text)) for text in ask.texts]
-                    reading: _Texts | _Continued = _Texts(place, planned, tuple(tokens))
+                    tokens = ask.tokens or tuple(
+                        tuple(continuation_ids(self._model, planned.prompt, text)) for text in ask.texts
+                    )
+                    reading: _Texts | _Continued = _Texts(place, planned, tokens)
                 else:
                     reading = _Continued(place, planned, ask)
                 if too_long := self._too_long(reading):
@@ -137,7 +139,7 @@ class Reader:
             yield Plan(self._model, bound, prompt, ready.certificate, seed, models=ready.models)
 
     def _masked(self, text: str, spans: Sequence[Span], mask: MaskSettings, required: bool) -> MaskedPrompt:
-        if not text.strip():
+        if not text.strip() and text not in (self._model.prompting.kept or {}):
             return start_prompt(self._model)
         kept = keep_whitelisted(text, spans, mask.whitelist)
         return mask_prompt(
@@ -202,10 +204,10 @@ class Reader:
     def _written(self, asked: Sequence[_Continued]) -> Iterator[tuple[tuple[int, int], Written]]:
         """Answers in any order; prompts with the same branches under one policy share their forwards."""
 
-        def alike(chain: _Continued) -> tuple[int, tuple[str, ...], int]:
-            return chain.place[0], chain.names, chain.length
+        def alike(chain: _Continued) -> tuple[int, tuple[str, ...], bool, int]:
+            return chain.place[0], chain.names, chain.greedy, chain.length
 
-        for _, group in groupby(sorted(asked, key=alike), key=lambda chain: alike(chain)[:2]):
+        for _, group in groupby(sorted(asked, key=alike), key=lambda chain: alike(chain)[:3]):
             chains = list(group)
             size = max(BATCH_ROWS // len(chains[0].names), 1)
             for start in range(0, len(chains), size):
@@ -402,6 +404,7 @@ class _Continued(Chain["_Token"]):
         branches = planned.policy.branches(planned.prompt)
         super().__init__(planned.all_models, branches, planned.model.end_token_ids, ask.most_tokens)
         self.place, self.planned, self.most_tokens, self._stops = place, planned, ask.most_tokens, ask.stops
+        self.greedy = ask.greedy
         self.names = tuple(branch.name for branch in self.branches)
         self.begin()
 
@@ -491,8 +494,8 @@ def _tokens(chains: Sequence[_Continued], logits: Tensor, step: int) -> list[_To
     draws = torch.tensor(uniform, dtype=torch.float64, device=logits.device)
     columns = []
     for view, places in views:
-        sampling = chains[places[0]].planned.policy.sampling
-        choice = choose(view.log_p_fused, view.certified, sampling, draws[places])
+        first = chains[places[0]]
+        choice = choose(view.log_p_fused, view.certified, first.planned.policy.sampling, draws[places], first.greedy)
         share = torch.full_like(draws[places], torch.nan)
         if view.certified is not None:
             share = view.certified.double().mean(-1)

@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = (
-    "audit", "batch", "calibrate", "compare", "evaluate", "lists", "paths", "report", "review", "sessions", "swap",
-    "tune",
+    "audit", "batch", "calibrate", "compare", "completions", "evaluate", "lists", "paths", "report", "review",
+    "sessions", "swap", "tune",
 )  # fmt: skip
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),

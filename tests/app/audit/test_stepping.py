@@ -249,7 +249,9 @@ def test_the_candidates_stay_in_their_place_while_tokens_are_written_and_looked_
       const table = document.querySelector("#inspector .cand");
       window.places = new Set([table.getBoundingClientRect().top]);
       new MutationObserver(() => window.places.add(table.getBoundingClientRect().top))
-        .observe(document.querySelector("#inspector .announce"), { childList: true, subtree: true, characterData: true });
+        .observe(document.querySelector("#inspector .announce"), {
+          childList: true, subtree: true, characterData: true,
+        });
     }""")
     page.evaluate("coft.session.run()")
     expect(tokens(page)).to_have_count(64)

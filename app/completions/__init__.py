@@ -1,0 +1,1 @@
+"""Completions over HTTP in the shape of OpenAI's interface, for programs that speak it."""

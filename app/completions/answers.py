@@ -1,0 +1,221 @@
+"""Answers in the shape of OpenAI's, with what an audit shows under the one extra field ``coft``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.completions.requests import ChatRequest, CompletionRequest
+from app.completions.service import Choice, CompletionService, Ended, Piece, TokenOdds
+from app.shared.json import span_json
+from coft_core.step_numbers import finite, step_numbers
+from coft_core.types import Step
+
+EXTRA = "coft"
+"""The extra field."""
+
+IMPOSSIBLE = -9999.0
+"""Stands for a log-probability of minus infinity, as in OpenAI's interface; JSON has no infinities."""
+
+Head = dict[str, Any]
+
+
+class Shape:
+    """How one request is answered."""
+
+    def __init__(self, service: CompletionService, asked: CompletionRequest | ChatRequest, head: Head) -> None:
+        """Answers begin with ``head``."""
+        self._service, self.asked, self._head = service, asked, head
+
+    def written(self, choice: Choice) -> Iterator[Piece | Ended]:
+        """What is written of a choice."""
+        return self._service.written(choice)
+
+    def whole(self, choices: Sequence[Choice], done: Sequence[tuple[list[Piece], Ended]]) -> dict[str, Any]:
+        """The answer at once."""
+        ends = [ended for _, ended in done]
+        listed = [
+            self._choice(number, choice, "".join(piece.text for piece in pieces), ended)
+            for number, (choice, (pieces, ended)) in enumerate(zip(choices, done, strict=True))
+        ]
+        extra = self._extra(enumerate(zip(choices, ends, strict=True)))
+        return {**self._head, "choices": listed, "usage": self._usage(choices, ends), EXTRA: extra}
+
+    def opening(self, number: int, choice: Choice) -> Iterator[dict[str, Any]]:
+        """What a stream begins a choice with."""
+        raise NotImplementedError
+
+    def piece(self, number: int, piece: Piece) -> dict[str, Any]:
+        """One part of a stream."""
+        raise NotImplementedError
+
+    def closing(self, number: int, choice: Choice, ended: Ended) -> dict[str, Any]:
+        """What a stream ends a choice with: why, and what an audit shows of it."""
+        return {**self._last(number, ended), EXTRA: self._extra([(number, (choice, ended))])}
+
+    def usage_chunk(self, choices: Sequence[Choice], ends: Sequence[Ended]) -> dict[str, Any]:
+        """The last part of a stream that was asked for it."""
+        return {**self._head, "choices": [], "usage": self._usage(choices, ends)}
+
+    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _last(self, number: int, ended: Ended) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _usage(self, choices: Sequence[Choice], ends: Sequence[Ended]) -> dict[str, int]:
+        prompts = {choice.prompt: len(choice.plan.prompt.factual_ids) for choice in choices}
+        read, written = sum(prompts.values()), sum(len(ended.steps) for ended in ends)
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+    def _extra(self, ended: Any) -> dict[str, Any]:
+        """Certificate, masks, warnings and steps of choices."""
+        listed = []
+        for number, (choice, end) in ended:
+            plan = choice.plan
+            listed.append(
+                {
+                    "index": number,
+                    "certificate": plan.certificate.text,
+                    "seed": plan.seed,
+                    "greedy": plan.greedy,
+                    "masked_tokens": len(plan.prompt.positions),
+                    "spans": [span_json(span) for span in plan.prompt.spans],
+                    "warnings": [*filter(None, [choice.note]), *plan.warnings],
+                    "steps": [finite(step_numbers(step)) for step in end.steps],
+                }
+            )
+        policy = self._service.policy
+        return {"policy": policy.name, "lam": policy.fusion_weight, "choices": listed}
+
+
+class _Completion(Shape):
+    """``/v1/completions``."""
+
+    asked: CompletionRequest
+
+    @property
+    def _echoes(self) -> bool:
+        return self.asked.echo
+
+    def written(self, choice: Choice) -> Iterator[Piece | Ended]:
+        """What is written of a choice; nothing where a prompt is only echoed."""
+        if self.asked.max_tokens == 0:
+            return iter([Ended("length", ())])
+        return super().written(choice)
+
+    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+        before = choice.plan.prompt.factual_text if self._echoes else ""
+        odds = [*self._echo(choice), *(odds_of(step, self.asked.logprobs) for step in ended.steps)]
+        return {
+            "index": number,
+            "text": before + text,
+            "logprobs": None if self.asked.logprobs is None else _legacy(odds, 0),
+            "finish_reason": ended.reason,
+        }
+
+    def _echo(self, choice: Choice) -> list[TokenOdds]:
+        if not self._echoes or self.asked.logprobs is None:
+            return []
+        return self._service.echoed(choice, self.asked.logprobs)
+
+    def opening(self, number: int, choice: Choice) -> Iterator[dict[str, Any]]:
+        """The prompt, where it is echoed."""
+        if self._echoes:
+            logprobs = None if self.asked.logprobs is None else _legacy(self._echo(choice), 0)
+            yield self._part(number, choice.plan.prompt.factual_text, logprobs, None)
+
+    def piece(self, number: int, piece: Piece) -> dict[str, Any]:
+        """Text with the token that settled it."""
+        odds = [] if piece.step is None else [odds_of(piece.step, self.asked.logprobs)]
+        return self._part(number, piece.text, None if self.asked.logprobs is None else _legacy(odds, 0), None)
+
+    def _last(self, number: int, ended: Ended) -> dict[str, Any]:
+        return self._part(number, "", None, ended.reason)
+
+    def _part(self, number: int, text: str, logprobs: Any, reason: str | None) -> dict[str, Any]:
+        choice = {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        return {**self._head, "choices": [choice]}
+
+
+class _Chat(Shape):
+    """``/v1/chat/completions``."""
+
+    asked: ChatRequest
+
+    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+        return {
+            "index": number,
+            "message": {"role": "assistant", "content": text, "refusal": None},
+            "logprobs": self._logprobs(ended.steps),
+            "finish_reason": ended.reason,
+        }
+
+    def _logprobs(self, steps: Sequence[Step]) -> Any:
+        if not self.asked.logprobs:
+            return None
+        listed = []
+        for step in steps:
+            odds = odds_of(step, self.asked.top_logprobs)
+            told = [_chat_token(token, value) for token, value in odds.top[: self.asked.top_logprobs or 0]]
+            listed.append({**_chat_token(odds.token, odds.log_p or 0.0), "top_logprobs": told})
+        return {"content": listed, "refusal": None}
+
+    def opening(self, number: int, choice: Choice) -> Iterator[dict[str, Any]]:
+        """Who speaks."""
+        yield self._part(number, {"role": "assistant", "content": ""}, None, None)
+
+    def piece(self, number: int, piece: Piece) -> dict[str, Any]:
+        """Text with the token that settled it."""
+        steps = [] if piece.step is None else [piece.step]
+        return self._part(number, {"content": piece.text}, self._logprobs(steps), None)
+
+    def _last(self, number: int, ended: Ended) -> dict[str, Any]:
+        return self._part(number, {}, None, ended.reason)
+
+    def _part(self, number: int, delta: dict[str, str], logprobs: Any, reason: str | None) -> dict[str, Any]:
+        choice = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return {**self._head, "choices": [choice]}
+
+
+def completion_shape(service: CompletionService, asked: CompletionRequest, head: Head) -> Shape:
+    """How a completion request is answered."""
+    return _Completion(service, asked, head)
+
+
+def chat_shape(service: CompletionService, asked: ChatRequest, head: Head) -> Shape:
+    """How a conversation is answered."""
+    return _Chat(service, asked, head)
+
+
+def odds_of(step: Step, top: int | None) -> TokenOdds:
+    """A written token with the likeliest ones of the policy's distribution."""
+    likeliest = sorted(step.candidates, key=lambda item: -item.log_p_fused)[: max(top or 0, 1)]
+    return TokenOdds(step.token, step.log_p_fused, tuple((item.token, item.log_p_fused) for item in likeliest))
+
+
+def _legacy(odds: Sequence[TokenOdds], start: int) -> dict[str, Any]:
+    """Log-probabilities as completions have them: lists beside each other."""
+    offsets = []
+    for item in odds:
+        offsets.append(start)
+        start += len(item.token)
+    return {
+        "tokens": [item.token for item in odds],
+        "token_logprobs": [None if item.log_p is None else _told(item.log_p) for item in odds],
+        # Several tokens may have the same text; the likeliest of them stands for it.
+        "top_logprobs": [None if item.log_p is None else _by_text(item) for item in odds],
+        "text_offset": offsets,
+    }
+
+
+def _by_text(odds: TokenOdds) -> dict[str, float]:
+    return {token: _told(value) for token, value in reversed(odds.top)}
+
+
+def _told(log_p: float) -> float:
+    return max(log_p, IMPOSSIBLE)
+
+
+def _chat_token(token: str, log_p: float) -> dict[str, Any]:
+    return {"token": token, "logprob": _told(log_p), "bytes": list(token.encode("utf-8", "replace"))}

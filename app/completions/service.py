@@ -1,0 +1,258 @@
+"""Completions by a policy: one chain a choice, token by token, on the model that the server holds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from app.completions.requests import Asked, ChatRequest, CompletionRequest, RefusedRequestError
+from app.shared.errors import ServiceError
+from app.shared.memory import DeviceMemory
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors
+from app.shared.rollouts import RolloutPool
+from app.shared.wiring import Services
+from coft_core.adapters.choosing import chosen_policy
+from coft_core.adapters.echo import prompt_log_probabilities
+from coft_core.adapters.settled import SettledText
+from coft_core.decode.cost import reserved_bytes
+from coft_core.decode.loop import ROOT_PATH, Rollout
+from coft_core.decode.plan import Plan, plan
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Policy
+from coft_core.text.conversation import Conversation, conversation
+from coft_core.text.detection import SpanDetector
+from coft_core.text.given import prompt_of_ids, prompt_of_text
+from coft_core.text.rendering import Rendering
+from coft_core.types import Step
+
+SEEDS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOdds:
+    """A token, and what the policy drew it from.
+
+    Attributes:
+        token: Its text.
+        log_p: Log-probability in the policy's distribution, before its certified set and its sampling controls; None
+            for the first token of a prompt, of which nothing is said.
+        top: The likeliest tokens with their log-probabilities.
+    """
+
+    token: str
+    log_p: float | None
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one step adds to a choice.
+
+    Attributes:
+        text: Text that is settled by it; empty while a character or a stop may still be incomplete.
+        step: The step; None for what closes a choice.
+    """
+
+    text: str
+    step: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One chain that is to be written.
+
+    Attributes:
+        prompt: Number of its prompt.
+        plan: What is decoded.
+        note: What must be said of how the prompt was read; empty for nothing.
+        stops: Texts before which it ends.
+    """
+
+    prompt: int
+    plan: Plan
+    note: str
+    stops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a choice ended.
+
+    Attributes:
+        reason: ``stop`` (a stop or the model's end token) or ``length``.
+        steps: Its steps, those of a stop included.
+    """
+
+    reason: str
+    steps: tuple[Step, ...]
+
+
+class CompletionService:
+    """Answers requests in the shape of OpenAI's interface by one policy on one model."""
+
+    def __init__(self, host: ModelHost, pool: RolloutPool, detector: SpanDetector, model: str, policy: Policy) -> None:
+        """Nothing is loaded yet."""
+        self._host, self._pool, self._detector = host, pool, detector
+        self.model_name, self.policy = model, policy
+
+    @classmethod
+    def wired(cls, services: Services) -> CompletionService:
+        """The settings' model, and the policy that they name.
+
+        Raises:
+            InvalidInputError: The policy or one of its options is unknown.
+        """
+        settings = services.settings
+        return cls(
+            services[ModelHost],
+            services[RolloutPool],
+            services[Detectors].default,
+            settings.model,
+            policy_of_text(settings.completions),
+        )
+
+    def completions(self, asked: CompletionRequest) -> list[Choice]:
+        """The chains of a completion request, each prompt's next to each other.
+
+        Raises:
+            RefusedRequestError: The model is another one.
+            CoftError: A prompt cannot be read.
+        """
+        model = self._model(asked)
+        prompts = []
+        for given in asked.prompts:
+            special = isinstance(given, str)
+            prompt = (
+                prompt_of_text(model.tokenizer, given, special=True)
+                if isinstance(given, str)
+                else prompt_of_ids(model.tokenizer, given)
+            )
+            rendering = Rendering(kept={prompt.text: prompt.tokens}, as_it_stands=not special)
+            prompts.append(Conversation(prompt, rendering))
+        # Nothing is written where nobody asks for more than the prompt.
+        return self._choices(model, asked, prompts, max(asked.max_tokens or 0, 1))
+
+    def chat(self, asked: ChatRequest) -> list[Choice]:
+        """The chains of a conversation.
+
+        Raises:
+            RefusedRequestError: The model is another one.
+            CoftError: The conversation cannot be read.
+        """
+        model = self._model(asked)
+        turns = [message.turn for message in asked.messages]
+        read = conversation(model.tokenizer, turns, datetime.now())
+        return self._choices(model, asked, [read], asked.most or model.context_length)
+
+    def _model(self, asked: Asked) -> LanguageModel:
+        if asked.model != self.model_name:
+            raise RefusedRequestError(
+                f"There is no model {asked.model!r} here; the server's is {self.model_name!r}.",
+                404,
+                "model",
+                "model_not_found",
+            )
+        return self._host.get(self.model_name)
+
+    def _choices(self, model: LanguageModel, asked: Asked, prompts: Sequence[Conversation], most: int) -> list[Choice]:
+        controls: dict[str, Any] = {}
+        if asked.temperature:
+            controls["temperature"] = asked.temperature
+        if asked.top_p is not None:
+            controls["top_p"] = asked.top_p
+        policy = replace(self.policy, **controls)
+        seed = secrets.randbelow(SEEDS) if asked.seed is None else asked.seed
+        return [
+            Choice(
+                number,
+                self._plan(model.rendered_as(read.rendering), read.prompt.text, policy, seed + turn, most, asked),
+                read.note,
+                asked.stops,
+            )
+            for number, read in enumerate(prompts)
+            for turn in range(asked.n)
+        ]
+
+    def _plan(self, model: LanguageModel, text: str, policy: Policy, seed: int, most: int, asked: Asked) -> Plan:
+        further = self._host.further(policy, model)
+        make = partial(
+            plan,
+            model,
+            text,
+            policy,
+            seed=seed,
+            greedy=asked.temperature == 0,
+            max_new_tokens=most,
+            detector=self._detector,
+            models=further,
+            scorers=self._host.scorers(policy, model),
+        )
+        size = policy.writing_size(model, further, text)
+        return self._host.memory.run(size, make) if size else make()
+
+    def echoed(self, choice: Choice, top: int) -> list[TokenOdds]:
+        """What the policy says of each token of a prompt.
+
+        Args:
+            choice: The choice.
+            top: Likeliest tokens that are told of each position.
+
+        Raises:
+            InvalidInputError: The policy cannot say it.
+        """
+        prepared = choice.plan
+        ids, model = prepared.prompt.factual_ids, prepared.model
+        odds = [TokenOdds(model.token_text(ids[0]), None)]
+        if len(ids) > 1:
+            log_p = self._host.memory.run(
+                reserved_bytes(prepared, 1), partial(prompt_log_probabilities, prepared)
+            )  # (L - 1, V)
+            values, places = log_p.topk(max(top, 1), dim=-1)
+            for row, token in enumerate(ids[1:]):
+                likeliest = zip(places[row].tolist(), values[row].tolist(), strict=True)
+                told = tuple((model.token_text(other), value) for other, value in likeliest)
+                odds.append(TokenOdds(model.token_text(token), float(log_p[row, token]), told))
+        return odds
+
+    def written(self, choice: Choice) -> Iterator[Piece | Ended]:
+        """Write a chain; the last thing given says how it ended.
+
+        Between two tokens the chain is idle, so that nobody waits for whoever reads the stream.
+        """
+        memory: DeviceMemory = self._host.memory
+        key, steps, finished = object(), tuple[Step, ...](), None
+        told = SettledText(choice.plan.model, choice.stops)
+        try:
+            while finished is None and not told.stopped:
+                build = partial(Rollout, choice.plan, ROOT_PATH, steps, self._host.forwards)
+                for attempt in memory.attempts():
+                    with attempt, self._pool.taken(key, build) as rollout:
+                        rollout.step()
+                        steps, finished = rollout.steps, rollout.finished
+                yield Piece(told.more([step.token_id for step in steps]), steps[-1])
+            yield Piece(told.rest())
+            yield Ended("stop" if told.stopped or finished == "end" else "length", steps)
+        finally:
+            self._pool.drop({key})
+
+
+def policy_of_text(text: str) -> Policy:
+    """The policy of a setting such as ``coft,lam=0.6,calibration=/path/to/file.zip``.
+
+    Raises:
+        InvalidInputError: The policy or an option is unknown.
+        ServiceError: An option has no value.
+    """
+    name, *pairs = (part.strip() for part in text.split(","))
+    options = {}
+    for pair in pairs:
+        option, separator, value = pair.partition("=")
+        if not separator:
+            raise ServiceError(f"{pair!r} is no option of a policy; write name=value, such as lam=0.6.")
+        options[option.strip()] = value.strip()
+    return chosen_policy(name, options)

@@ -1,0 +1,284 @@
+"""Completions over HTTP: the core's chains in OpenAI's shape, read by openai's client and by lm-evaluation-harness."""
+
+import json
+import socket
+import threading
+from contextlib import contextmanager
+
+import openai
+import pytest
+import torch
+import uvicorn
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from lm_eval.models.openai_completions import LocalCompletionsAPI
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+import coft_core as cc
+from app.bootstrap import services
+from app.completions.routes import CompletionRoutes
+from app.completions.service import CompletionService
+from app.server import launch_options
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from coft_core.adapters.echo import prompt_log_probabilities
+from coft_core.assets import assets_path
+from coft_core.errors import InvalidInputError
+from coft_core.model.fake import tiny_model
+
+TEXT = "The old man at the bank said that"
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<me>"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return cc.load_model("demo")
+
+
+@contextmanager
+def served(settings, loader):
+    """The routes at an address of their own."""
+    with services(settings, loader=loader) as wired:
+        app = Starlette(routes=CompletionRoutes(wired[CompletionService]).routes)
+        # What is asked before the server runs waits at its socket.
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def address(demo, tmp_path_factory):
+    store = tmp_path_factory.mktemp("completions") / "audits.sqlite3"
+    settings = Settings(database_url=f"sqlite:///{store}", completions="coft,lam=0.6", mask_families="protected")
+    with served(settings, lambda name, **_: demo) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    return openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+
+
+def own(demo, text, **options):
+    return cc.generate(demo, text, cc.CoftPolicy(lam=0.6), **options)
+
+
+def test_a_completion_is_the_cores_chain_with_its_certificate_under_one_field(demo, client):
+    answer = client.completions.create(model="demo", prompt=TEXT, max_tokens=12, seed=5, logprobs=3)
+    run = own(demo, TEXT, max_new_tokens=12, seed=5)
+    (choice,) = answer.choices
+    assert choice.text == run.text
+    assert choice.finish_reason == ("stop" if run.finished == "end" else "length")
+    assert choice.logprobs.tokens == list(run.tokens)
+    assert choice.logprobs.token_logprobs == pytest.approx([step.log_p_fused for step in run.steps], abs=1e-5)
+    assert all(len(top) == 3 for top in choice.logprobs.top_logprobs)
+    assert answer.usage.completion_tokens == len(run.steps)
+    (told,) = answer.model_extra["coft"]["choices"]
+    assert set(answer.model_extra) == {"coft"}
+    assert told["certificate"] == run.certificate
+    assert told["masked_tokens"] > 0
+    assert [step["token_id"] for step in told["steps"]] == [step.token_id for step in run.steps]
+    assert told["steps"][0]["p_masked"] == pytest.approx(2.718281828459045 ** run.steps[0].log_p_masked, rel=1e-4)
+
+
+def test_a_stream_gives_the_same_text_and_tokens_piece_by_piece(demo, client):
+    pieces = list(client.completions.create(model="demo", prompt=TEXT, max_tokens=12, seed=5, stream=True, logprobs=1))
+    run = own(demo, TEXT, max_new_tokens=12, seed=5)
+    assert "".join(piece.choices[0].text for piece in pieces) == run.text
+    tokens = [token for piece in pieces if piece.choices[0].logprobs for token in piece.choices[0].logprobs.tokens]
+    assert tokens == list(run.tokens)
+    assert [piece.choices[0].finish_reason for piece in pieces if piece.choices[0].finish_reason] == ["length"]
+    (told,) = [piece.model_extra["coft"] for piece in pieces if piece.model_extra.get("coft")]
+    assert [step["token_id"] for step in told["choices"][0]["steps"]] == [step.token_id for step in run.steps]
+
+
+def test_several_prompts_and_choices_are_counted_through_and_drawn_apart(demo, client):
+    answer = client.completions.create(model="demo", prompt=[TEXT, "A young woman"], n=2, max_tokens=6, seed=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    pairs = [(text, seed) for text in (TEXT, "A young woman") for seed in (3, 4)]
+    expected = [own(demo, text, max_new_tokens=6, seed=seed).text for text, seed in pairs]
+    assert [choice.text for choice in answer.choices] == expected
+
+
+def test_temperature_0_takes_the_likeliest_tokens_and_a_stop_ends_before_itself(demo, client):
+    run = own(demo, TEXT, max_new_tokens=12, greedy=True)
+    stop = run.text[len(run.text) // 2 :][:3]
+    answer = client.completions.create(model="demo", prompt=TEXT, max_tokens=12, temperature=0, stop=[stop])
+    (choice,) = answer.choices
+    assert choice.text == run.text[: run.text.index(stop)]
+    assert choice.finish_reason == "stop"
+    streamed = client.completions.create(
+        model="demo", prompt=TEXT, max_tokens=12, temperature=0, stop=[stop], stream=True
+    )
+    assert "".join(piece.choices[0].text for piece in streamed) == choice.text
+
+
+def test_tokens_are_taken_as_a_prompt_and_echoed_with_what_the_policy_says_of_them(demo, client):
+    ids = demo.tokenizer(TEXT)["input_ids"]
+    answer = client.completions.create(model="demo", prompt=[ids], max_tokens=1, echo=True, logprobs=2, temperature=0)
+    (choice,) = answer.choices
+    assert choice.text.startswith(TEXT)
+    told = choice.logprobs
+    assert len(told.tokens) == len(ids) + 1
+    assert told.token_logprobs[0] is None
+    plan = cc.plan(demo, TEXT, cc.CoftPolicy(lam=0.6))
+    with_masks = prompt_log_probabilities(plan)
+    expected = [float(row[token]) for row, token in zip(with_masks, ids[1:], strict=True)]
+    assert told.token_logprobs[1:-1] == pytest.approx(expected, abs=1e-5)
+    assert "".join(told.tokens[:-1]) == TEXT
+    assert [choice.text[start:][: len(token)] for start, token in zip(told.text_offset, told.tokens, strict=True)] == (
+        told.tokens
+    )
+
+
+def test_what_is_echoed_fuses_both_readings_of_the_prompt_itself(demo):
+    plan = cc.plan(demo, TEXT, cc.CoftPolicy(lam=0.6))
+    rows = [demo.plain_logits(torch.tensor([ids]))[0, :-1] for ids in (plan.prompt.factual_ids, plan.prompt.masked_ids)]
+    fused = (0.4 * rows[0] + 0.6 * rows[1]).log_softmax(-1)
+    assert prompt_log_probabilities(plan).sub(fused).abs().max() < 1e-3
+
+
+def requests(*arguments):
+    return [Instance("loglikelihood", {}, given, place) for place, given in enumerate(arguments)]
+
+
+def test_the_harness_scores_a_served_model_as_its_own_at_lambda_0(demo, tmp_path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", completions="coft,lam=0")
+    given = [(TEXT, " he was"), (TEXT, " she went home"), ("Question: Who is late?\nAnswer:", " the nurse")]
+    folder = str(assets_path("models", "demo"))
+    with served(settings, lambda name, **_: demo) as address:
+        model = LocalCompletionsAPI(
+            base_url=f"{address}/completions", model="demo", tokenizer=folder, tokenizer_backend="huggingface",
+            batch_size=2, max_length=256,
+        )  # fmt: skip
+        ours = model.loglikelihood(requests(*given))
+        texts = model.generate_until([Instance("generate_until", {}, (TEXT, {"until": ["."], "max_gen_toks": 8}), 0)])
+    theirs = HFLM(pretrained=folder, device="cpu", dtype="float32")
+    expected = theirs.loglikelihood(requests(*given))
+    assert [value for value, _ in ours] == pytest.approx([value for value, _ in expected], abs=1e-4)
+    assert [greedy for _, greedy in ours] == [greedy for _, greedy in expected]
+    run = cc.generate(demo, TEXT, cc.CoftPolicy(lam=0.0), max_new_tokens=8, greedy=True)
+    assert texts == [run.text.split(".")[0]]
+
+
+def test_a_conversation_goes_through_the_chat_template_with_every_turn_masked(tmp_path):
+    model = tiny_model(chat_template=TEMPLATE)
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", completions="coft,lam=0.6")
+    messages = [
+        {"role": "system", "content": "an old woman"},
+        {"role": "user", "content": [{"type": "text", "text": "who"}]},
+    ]
+    with served(settings, lambda name, **_: model) as address:
+        client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+        asked = {"model": "demo", "messages": messages, "max_tokens": 5, "seed": 1}
+        answer = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
+        streamed = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    (choice,) = answer.choices
+    told = answer.model_extra["coft"]["choices"][0]
+    text = "<system>an old woman<user>who<me>"
+    assert answer.usage.prompt_tokens == len(text)
+    assert {text[span["start"] : span["end"]] for span in told["spans"]} >= {"woman"}
+    assert told["masked_tokens"] > 0
+    assert len(choice.logprobs.content) == len(told["steps"])
+    assert all(len(item.top_logprobs) == 2 for item in choice.logprobs.content)
+    parts = [part.choices[0].delta.content or "" for part in streamed if part.choices]
+    assert "".join(parts) == choice.message.content
+    assert streamed[0].choices[0].delta.role == "assistant"
+    assert streamed[-1].usage.completion_tokens == len(told["steps"])
+
+
+def test_a_model_without_a_chat_template_reads_the_turns_as_paragraphs_and_says_so(client, demo):
+    answer = client.chat.completions.create(
+        model="demo", messages=[{"role": "user", "content": TEXT}], max_tokens=6, seed=2
+    )
+    assert answer.choices[0].message.content == own(demo, TEXT, max_new_tokens=6, seed=2).text
+    assert "no chat template" in answer.model_extra["coft"]["choices"][0]["warnings"][0]
+
+
+def test_the_one_model_is_listed(client):
+    assert [model.id for model in client.models.list()] == ["demo"]
+
+
+@pytest.fixture(scope="module")
+def plain(demo, tmp_path_factory):
+    """A client that sends anything."""
+    store = tmp_path_factory.mktemp("plain") / "audits.sqlite3"
+    settings = Settings(database_url=f"sqlite:///{store}", completions="coft", pipeline="none")
+    with services(settings, loader=lambda name, **_: demo) as wired:
+        yield TestClient(Starlette(routes=CompletionRoutes(wired[CompletionService]).routes))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param", "sentence"),
+    [
+        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model", "There is no model 'gpt-4'"),
+        ("completions", {"model": "demo"}, 400, "prompt", "required"),
+        ("completions", {"model": "demo", "prompt": "a", "logit_bias": {"3": 5}}, 400, "logit_bias", "policy decides"),
+        ("completions", {"model": "demo", "prompt": "a", "beams": 2}, 400, "beams", "not permitted"),
+        ("completions", {"model": "demo", "prompt": " "}, 400, None, "prompt is empty"),
+        ("completions", {"model": "demo", "prompt": "he " * 600}, 400, None, "the model takes 512"),
+        ("completions", {"model": "demo", "prompt": "he " * 600, "stream": True}, 400, None, "the model takes 512"),
+        ("chat/completions", {"model": "demo", "messages": []}, 400, "messages", "at least 1"),
+        (
+            "chat/completions",
+            {"model": "demo", "messages": [{"role": "tool", "content": "x"}]},
+            400,
+            "messages",
+            "user",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_in_openais_shape(plain, path, body, status, param, sentence):
+    answer = plain.post(f"/v1/{path}", json=body)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert sentence in error["message"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+
+
+def test_a_page_of_another_site_cannot_ask_without_being_allowed_to(plain):
+    body = json.dumps({"model": "demo", "prompt": "a"})
+    answer = plain.post("/v1/completions", content=body, headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
+    assert "application/json" in answer.json()["error"]["message"]
+
+
+def test_a_fault_of_the_program_is_told_as_the_servers(plain, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("something")
+
+    monkeypatch.setattr(CompletionService, "completions", broken)
+    answer = plain.post("/v1/completions", json={"model": "demo", "prompt": "a"})
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "server_error"
+
+
+def test_openais_client_reads_the_errors(client):
+    with pytest.raises(openai.NotFoundError, match="There is no model") as raised:
+        client.completions.create(model="other", prompt="a")
+    assert raised.value.code == "model_not_found"
+
+
+def paths(settings):
+    with services(settings) as wired:
+        return {getattr(route, "path", "") for route in launch_options(wired)["app_kwargs"]["routes"]}
+
+
+def test_completions_are_served_where_the_setting_names_a_policy_and_nowhere_else(settings):
+    assert not {path for path in paths(settings) if path.startswith("/v1")}
+    chosen = settings.model_copy(update={"completions": "coft,lam=0.4"})
+    assert {"/v1/models", "/v1/completions", "/v1/chat/completions"} <= paths(chosen)
+
+
+@pytest.mark.parametrize("text", ["cofd", "coft,lam", "coft,lam=9", "coft,no=1"])
+def test_a_setting_that_cannot_be_used_ends_the_start(settings, text):
+    with pytest.raises((InvalidInputError, ServiceError)):
+        paths(settings.model_copy(update={"completions": text}))
