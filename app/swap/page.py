@@ -75,15 +75,19 @@ class SwapHandlers(SettingsHandlers):
         if event.result is not None and (found := self._found(event)) is not None:
             result, form = found
             values = form["values"] if event.values is None else event.values
-            message = {"kind": "stored", "form": form, "result": {**result_message(result), "key": str(event.result)}}
+            message: dict[str, object] = {
+                "kind": "stored",
+                "form": form,
+                "result": {**result_message(result), "key": str(event.result)},
+            }
             return self._opened(event, message, kept_settings(values, usual), stored, values)
         if event.values is not None:
             settings = kept_settings(event.values, usual)
             return self._opened(event, {"kind": "kept"}, settings, stored, event.values)
         if event.session is None:
-            message, *updates = self._opened(event, {"kind": "blank"}, usual, stored)
+            blank, *updates = self._opened(event, {"kind": "blank"}, usual, stored)
             # The other controls show the defaults already, and may have been moved since the page was asked for.
-            return [message, *(u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True))]
+            return [blank, *(u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True))]
         draft = self._library.prefill(int(event.session))
         request = draft.request
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
