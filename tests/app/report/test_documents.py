@@ -175,7 +175,7 @@ def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) 
 
 
 def test_a_report_with_a_key_twice_is_refused_by_that_key(audited: Audited) -> None:
-    """Programs differ in which of the two values they take, so that people would read another report than is verified."""
+    """Programs differ in which of the two values they take: people could read another report than is verified."""
     text = audited.wired[ReportService].json(audited.sessions["joint"])
     doubled = text.replace('"model": ', '"model": "another", "model": ', 1)
     assert doubled != text
