@@ -9,12 +9,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from platformdirs import user_data_dir
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -197,6 +200,66 @@ def draft(message: str, location: Path = MIGRATIONS) -> Path:
     return Path(script.path)
 
 
+def _secure(engine: Engine, path: Path, checked: bool) -> None:
+    """Look for damage, and keep a copy of an SQLite file that is about to be migrated.
+
+    Raises:
+        StoreError: The file is damaged, or the copy cannot be written.
+    """
+    if not path.stat().st_size:
+        return
+    with engine.connect() as connection:
+        revision = MigrationContext.configure(connection).get_current_revision()
+    outdated = revision is not None and revision != ScriptDirectory.from_config(make_config()).get_current_head()
+    if checked or outdated:
+        _check_whole(engine, path)
+    if outdated:
+        _back_up(engine, path, f"{path.name}.before-migration-from-{revision}")
+
+
+def _check_whole(engine: Engine, path: Path) -> None:
+    """Read the whole file for damage of its structure; what stands in an intact row is not judged.
+
+    Raises:
+        StoreError: It is damaged.
+    """
+    with engine.connect() as connection:
+        found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    if found != "ok":
+        raise _damaged(path, found)
+
+
+def _damaged(path: Path, found: str) -> StoreError:
+    return StoreError(
+        f"The database file {path} is damaged ({' '.join(found.split())}); nothing was changed: stop what uses it, "
+        "and put its newest backup in its place, or rescue what can be read with “sqlite3 FILE .recover”."
+    )
+
+
+def _back_up(engine: Engine, path: Path, name: str) -> None:
+    """Write a copy beside a file, for its owner alone, that replaces no other.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    copies = (path.with_name(f"{name}{number}") for number in chain([""], (f"-{more}" for more in count(2))))
+    target = next(copy for copy in copies if not copy.exists())
+    try:
+        # The statement takes an empty file that is there, and leaves its mode as it is.
+        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute("VACUUM INTO ?", (str(target),))
+        finally:
+            connection.close()
+    except (OSError, sqlite3.Error) as error:
+        target.unlink(missing_ok=True)
+        raise StoreError(
+            f"The database file {path} has to be brought up to date, and the backup {target} that is written before "
+            f"cannot be ({error}); nothing was changed: make room there, or give the folder to this user."
+        ) from error
+
+
 @contextmanager
 def _migrating(engine: Engine) -> Iterator[Config]:
     """Hand out a configuration bound to one transaction, committed at the end."""
@@ -255,9 +318,15 @@ class Database:
         ...     sessions = SessionsRepository(database)
     """
 
-    def __init__(self, url: str) -> None:
-        """Remember where the store is, see :func:`parse_url`; nothing is opened yet."""
+    def __init__(self, url: str, checked: bool = False) -> None:
+        """Remember where the store is; nothing is opened yet.
+
+        Args:
+            url: See :func:`parse_url`.
+            checked: Read all of an SQLite file for damage whenever it is opened, not only before it is migrated.
+        """
         self._url = parse_url(url)
+        self._checked = checked
         self._engine: Engine | None = None
         self._binds: dict[Access, Engine] = {}
 
@@ -277,16 +346,22 @@ class Database:
         """Connect and bring the schema up to date; opening an open store does nothing.
 
         Raises:
-            StoreError: The database cannot be reached, is no database, or was written by a newer version.
+            StoreError: The database cannot be reached, is no database, is damaged, or was written by a newer version;
+                or it would have to be migrated and no backup can be written.
         """
         if self._engine is not None:
             return self
         engine = build_engine(self._url)
         try:
+            if engine.dialect.name == "sqlite":
+                _secure(engine, Path(self._url.database or ""), self._checked)
             upgrade(engine)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             engine.dispose()
-            raise StoreError(f"The database {self.url} cannot be opened: {_reason(error)}.") from error
+            found = _reason(error) if isinstance(error, SQLAlchemyError) else "a text is not UTF-8"
+            if engine.dialect.name == "sqlite" and ("malformed" in found or isinstance(error, UnicodeDecodeError)):
+                raise _damaged(Path(self._url.database or ""), found) from error
+            raise StoreError(f"The database {self.url} cannot be opened: {found}.") from error
         except StoreError:
             engine.dispose()
             raise

@@ -241,6 +241,34 @@ log_entries = Table(
     **NEVER_REUSED,
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """What a deleted session leaves of its verdict log; the store writes it by itself.
+
+    Attributes:
+        session_id: The session's id, which is never given again.
+        entries: How many entries the log had.
+        head: Digest of its newest entry, which a report or a bundle of the session names.
+        deleted_at: When the session was deleted.
+    """
+
+    id: int
+    session_id: int
+    entries: int
+    head: str
+    deleted_at: datetime
+
+
+tombstones = Table(
+    "verdict_tombstones",
+    METADATA,
+    *columns(Tombstone),
+    UniqueConstraint("session_id"),
+    info={"called": "tombstone"},
+    **NEVER_REUSED,
+)
+
 entries = select(*fields_in(AnnotationRecord, log_entries), branches.c.path.label("branch_path")).join_from(
     log_entries, branches, branches.c.id == log_entries.c.branch_id, isouter=True
 )
@@ -296,6 +324,12 @@ class AnnotationsRepository:
         with self._database.reading() as connection:
             found = [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
         return {session: list(log) for session, log in groupby(found, key=attrgetter("session_id"))}
+
+    def tombstones(self) -> Sequence[Tombstone]:
+        """Return what deleted sessions left of their logs, in the order of deletion."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(tombstones).order_by(tombstones.c.id))
+            return [Tombstone(**row._asdict()) for row in found]
 
     def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:
         """Return the ids of sessions in whose logs all of some reviewers have written, oldest first."""

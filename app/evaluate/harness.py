@@ -237,7 +237,7 @@ def read_results(text: str, source: str) -> Elsewhere:
     try:
         content = json.loads(text)
         values = _own_values(content["evaluation"]) if "evaluation" in content else _its_values(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ServiceError(
             f"{source} is no results file of an evaluation; give the JSON that export_evaluation or "
             "lm-evaluation-harness wrote."

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
-from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_table, to_csv
+from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_table, to_csv, without_controls
 from app.shared.prompt_sets import RowError
 from coft_core.text.user_list import folded, term_problem
 from coft_core.types import FAMILIES, UserTerm
@@ -74,7 +74,8 @@ def parse_user_list(
         table = read_table(text, name, COLUMNS, required="term")
         ignored, records = table.ignored, table.records
     elif Path(name).suffix.lower() == ".txt":
-        records = ((n, {"term": content}) for n, content in enumerate(text.split("\n"), start=1) if content.strip())
+        lines_in = enumerate(text.split("\n"), start=1)
+        records = (without_controls(n, {"term": content}) for n, content in lines_in if content.strip())
     else:
         raise ServiceError(f"{name} is neither CSV nor plain text; save it as UTF-8 .csv or .txt.")
     terms: list[tuple[int, UserTerm]] = []

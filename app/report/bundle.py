@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import stat
 import zipfile
@@ -21,6 +20,7 @@ from app.report.document import ReportPart, canonical, digest_of, report_text
 from app.report.tables import SessionData, annotations_csv, candidates_csv, steps_csv
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
+from app.shared.files import plain_json
 from coft_core.errors import CoftError
 from coft_core.stored_logits import StoredLogits
 from coft_core.text.user_list import UserList
@@ -203,7 +203,7 @@ def prompts_from(data: bytes) -> CalibrationSource:
         ServiceError: It is damaged, or of another version.
     """
     try:
-        content = json.loads(data)
+        content = plain_json(data)
         if content["kind"] != PROMPTS_KIND or content["version"] != PROMPTS_VERSION:
             raise ServiceError(
                 f"{PROMPTS_FILE} is of format {content['version']!r}; this program reads format {PROMPTS_VERSION}."
@@ -290,7 +290,7 @@ def read_manifest(data: bytes) -> dict[str, object]:
         ServiceError: It is damaged, of another version, or no manifest.
     """
     try:
-        manifest = json.loads(data)
+        manifest = plain_json(data)
         kind, version = manifest["kind"], manifest["version"]
         listed = {str(name): (str(item["sha256"]), int(item["bytes"])) for name, item in manifest["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -31,6 +31,7 @@ from pydantic import (
 from app.report.tables import SessionData
 from app.shared.audits import SENSITIVE
 from app.shared.errors import ServiceError
+from app.shared.files import plain_json
 from app.shared.json import chain_json
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.families import AnyCalibration
@@ -356,7 +357,7 @@ def report_from(text: str | bytes) -> ReportPart:
         ServiceError: It is no JSON, no report, of another version, or a field is missing, unknown or of a wrong type.
     """
     try:
-        data = json.loads(text)
+        data = plain_json(text)
     except (ValueError, RecursionError) as error:
         raise ServiceError(f"The report is no JSON text ({error}); it is damaged, or another file.") from error
     if not isinstance(data, dict) or data.get("kind") != KIND:

@@ -32,7 +32,7 @@ from app.review.service import (
 from app.shared.operations import Json, command, operation
 from app.shared.verdicts import LogCheck, ReviewView, entry_json
 from app.shared.wiring import Services
-from db.verdicts import AnnotationRecord
+from db.verdicts import AnnotationRecord, Tombstone
 
 Standing = tuple[CurrentVerdicts, tuple[AnnotationRecord, ...]]
 """What stands of a session's verdicts, and the log."""
@@ -260,6 +260,28 @@ def check_verdicts(wired: Services, session: int) -> LogCheck:
         session: session number
     """
     return wired[VerdictService].verify_log(session)
+
+
+def _tombstones_json(found: tuple[Tombstone, ...]) -> list[Json]:
+    return [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found]
+
+
+def _print_tombstones(found: tuple[Tombstone, ...]) -> None:
+    for item in found:
+        print(f"session {item.session_id}  {item.entries:>4} entries  {item.deleted_at:%Y-%m-%d %H:%M}  {item.head}")
+    if not found:
+        print("No session with verdicts has been deleted.")
+
+
+@operation(command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
+def deleted_verdict_logs(wired: Services) -> tuple[Tombstone, ...]:
+    """List what deleted sessions left of their verdict logs, in the order of deletion.
+
+    Returns:
+        id, session_id, entries (how many the log had), head (digest of its newest entry, which reports and bundles of
+        the session name) and deleted_at of each
+    """
+    return wired[VerdictService].tombstones()
 
 
 @command("verdicts agreement", json=lambda agreement: {**asdict(agreement), "sentence": agreement.sentence},

@@ -45,7 +45,7 @@ from app.shared.verdicts import (
 from app.shared.wiring import Services
 from db.assignments import AssignmentsRepository, ReadingsRepository
 from db.sessions import SessionsRepository
-from db.verdicts import AnnotationFields, AnnotationRecord, AnnotationsRepository, LogKind, Target, Verdict
+from db.verdicts import AnnotationFields, AnnotationRecord, AnnotationsRepository, LogKind, Target, Tombstone, Verdict
 
 LONGEST_NAME = 200
 LONGEST_TAG = 100
@@ -477,6 +477,10 @@ class VerdictService:
     def verify_log(self, session_id: int) -> LogCheck:
         """Whether every entry of a session's log follows from the one before and says what it was written as."""
         return check_log(self._log.history(session_id))
+
+    def tombstones(self) -> tuple[Tombstone, ...]:
+        """What deleted sessions left of their logs, in the order of deletion."""
+        return tuple(self._log.tombstones())
 
     def _entries(self, session_id: int) -> tuple[AnnotationRecord, ...]:
         return tuple(self._log.history(session_id))

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,10 @@ from typing import Any
 from app.shared.errors import ServiceError
 from coft_core.text.tokens import surrogate_problem
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
+WIDE_STARTS = ("\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The signs of a formula in the width of Chinese characters, which spreadsheets in some languages read alike."""
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0", *WIDE_STARTS)
 """What makes a spreadsheet take a cell for a formula."""
 
 
@@ -63,10 +67,43 @@ def write_bytes(path: Path, data: bytes) -> Path:
     return path
 
 
+class DoubledKeyError(ValueError):
+    """An object in JSON has a key twice, so that programs read it differently.
+
+    Attributes:
+        key: The key.
+        message: What is wrong with it.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key, self.message = key, "stands twice in the same object; keep one"
+        super().__init__(f"the key {key!r} {self.message}")
+
+
+def plain_json(text: str | bytes) -> Any:
+    """JSON in whose objects every key stands once.
+
+    Raises:
+        DoubledKeyError: One stands twice; of its two values nobody knows which was meant.
+        ValueError: It is no JSON.
+        RecursionError: Its lists are too deep.
+    """
+    return json.loads(text, object_pairs_hook=_single)
+
+
+def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise DoubledKeyError(next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1))
+    return record
+
+
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 LARGEST_FIELD = 1_000_000
 MOST_COLUMNS = 1_000
 MOST_ROWS = 100_000
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""What stands in no text that somebody typed, and shows nowhere: all control characters but tab and ends of lines."""
 DEEPEST = 8
 """Lists or objects within each other in a row; spans, the deepest that is read, have two."""
 
@@ -80,14 +117,41 @@ class RowProblem(Exception):  # noqa: N818 - data about a row, collected and nev
 
 
 def readable(field: str, text: str) -> str:
-    """A text that a tokenizer can read; JSON lines can hold halves of characters.
+    """A text that a tokenizer can read, and a person can see; JSON lines can hold halves of characters.
 
     Raises:
-        RowProblem: It holds one.
+        RowProblem: It holds one, or a control character.
     """
-    if problem := surrogate_problem(text):
+    if problem := surrogate_problem(text) or control_problem(text):
         raise RowProblem(field, problem)
     return text
+
+
+def control_problem(text: str) -> str:
+    """Where a text holds a control character; ends of lines and tabs are none. Empty where it holds none."""
+    found = CONTROL.search(text)
+    return f"holds the control character U+{ord(found[0]):04X} at character {found.start() + 1}" if found else ""
+
+
+def without_controls(line: int, record: Mapping[str, Any]) -> tuple[int, Mapping[str, Any] | RowProblem]:
+    """A line of a table, or that a cell of it holds a control character, which no page would show."""
+    for column, value in record.items():
+        if problem := control_problem(column) or next(filter(None, map(control_problem, _texts(value))), ""):
+            return line, RowProblem(CONTROL.sub("\ufffd", column), f"{problem}; remove it")
+    return line, record
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a cell; that of a JSON line may hold lists and objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _texts(item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +277,8 @@ def _require_single(header: Sequence[str], name: str) -> None:
     doubled = next((column for column, times in Counter(header).items() if column and times > 1), None)
     if doubled is not None:
         raise ServiceError(f"{name} has the column “{doubled}” twice; keep one.")
+    if problem := next(filter(None, map(control_problem, header)), ""):
+        raise ServiceError(f"{name} has a column whose name {problem}; remove it.")
 
 
 def _all(columns: Collection[str]) -> str:
@@ -231,10 +297,15 @@ def _rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
             yield line, RowProblem("row", f"cannot be read ({error}); check its quotes")
             return
         if cells and any(cell.strip() for cell in cells):
+            counted = f"has {len(cells)} cells, the header has {len(header)}"
             if len(cells) > len(header):
-                yield line, RowProblem("row", f"has {len(cells)} cells, the header has {len(header)}")
+                yield line, RowProblem("row", counted)
+            elif len(cells) < len(header):
+                # Which cell was left out cannot be told: what stands under a column may belong under the next one.
+                absent = header[len(cells)] or "row"
+                yield line, RowProblem(absent, f"is missing: the row {counted}; leave unused cells empty")
             else:
-                yield line, dict(zip(header, cells, strict=False))
+                yield without_controls(line, dict(zip(header, cells, strict=True)))
         line = reader.line_num + 1
 
 
@@ -244,7 +315,10 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
         if not content.strip():
             continue
         try:
-            record = json.loads(content)
+            record = plain_json(content)
+        except DoubledKeyError as problem:
+            yield line, RowProblem(CONTROL.sub("\ufffd", problem.key), problem.message)
+            continue
         except json.JSONDecodeError as error:
             yield line, RowProblem("row", f"is not JSON ({error.msg} at character {error.colno})")
             continue
@@ -256,7 +330,7 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
         elif _is_deeper(record, DEEPEST):
             yield line, RowProblem("row", f"holds lists in lists, more than {DEEPEST} deep")
         else:
-            yield line, record
+            yield without_controls(line, record)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

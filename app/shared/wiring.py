@@ -172,7 +172,9 @@ class Services:
         """
         from db.database import Database, default_database_url
 
-        return self.closing.enter_context(Database(self.settings.database_url or default_database_url()))
+        url = self.settings.database_url or default_database_url()
+        # To read the whole file takes a while; a command would take longer for it than for what it does.
+        return self.closing.enter_context(Database(url, checked=self.owns_store))
 
     @property
     def pages(self) -> tuple[Page, ...]:

@@ -121,7 +121,7 @@ def _spans(prompt: str, cell: Any) -> tuple[Span, ...] | None:
         listed = json.loads(cell) if isinstance(cell, str) else cell
         spans = tuple(Span(int(start), int(end), str(family)) for start, end, family in listed)
         validate_spans(prompt, spans)
-    except (ValueError, TypeError, InvalidInputError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, InvalidInputError) as error:
         raise RowProblem("spans", f"cannot be used ({error}); give a JSON list of [start, end, family]") from error
     return spans
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 
 import pytest
 from sqlalchemy import text
 
-from db.database import Database, default_database_url
+from db.database import Database, default_database_url, downgrade
 from db.jobs import JobsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, StoreError
@@ -133,3 +134,74 @@ def test_broken_constraints_are_conflicts(database):
                 "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"
             )
         )
+
+
+@pytest.fixture
+def filled(sqlite_url, tmp_path):
+    """The file of a store with some hundred sessions."""
+    with Database(sqlite_url) as database:
+        for number in range(200):
+            SessionsRepository(database).create(new_session(name=f"{number}" * 100))
+    return tmp_path / "audit.db"
+
+
+def flipped(path):
+    """Damage the file as a failing disk does: bytes of its second half become others."""
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) // 2, len(data), 97):
+        data[place] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+def test_a_damaged_file_is_refused_in_one_sentence_where_all_of_it_is_read(sqlite_url, filled):
+    flipped(filled)
+    with pytest.raises(StoreError, match=r"audit\.db is damaged .*newest backup"), Database(sqlite_url, checked=True):
+        pass
+
+
+def test_an_intact_file_is_opened_where_all_of_it_is_read(sqlite_url, filled):
+    with Database(sqlite_url, checked=True) as database:
+        assert SessionsRepository(database).count() == 200
+    assert [path.name for path in filled.parent.iterdir()] == ["audit.db"]
+
+
+def older(url):
+    """Bring a store back to the schema before the newest."""
+    with Database(url) as database:
+        downgrade(database.engine, "0014")
+
+
+def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy_is_replaced(sqlite_url, filled):
+    for expected in ("audit.db.before-migration-from-0014", "audit.db.before-migration-from-0014-2"):
+        older(sqlite_url)
+        with Database(sqlite_url):
+            pass
+        copy = filled.with_name(expected)
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+        with sqlite3.connect(copy) as found:
+            assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0014",)
+            assert found.execute("SELECT count(*) FROM audit_sessions").fetchone() == (200,)
+
+
+def test_a_damaged_store_is_not_migrated(sqlite_url, filled):
+    older(sqlite_url)
+    flipped(filled)
+    before = filled.read_bytes()
+    with pytest.raises(StoreError, match="is damaged"), Database(sqlite_url):
+        pass
+    assert filled.read_bytes() == before
+
+
+def test_a_store_whose_backup_cannot_be_written_is_not_migrated(sqlite_url, filled, monkeypatch):
+    older(sqlite_url)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("db.database.os.open", full)
+        patch.setattr("db.database._create_private_file", lambda path: None)
+        with pytest.raises(StoreError, match=r"No space left on device.*nothing was changed"), Database(sqlite_url):
+            pass
+    with sqlite3.connect(filled) as found:
+        assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0014",)

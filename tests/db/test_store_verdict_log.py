@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
 from db.database import Database, build_engine, downgrade, parse_url, upgrade
 from db.sessions import SessionsRepository
-from db.types import ConflictError, NotFoundError, StoreError
+from db.types import ConflictError, NotFoundError, StoreError, utc_now
 from db.verdicts import (
     FIRST,
     AnnotationFields,
@@ -227,3 +228,38 @@ def test_downgrading_keeps_the_verdicts_and_upgrading_guards_them_again(sqlite_u
         assert (entry.entry, entry.verdict, broken([entry])) == (1, "fair", None)
         with pytest.raises(StoreError, match="append-only"):
             change(database, "DELETE FROM annotations", guarded=True)
+
+
+def test_a_deleted_session_leaves_the_length_and_the_head_of_its_log(database, log, branch):
+    entries = write(log, branch[0])
+    sessions = SessionsRepository(database)
+    other = sessions.create(new_session()).id
+    sessions.delete(branch[0])
+    sessions.delete(other)
+    (left,) = log.tombstones()
+    assert (left.session_id, left.entries, left.head) == (branch[0], 3, entries[-1].digest)
+    assert entries[-1].created_at <= left.deleted_at <= utc_now() + timedelta(seconds=1)
+
+
+def test_a_session_deleted_behind_the_programs_back_leaves_it_too(database, log, branch):
+    entries = write(log, branch[0], 1)
+    change(database, "DELETE FROM audit_sessions", guarded=True)
+    assert [left.head for left in log.tombstones()] == [entries[0].digest]
+
+
+@pytest.mark.parametrize("sql", ["UPDATE verdict_tombstones SET entries = 0", "DELETE FROM verdict_tombstones"])
+def test_a_tombstone_cannot_be_changed_or_removed(database, log, branch, sql):
+    write(log, branch[0], 1)
+    SessionsRepository(database).delete(branch[0])
+    with pytest.raises(ConflictError, match="only ever added"):
+        change(database, sql, guarded=True)
+    assert len(log.tombstones()) == 1
+
+
+@pytest.mark.skipif("COFT_TEST_DATABASE_URL" not in os.environ, reason="SQLite has no TRUNCATE; needs PostgreSQL")
+@pytest.mark.parametrize("what", ["annotations", "audit_sessions CASCADE", "verdict_tombstones"])
+def test_a_log_cannot_be_emptied_as_a_whole(database, log, branch, what):
+    write(log, branch[0])
+    with pytest.raises(StoreError, match="only ever"):
+        change(database, f"TRUNCATE {what}", guarded=True)
+    assert len(log.history(branch[0])) == 3

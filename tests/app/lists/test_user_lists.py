@@ -285,3 +285,16 @@ def test_families_are_read_from_names_and_groups(text, expected):
 def test_an_unknown_family_is_refused_with_the_known_ones():
     with pytest.raises(InvalidInputError, match=r"'colour'; use some of all, protected, none, gender"):
         families_from_text("race,colour")
+
+
+@pytest.mark.parametrize("name", ["list.csv", "list.txt"])
+def test_a_term_with_a_control_character_is_refused(tmp_path, name):
+    text = f"{'term' if name.endswith('csv') else 'first'}\nnur\x1bse\n"
+    told = "holds the control character U+001B at character 4; remove it"
+    assert problems(tmp_path, text, name) == [(2, "term", told)]
+
+
+def test_a_term_that_begins_with_a_wide_sign_of_a_formula_survives_export_and_reading(tmp_path):
+    written = user_list_csv([UserTerm("\uff1dSUM", "race", False)])
+    assert "'\uff1dSUM" in written
+    assert parse_user_list(write(tmp_path, written)).terms[0][1].term == "\uff1dSUM"

@@ -172,3 +172,12 @@ def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> 
 def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="no export 'docx'"):
         audited.wired[ReportService].write(audited.sessions["joint"], "docx", tmp_path)
+
+
+def test_a_report_with_a_key_twice_is_refused_by_that_key(audited: Audited) -> None:
+    """Programs differ in which of the two values they take: people could read another report than is verified."""
+    text = audited.wired[ReportService].json(audited.sessions["joint"])
+    doubled = text.replace('"model": ', '"model": "another", "model": ', 1)
+    assert doubled != text
+    with pytest.raises(ServiceError, match="the key 'model' stands twice"):
+        report_from(doubled)

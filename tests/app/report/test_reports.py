@@ -87,6 +87,11 @@ def test_no_text_cell_begins_like_a_formula_and_every_cell_survives_the_csv_read
     assert cell in (text, f"'{text}")
 
 
+@pytest.mark.parametrize("sign", ["\uff1d", "\uff0b", "\uff0d", "\uff20", "=", "+", "-", "@"])
+def test_a_sign_of_a_formula_of_either_width_is_neutralised(sign):
+    assert neutralised(f"{sign}1+2") == f"'{sign}1+2"
+
+
 def test_numbers_keep_all_their_digits_and_booleans_are_words():
     assert neutralised(0.1 + 0.2) == "0.30000000000000004"
     assert neutralised(-1.5) == "-1.5"

@@ -244,3 +244,36 @@ def test_an_earlier_versions_groups_are_read_as_contexts_where_that_is_asked_for
     parsed = parse_prompt_set(path, columns={"context": "group", "group": ""})
     assert len(set(context_numbers([example for _, example in parsed.rows]))) == 2
     assert grouping_note(parsed) == ""
+
+
+def test_a_row_with_fewer_cells_than_the_header_is_refused_by_its_first_missing_column(tmp_path):
+    text = "prompt,reference,group\na,b,c\nd,e\nf\n"
+    assert problems(tmp_path, text) == [
+        (3, "group", "is missing: the row has 2 cells, the header has 3; leave unused cells empty"),
+        (4, "reference", "is missing: the row has 1 cells, the header has 3; leave unused cells empty"),
+    ]
+
+
+def test_a_key_that_stands_twice_in_an_object_is_refused_by_name_however_deep(tmp_path):
+    text = '{"prompt": "a", "prompt": "b"}\n{"prompt": "c"}\n{"prompt": "d", "more": [{"x": 1, "x": 1}]}\n'
+    assert problems(tmp_path, text, "set.jsonl") == [
+        (1, "prompt", "stands twice in the same object; keep one"),
+        (3, "x", "stands twice in the same object; keep one"),
+    ]
+
+
+@pytest.mark.parametrize("sign", ["\0", "\b", "\x1b", "\x7f", "\x85"])
+def test_a_control_character_is_refused_with_line_and_column_in_either_format(tmp_path, sign):
+    told = f"holds the control character U+{ord(sign):04X} at character 2; remove it"
+    assert problems(tmp_path, f"prompt,reference\ngood,x\ngood,a{sign}\n") == [(3, "reference", told)]
+    lines = [json.dumps({"prompt": f"a{sign}"}), json.dumps({"prompt": "b", "spans": [[0, 1, f"g{sign}"]]})]
+    assert problems(tmp_path, "\n".join(lines), "set.jsonl") == [(1, "prompt", told), (2, "spans", told)]
+
+
+def test_ends_of_lines_and_tabs_are_no_control_characters(tmp_path):
+    assert problems(tmp_path, 'prompt,reference\n"a\r\nb\tc",d\n') == []
+
+
+def test_a_column_whose_name_holds_a_control_character_is_refused(tmp_path):
+    with pytest.raises(ServiceError, match=r"a column whose name holds the control character U\+0007"):
+        parse_prompt_set(write(tmp_path, "prompt,a\ab\nx,y\n"))
