@@ -168,7 +168,7 @@ def test_an_intact_file_is_opened_where_all_of_it_is_read(sqlite_url, filled):
 def older(url):
     """Bring a store back to the schema before the newest."""
     with Database(url) as database:
-        downgrade(database.engine, "0014")
+        downgrade(database.engine, "0016")
 
 
 def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy_is_replaced(sqlite_url, filled):
@@ -179,7 +179,7 @@ def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy
         copy = filled.with_name(expected)
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
         with sqlite3.connect(copy) as found:
-            assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0014",)
+            assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0016",)
             assert found.execute("SELECT count(*) FROM audit_sessions").fetchone() == (200,)
 
 
@@ -204,4 +204,4 @@ def test_a_store_whose_backup_cannot_be_written_is_not_migrated(sqlite_url, fill
         with pytest.raises(StoreError, match=r"No space left on device.*nothing was changed"), Database(sqlite_url):
             pass
     with sqlite3.connect(filled) as found:
-        assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0014",)
+        assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0016",)
