@@ -172,7 +172,7 @@ def older(url):
 
 
 def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy_is_replaced(sqlite_url, filled):
-    for expected in ("audit.db.before-migration-from-0014", "audit.db.before-migration-from-0014-2"):
+    for expected in ("audit.db.before-migration-from-0016", "audit.db.before-migration-from-0016-2"):
         older(sqlite_url)
         with Database(sqlite_url):
             pass
