@@ -4,9 +4,9 @@ import { perFrame, whenReady } from "./core.js";
 const places = document.getElementsByClassName("scrolls");
 const judge = (place) => {
   const rest = place.scrollWidth - place.clientWidth;
-  place.classList.toggle("wider", rest > 1);
-  place.classList.toggle("more", rest - place.scrollLeft > 1);
-  place.classList.toggle("moved", place.scrollLeft > 1);
+  place.classList.toggle("is-wide", rest > 1);
+  place.classList.toggle("has-more", rest - place.scrollLeft > 1);
+  place.classList.toggle("is-moved", place.scrollLeft > 1);
   /* for what is a scroller of its own inside, to which nothing sticks that is scrolled by the outer one */
   place.style.setProperty("--moved", `${place.scrollLeft}px`);
 };

@@ -148,8 +148,10 @@ const ACTIONS = {
   menu: open, bulk,
   pick: (box) => pick([box], box.checked),
   "pick-all": (box) => {
-    pick([...results.querySelectorAll("[data-do=pick]")], box.checked);
-    results.querySelectorAll("[data-do=pick-batch]").forEach((batch) => { batch.checked = box.checked; pickBatch(batch); });
+    /* the box itself says what is chosen as soon as some is */
+    const { checked } = box;
+    pick([...results.querySelectorAll("[data-do=pick]")], checked);
+    results.querySelectorAll("[data-do=pick-batch]").forEach((batch) => { batch.checked = checked; pickBatch(batch); });
   },
   "pick-batch": pickBatch, unfold,
   "pick-none": () => { state.chosen.clear(); mark(); results.focus({ preventScroll: true }); },

@@ -246,12 +246,10 @@ def test_the_candidates_stay_in_their_place_while_tokens_are_written_and_looked_
     page.locator("[data-do=step]").click()
     expect(page.locator("#inspector .cand tbody tr").first).to_be_visible()
     page.evaluate("""() => {
-      const table = document.querySelector("#inspector .cand");
+      const table = document.querySelector("#inspector .cand"), said = document.querySelector("#inspector .announce");
       window.places = new Set([table.getBoundingClientRect().top]);
       new MutationObserver(() => window.places.add(table.getBoundingClientRect().top))
-        .observe(document.querySelector("#inspector .announce"), {
-          childList: true, subtree: true, characterData: true,
-        });
+        .observe(said, { childList: true, subtree: true, characterData: true });
     }""")
     page.evaluate("coft.session.run()")
     expect(tokens(page)).to_have_count(64)

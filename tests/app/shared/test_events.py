@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import gradio as gr
+import pytest
 
-from app.shared.events import LATEST, MULTIPLE, On, downloaded, reply, wire
+from app.shared.errors import ServiceError
+from app.shared.events import LATEST, MULTIPLE, On, downloaded, reply, shown, wire
 from app.shared.markup import listing
 
 
@@ -26,6 +28,16 @@ def test_each_event_is_answered_where_it_says_and_its_failure_is_told_by_name() 
     }
     told = [block.js for block in page.fns.values() if {kind for _, kind in block.targets} == {"failure"}]
     assert told == ["() => coft.failed('own-find')", "() => coft.failed('own-act')"]
+
+
+def test_a_refusal_is_one_sentence_that_stays_until_it_is_closed() -> None:
+    @shown
+    def refused() -> None:
+        raise ServiceError("There is no <such> thing; choose another.")
+
+    with pytest.raises(gr.Error) as raised:
+        refused()
+    assert (raised.value.message, raised.value.duration) == ("There is no &lt;such&gt; thing; choose another.", None)
 
 
 def test_a_written_file_is_saved_before_what_follows() -> None:

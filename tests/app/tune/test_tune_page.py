@@ -109,7 +109,7 @@ def test_the_chart_has_a_legend_and_keeps_its_traces_in_the_colours_of_the_other
       const plot = document.querySelector('#tuning-plot .js-plotly-plot'), seen = (node) => getComputedStyle(node);
       return {
         points: [...plot.querySelectorAll('.scatterlayer .trace')].map((one) => one.querySelectorAll('.point').length),
-        marks: [...plot.querySelectorAll('.scatterlayer .trace .point')].map((mark) => seen(mark).stroke),
+        marks: [...plot.querySelectorAll(".scatterlayer .trace .point")].map(seen).map((a) => `${a.stroke} ${a.fill}`),
         words: [...plot.querySelectorAll('.legendtext, .xtick text')].map((word) => seen(word).fill),
         floor: plot.querySelector('.shapelayer path') !== null,
         paper: seen(document.body).backgroundColor,
