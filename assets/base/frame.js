@@ -63,21 +63,39 @@ const lose = () => {
   ending.forEach((run) => run());
 };
 
-/* a page that is left breaks off its own requests */
+/* a page that is left breaks off its own requests: who asked is told of it only if the page stays after all, since
+   Gradio writes each into the console */
 window.addEventListener("beforeunload", () => {
   leaving = true;
   setTimeout(() => { leaving = false; }, LEAVING_MS);
 });
+const unlessLeft = async (error) => {
+  if (leaving) await new Promise((resolve) => { setTimeout(resolve, LEAVING_MS); });
+  throw error;
+};
+const kept = (answer) => {
+  if (!answer.body || !answer.headers.get("content-type")?.startsWith("text/event-stream")) return answer;
+  const reader = answer.body.getReader();
+  const body = new ReadableStream({
+    async pull(stream) {
+      const { done, value } = await reader.read().catch(unlessLeft);
+      if (done) stream.close(); else stream.enqueue(value);
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+  Object.defineProperty(answer, "body", { value: body });
+  return answer;
+};
 /* an answer that never comes raises an error for who asked, whoever that was; a request that was given up does not */
 window.fetch = async (input, init) => {
   const ours = String(input instanceof Request ? input.url : input).includes("/gradio_api/");
   try {
     const answer = await real(input, init);
     if (ours && away()) say(BACK, "Load anew");
-    return answer;
+    return ours ? kept(answer) : answer;
   } catch (error) {
     if (ours && error instanceof TypeError && !document.hidden && !leaving) lose();
-    throw error;
+    return ours ? unlessLeft(error) : Promise.reject(error);
   }
 };
 
