@@ -12,7 +12,7 @@ const SETTLE = 150;
 const MARGIN = 1500;
 /* rows of words that are shown until all are asked for, and letters around a word at one of its places */
 const MOST_WORDS = 60;
-const AROUND = 16;
+const AROUND = 10;
 /* places of a word from which on they share a row */
 const SEVERAL = 3;
 /* letters of a token, until the model has counted some */
