@@ -122,8 +122,9 @@ const fitLabels = () => {
   });
 };
 const scrolled = perFrame(() => {
-  const sight = drawnTo[1] < Infinity ? inSight() : null;
-  if (sight && (sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1])) paint();
+  if (drawnTo[1] === Infinity) return;
+  const sight = inSight();
+  if (!sight || sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1]) paint();
 });
 const fitSoon = pausing(fitLabels, SETTLE);
 /* the letters in sight, by what lies under two corners of the field; null where the browser does not tell */
