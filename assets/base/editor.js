@@ -12,7 +12,7 @@ const SETTLE = 150;
 const MARGIN = 1500;
 /* rows of words that are shown until all are asked for, and letters around a word at one of its places */
 const MOST_WORDS = 60;
-const AROUND = 16;
+const AROUND = 10;
 /* places of a word from which on they share a row */
 const SEVERAL = 3;
 /* letters of a token, until the model has counted some */
@@ -122,8 +122,9 @@ const fitLabels = () => {
   });
 };
 const scrolled = perFrame(() => {
-  const sight = drawnTo[1] < Infinity ? inSight() : null;
-  if (sight && (sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1])) paint();
+  if (drawnTo[1] === Infinity) return;
+  const sight = inSight();
+  if (!sight || sight[0] - MARGIN / 2 < drawnTo[0] || sight[1] + MARGIN / 2 > drawnTo[1]) paint();
 });
 const fitSoon = pausing(fitLabels, SETTLE);
 /* the letters in sight, by what lies under two corners of the field; null where the browser does not tell */
