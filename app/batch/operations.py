@@ -12,7 +12,7 @@ from app.audit.operations import DecodingOptions
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
-from app.report.service import FORMAL, SUFFIXES, ReportService
+from app.report.service import FORMAL, INSPECT, SUFFIXES, ReportService
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
@@ -318,21 +318,27 @@ def batch_report(
     wired: Services,
     batch: int,
     *,
-    format: Annotated[str, Choices(FORMAL)] = "pdf",
+    format: Annotated[str, Choices((*FORMAL, INSPECT))] = "pdf",
     auditor: str = "",
     question: str = "",
     language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
     rule: RatesRule,
     out: Path,
 ) -> str:
-    """Write the formal report of a batch, with selection and scoring rates.
+    """Write the formal report of a batch, with selection and scoring rates, or its sessions as a log of Inspect.
 
     Args:
         batch: number of a batch
-        format: pdf, or formal for HTML
+        format: pdf; formal: the same as HTML; inspect: a log of Inspect, without rates
         auditor: who audited
         question: what the audit was to answer
         language: language of the report
         out: file to write
     """
+    if format == INSPECT:
+        if auditor or question or language != "en":
+            raise ServiceError("A log of Inspect has no auditor, question or language; leave them out, or choose pdf.")
+        view = wired[BatchService].view(batch)
+        listed = audited_batch(view, rule)
+        return str(write_bytes(out, wired[ReportService].inspect_batch(listed.name, listed.sessions)))
     return str(write_bytes(out, _formal(wired, batch, format, Statement(auditor, question, language), rule)))

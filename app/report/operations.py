@@ -115,7 +115,7 @@ def report(
     Args:
         session: session number
         format: csv: steps; json: everything; html: for people; zip: all tables; bundle: evidence that 'verify'
-            recomputes; formal: one page and annexes as HTML; pdf: the same as PDF
+            recomputes; formal: one page and annexes as HTML; pdf: the same as PDF; inspect: a log of Inspect
         branch: only the chain of this branch (csv)
         auditor: who audited (formal, pdf)
         question: what the audit was to answer (formal, pdf)

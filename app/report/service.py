@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from app.report.bundle import (
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
 from app.report.formal import formal_batch, formal_session
 from app.report.html import render
+from app.report.inspect_log import inspect_log
 from app.report.pdf import pdf_of
 from app.report.tables import SessionData, steps_csv
 from app.shared.audits import settings_from_json
@@ -45,6 +47,7 @@ Read = tuple[bytes, AnyCalibration]
 """The file of a calibration, and the calibration as a session reads it."""
 
 WITH_PROMPTS = "bundle-with-prompts"
+INSPECT = "inspect"
 SUFFIXES = {
     "csv": ".csv",
     "json": ".json",
@@ -54,6 +57,7 @@ SUFFIXES = {
     WITH_PROMPTS: "-bundle-with-prompts.zip",
     "formal": "-formal.html",
     "pdf": "-formal.pdf",
+    INSPECT: ".eval",
 }
 """Kinds of exports with the ends of their files' names."""
 FORMAL = ("formal", "pdf")
@@ -155,6 +159,17 @@ class ReportService:
         page = formal_batch(batch, sessions, reading, self._views.drift(record), statement)
         return _encoded(page, kind)
 
+    def inspect_batch(self, name: str, sessions: Sequence[int]) -> bytes:
+        """The sessions of a batch as a log of Inspect; those that have been deleted are left out.
+
+        Raises:
+            ServiceError: No session is left, or Inspect is not installed.
+        """
+        found = [data for number in sessions if (data := self._found(number)) is not None]
+        if not found:
+            raise ServiceError(f"The batch “{name}” has no finished session to export; run it first.")
+        return inspect_log(found, name)
+
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
 
@@ -187,12 +202,15 @@ class ReportService:
             statement: What the auditor says in formal reports; other exports do without.
 
         Raises:
-            ServiceError: There is no such kind or language, or PDF cannot be written here.
+            ServiceError: There is no such kind or language, or PDF or a log of Inspect cannot be written here.
         """
         if kind in FORMAL:
             return _encoded(self.formal(session_id, statement or Statement()), kind)
         if kind in ("bundle", WITH_PROMPTS):
             return self.bundle(session_id, with_prompts=kind == WITH_PROMPTS)
+        if kind == INSPECT:
+            data = self.data(session_id)
+            return inspect_log([data], data.record.name)
         if kind == "zip":
             return pack(tables_of(self.data(session_id)))
         texts = {"csv": self.csv, "json": self.json, "html": self.html}
@@ -205,7 +223,7 @@ class ReportService:
         """Write an export into a folder, atomically, and return its path; see :meth:`content`.
 
         Raises:
-            ServiceError: There is no such kind or language, or PDF cannot be written here.
+            ServiceError: There is no such kind or language, or PDF or a log of Inspect cannot be written here.
         """
         content = self.content(session_id, kind, statement)
         return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)

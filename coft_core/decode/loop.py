@@ -384,6 +384,10 @@ class Rollout:
         """Text of the chain without special tokens."""
         return self.plan.model.continuation_text(self._chain.tokens)
 
+    def run(self) -> Run:
+        """What was written so far, with all that is said of it."""
+        return self._chain.run()
+
     @property
     def waited(self) -> float:
         """Seconds for which the newest step waited on forwards of other rollouts."""

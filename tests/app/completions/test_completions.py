@@ -226,13 +226,7 @@ def plain(demo, tmp_path_factory):
         ("completions", {"model": "demo", "prompt": "he " * 600}, 400, None, "the model takes 512"),
         ("completions", {"model": "demo", "prompt": "he " * 600, "stream": True}, 400, None, "the model takes 512"),
         ("chat/completions", {"model": "demo", "messages": []}, 400, "messages", "at least 1"),
-        (
-            "chat/completions",
-            {"model": "demo", "messages": [{"role": "tool", "content": "x"}]},
-            400,
-            "messages",
-            "user",
-        ),
+        ("chat/completions", {"model": "demo", "messages": [{"role": "x", "content": "x"}]}, 400, "messages", "user"),
     ],
 )
 def test_what_cannot_be_done_is_an_error_in_openais_shape(plain, path, body, status, param, sentence):

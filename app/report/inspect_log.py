@@ -1,0 +1,177 @@
+"""Stored sessions as a log of Inspect, which its viewer shows and its data frames read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from app.report.tables import SessionData
+from app.shared.errors import ServiceError
+from app.shared.json import chain_json, span_json
+from app.shared.verdicts import standing
+from coft_core.step_numbers import finite, step_numbers
+from coft_core.types import Step
+from db.audits import BranchRecord
+
+PROVIDER = "coft"
+TOP = 5
+"""Likeliest tokens that are kept of each position."""
+STRONGEST, HELD = "strongest_sensitivity", "thresholds_held"
+"""Scores of a sample: the largest difference, in nats, between what the factual and the masked reading say of a token
+that was written; and the share of tokens that are certified, where anything may be certified."""
+
+
+def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
+    """An ``.eval`` file with a sample a branch.
+
+    Args:
+        sessions: At least one.
+        name: What the task is called.
+
+    Raises:
+        ServiceError: Inspect is not installed.
+    """
+    try:
+        # Loaded when it is asked for: nothing else of the program needs it.
+        from inspect_ai.log import (
+            EvalConfig,
+            EvalDataset,
+            EvalLog,
+            EvalMetric,
+            EvalResults,
+            EvalScore,
+            EvalSpec,
+            EvalStats,
+            write_eval_log,
+        )
+    except ImportError as error:
+        raise ServiceError(
+            f"A log of Inspect needs the package inspect-ai, which cannot be imported ({error}); run pip install "
+            "inspect-ai, or choose json."
+        ) from error
+    samples = [_sample(data, branch) for data in sessions for branch in data.branches if branch.id in data.chains]
+    first = sessions[0].record
+    scores = []
+    for key in (STRONGEST, HELD):
+        values = [float(sample.scores[key].as_float()) for sample in samples if key in (sample.scores or {})]
+        if values:
+            mean = EvalMetric(name="mean", value=sum(values) / len(values))
+            scores.append(EvalScore(name=key, scorer=key, scored_samples=len(values), metrics={"mean": mean}))
+    log = EvalLog(
+        status="success",
+        eval=EvalSpec(
+            eval_id=f"{PROVIDER}-{first.id}",
+            run_id=f"{PROVIDER}-{first.id}",
+            created=_moment(first.created_at),
+            task=name,
+            task_id=f"{PROVIDER}-{first.id}",
+            dataset=EvalDataset(name=name, samples=len(samples), sample_ids=[sample.id for sample in samples]),
+            model=f"{PROVIDER}/{first.model}",
+            model_args=_settings(sessions[0]),
+            config=EvalConfig(epochs=1),
+            metadata={"program": "coft-audit", "sessions": [data.record.id for data in sessions]},
+        ),
+        results=EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=scores),
+        stats=EvalStats(
+            started_at=_moment(min(data.record.created_at for data in sessions)),
+            completed_at=_moment(max(data.record.updated_at for data in sessions)),
+        ),
+        samples=samples,
+    )
+    with tempfile.TemporaryDirectory(prefix="coft-inspect-") as folder:
+        path = Path(folder) / "log.eval"
+        write_eval_log(log, str(path))
+        return path.read_bytes()
+
+
+def _sample(data: SessionData, branch: BranchRecord) -> Any:
+    """A branch's whole chain, with what may be claimed of it."""
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessageAssistant,
+        ChatMessageUser,
+        ModelOutput,
+        ModelUsage,
+    )
+    from inspect_ai.scorer import Score
+
+    from coft_core.adapters.inspect_provider import log_probabilities
+
+    record, steps = data.record, data.chains[branch.id]
+    prompt, text = _encodable(record.prompt), _encodable("".join(step.token for step in steps))
+    reply = ChatMessageAssistant(
+        content=text, model=record.model, source="generate", metadata={"certificate": record.certificate}
+    )
+    choice = ChatCompletionChoice(
+        message=reply,
+        stop_reason="stop" if branch.finished == "end" else "max_tokens",
+        logprobs=log_probabilities(steps, TOP),
+    )
+    figures = {
+        "certificate": record.certificate,
+        "chain": finite(chain_json(data.certificates.get(branch.id)) or {}),
+        "drift": data.drift,
+        "spans": [span_json(span) for span in record.spans],
+        "warnings": list(record.warnings),
+        "steps": [finite(step_numbers(step)) for step in steps],
+    }
+    return EvalSample(
+        id=f"{record.id}.{branch.id}",
+        epoch=1,
+        input=prompt,
+        target="",
+        messages=[ChatMessageUser(content=prompt, source="input"), reply],
+        output=ModelOutput(
+            model=record.model,
+            choices=[choice],
+            usage=ModelUsage(output_tokens=len(steps), total_tokens=len(steps)),
+            metadata={PROVIDER: [figures]},
+        ),
+        scores={key: Score(value=value) for key, value in _scores(steps, record.certificate).items()},
+        metadata={
+            "session": record.id,
+            "name": _encodable(record.name),
+            "branch": branch.path,
+            "branch_name": _encodable(branch.name),
+            "fingerprint": record.fingerprint_digest,
+            "seed": record.seed,
+            **_settings(data),
+            **figures,
+            "verdicts": [
+                {"target": verdict.target.label, "verdict": verdict.in_words, "notes": _encodable(verdict.notes)}
+                for verdict in standing(data.log)
+                if verdict.target.branch in (None, branch.path)
+            ],
+        },
+    )
+
+
+def _scores(steps: Sequence[Step], certificate: str) -> Mapping[str, float]:
+    if not steps:
+        return {}
+    found = {STRONGEST: max(abs(step.diagnostics.log_ratio) for step in steps)}
+    if certificate == "certified":
+        found[HELD] = sum(step.certified for step in steps) / len(steps)
+    return found
+
+
+def _settings(data: SessionData) -> dict[str, Any]:
+    record = data.record
+    return {
+        name: getattr(record, name)
+        for name in ("policy", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "max_new_tokens")
+    }
+
+
+def _moment(when: datetime) -> str:
+    """As Inspect writes times; the store's are of the universal time."""
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+
+
+def _encodable(text: str) -> str:
+    """A text without lone surrogates, which have no UTF-8."""
+    return text.encode("utf-8", "replace").decode()

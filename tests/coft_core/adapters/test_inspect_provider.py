@@ -1,0 +1,123 @@
+"""The provider ``coft`` of Inspect: the core's chains, with certificates and figures in the log."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from inspect_ai import Task
+from inspect_ai import eval as run_eval
+from inspect_ai.dataset import Sample
+from inspect_ai.log import read_eval_log
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, get_model
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate
+
+import coft_core as cc
+import coft_core.adapters.inspect_registry
+from coft_core.adapters.inspect_provider import CoftAPI
+from coft_core.errors import InvalidInputError
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXTS = ("The old man at the bank said that", "A young woman", "The plant grows in")
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return cc.load_model("demo")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log of three samples at lambda 0.6."""
+    task = Task(
+        dataset=[Sample(input=text, target="he", id=place + 1) for place, text in enumerate(TEXTS)],
+        solver=generate(),
+        scorer=includes(),
+        config=GenerateConfig(max_tokens=8, seed=7, logprobs=True, top_logprobs=2),
+    )
+    model = get_model("coft/demo", lam=0.6, memoize=False)
+    (found,) = run_eval(task, model=model, log_dir=str(tmp_path_factory.mktemp("logs")), display="none")
+    assert found.status == "success", found.error
+    return read_eval_log(found.location)
+
+
+def test_every_sample_gets_the_cores_chain_and_its_figures(demo, log):
+    for sample, text in zip(sorted(log.samples, key=lambda one: one.id), TEXTS, strict=True):
+        run = cc.generate(demo, text, cc.CoftPolicy(lam=0.6), max_new_tokens=8, seed=7)
+        assert sample.output.completion == run.text
+        (told,) = sample.output.metadata["coft"]
+        assert told["certificate"] == run.certificate
+        assert [step["token_id"] for step in told["steps"]] == [step.token_id for step in run.steps]
+        assert told["masked"] == [text[span.start : span.end] for span in run.spans if span.masked]
+        odds = sample.output.choices[0].logprobs.content
+        assert [item.logprob for item in odds] == pytest.approx([step.log_p_fused for step in run.steps], abs=1e-5)
+        assert all(len(item.top_logprobs) == 2 for item in odds)
+        shown = [event.data for event in sample.events if event.event == "info" and event.source == "coft"]
+        assert shown == [[told]]
+        assert sample.output.usage.output_tokens == len(run.steps)
+
+
+def asked(model, messages, **config):
+    return asyncio.run(model.generate(messages, [], "none", GenerateConfig(**config)))
+
+
+@pytest.fixture(scope="module")
+def provider():
+    return CoftAPI("demo", lam=0.6)
+
+
+def test_turns_stops_and_greedy_decoding_are_those_of_the_request(demo, provider):
+    messages = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content=TEXTS[0])]
+    whole = asked(provider, messages, max_tokens=10, temperature=0)
+    run = cc.generate(demo, f"Be kind.\n\n{TEXTS[0]}", cc.CoftPolicy(lam=0.6), max_new_tokens=10, greedy=True)
+    assert whole.completion == run.text
+    stop = run.text[4:7]
+    cut = asked(provider, messages, max_tokens=10, temperature=0, stop_seqs=[stop])
+    assert cut.completion == run.text[: run.text.index(stop)]
+    assert cut.choices[0].stop_reason == "stop"
+
+
+@pytest.mark.parametrize("config", [{"frequency_penalty": 0.5}, {"logit_bias": {3: 5.0}}])
+def test_what_a_policy_does_not_do_is_refused(provider, config):
+    with pytest.raises(InvalidInputError, match=next(iter(config))):
+        asked(provider, [ChatMessageUser(content="The")], **config)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(InvalidInputError, match="no option 'lamda'"):
+        CoftAPI("demo", lamda=0.5)
+
+
+def test_inspect_finds_the_provider_by_the_declared_entry_point_and_runs_it(tmp_path):
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
+    # What pip writes of an installed package.
+    package = tmp_path / "coft_audit-0.1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: coft-audit\nVersion: 0.1.0\n")
+    lines = "".join(f"{name} = {value}\n" for name, value in declared.items())
+    (package / "entry_points.txt").write_text(f"[inspect_ai]\n{lines}")
+    (tmp_path / "task.py").write_text(
+        "from inspect_ai import Task, task\n"
+        "from inspect_ai.dataset import Sample\n"
+        "from inspect_ai.solver import generate\n\n\n"
+        "@task\n"
+        "def people():\n"
+        f"    return Task(dataset=[Sample(input={TEXTS[0]!r})], solver=generate())\n"
+    )
+    words = ["eval", "task.py", "--model", "coft/demo", "-M", "lam=0.6", "--max-tokens", "6", "--seed", "7"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "INSPECT_DISPLAY": "none"}
+    done = subprocess.run(
+        [sys.executable, "-m", "inspect_ai", *words, "--log-dir", "logs", "--log-format", "json"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (path,) = (tmp_path / "logs").glob("*.json")
+    told = json.loads(path.read_text())
+    assert told["status"] == "success"
+    assert told["eval"]["model"] == "coft/demo"
+    assert told["samples"][0]["output"]["metadata"]["coft"][0]["masked"]
