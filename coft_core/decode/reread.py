@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -36,6 +37,12 @@ HANGS = (
     "Whether this token is certified hangs on tokens whose logits were not kept; only the model itself can tell at "
     "this lambda and alpha."
 )
+
+MOST_NUMBERS = 2**22
+"""Logits that are read together: 256 steps at a vocabulary of 8,192, so that memory does not grow with the chain."""
+
+Kept = tuple[Step, StoredLogits]
+"""A step and the logits that were kept of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,33 +203,80 @@ def reread(
     changed = policy.changed(lam, alpha, calibration)
     mismatched = _is_mismatched(steps, policy, changed, fingerprint)
     reader = Reader(changed, seed, path, greedy, mismatched, text_of or _stored_texts(steps))
-    readings = []
-    for step in steps:
-        if step.logits is None:
-            raise StoredLogitsError(
-                f"Step {step.index + 1} was stored without its logits, so it cannot be read again; decode it with "
-                "keep_logits."
-            )
-        if not changed.reads(step.logits.branches):
-            raise StoredLogitsError(
-                f"These steps keep the logits of the branches {', '.join(step.logits.branches)}, which the policy "
-                f"{changed.title} does not read; choose a policy with the same masks."
-            )
-        read = read_full if step.logits.mode == "full" else read_head
-        readings.append(read(step, step.logits, reader))
+    readings: list[RereadStep] = []
+    for together in _batches([_readable(step, changed) for step in steps], changed):
+        readings += read_full(together, reader) if together[0][1].mode == "full" else [read_head(*together[0], reader)]
     return tuple(readings)
 
 
-def read_full(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
-    """Read a step again of which every logit was kept: the computation of decoding, on the stored logits."""
-    policy = reader.policy
+def _readable(step: Step, policy: Policy) -> Kept:
+    """A step and its logits.
+
+    Raises:
+        StoredLogitsError: It has none, or they do not serve for this policy.
+    """
+    if step.logits is None:
+        raise StoredLogitsError(
+            f"Step {step.index + 1} was stored without its logits, so it cannot be read again; decode it with "
+            "keep_logits."
+        )
+    if not policy.reads(step.logits.branches):
+        raise StoredLogitsError(
+            f"These steps keep the logits of the branches {', '.join(step.logits.branches)}, which the policy "
+            f"{policy.title} does not read; choose a policy with the same masks."
+        )
+    return step, step.logits
+
+
+def _batches(kept: Sequence[Kept], policy: Policy) -> Iterator[list[Kept]]:
+    """Neighbouring steps that one computation reads, each at its own threshold; a step alone where there is none."""
+    if not policy.reads_rowwise:
+        yield from ([one] for one in kept)
+        return
+
+    def alike(one: Kept) -> Hashable:
+        step, stored = one
+        return (stored.branches, stored.vocabulary_size, stored.temperature, step.noise or 0.0, stored.mode)
+
+    for (*_, mode), run in groupby(kept, alike):
+        together = list(run)
+        size = max(1, MOST_NUMBERS // (2 * together[0][1].vocabulary_size)) if mode == "full" else 1
+        for begin in range(0, len(together), size):
+            yield together[begin : begin + size]
+
+
+def read_full(kept: Sequence[Kept], reader: Reader) -> list[RereadStep]:
+    """Read steps again of which every logit was kept: the computation of decoding, on the stored logits.
+
+    Where they are several, they have the same branches and the same bound of their noise, and the policy reads them
+    row by row.
+    """
+    policy, (first, stored) = reader.policy, kept[0]
+    steps = [step for step, _ in kept]
     with torch.inference_mode():
-        views = policy.views(stored.tensor()[None], step.index, stored.branches)
-        draw = torch.tensor([reader.uniform(step)], dtype=torch.float64)
-        choice = choose(views.log_p_fused, views.certified, policy.sampling, draw, reader.greedy)
-        # The step's own bound, at the temperature with which it is read.
-        noise = (step.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
-        packed = pack_step(views, choice, torch.tensor([step.token_id]), noise)[0].tolist()
+        logits = torch.stack([logits.tensor() for _, logits in kept])  # (G, B, V)
+        if policy.reads_rowwise:
+            # Log-probabilities are float32, and a number is compared with them in their type.
+            log_tau = torch.tensor([policy.threshold(step.index)[0] for step in steps], dtype=torch.float32)  # (G,)
+            views = policy.views_at(logits, log_tau[:, None])
+        else:
+            views = policy.views(logits, first.index, stored.branches)
+        draws = torch.tensor([reader.uniform(step) for step in steps], dtype=torch.float64)  # (G,)
+        choice = choose(views.log_p_fused, views.certified, policy.sampling, draws, reader.greedy)
+        # The steps' own bound, at the temperature with which they are read.
+        noise = (first.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
+        packed = pack_step(views, choice, torch.tensor([step.token_id for step in steps]), noise).tolist()
+    readings = []
+    for step, row in zip(steps, packed, strict=True):
+        if policy.reads_rowwise:
+            threshold, state = policy.threshold(step.index)
+            views = replace(views, log_tau=threshold, state=state)
+        readings.append(_reading(step, stored.mode, row, views, noise, reader))
+    return readings
+
+
+def _reading(step: Step, mode: Mode, packed: list[float], views: Views, noise: float, reader: Reader) -> RereadStep:
+    """A step's reading from its row of numbers."""
     context = StepContext(step.index, step.forced, reader.mismatched, noise)
     read = unpack_step(packed, reader.text_of, views, context)
     if step.noise is None:
@@ -243,7 +297,7 @@ def read_full(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
         index=read.index,
         token_id=read.token_id,
         token=step.token,
-        mode=stored.mode,
+        mode=mode,
         log_p_fused=Bounds.at(read.log_p_fused),
         log_tau=read.log_tau,
         state=read.state,

@@ -112,9 +112,9 @@ def both(case):
     reader = policy_for(branches, case.lam, case.tau, **case.sampling)
     step = step_of(decoded, case.logits, case.emitted, case.uniform, case.greedy)
     at_draw = Drawn.at(reader, case.uniform, case.greedy)
-    full = read_full(step, keep(decoded, case.logits, 0, case.emitted, full_bytes=10**9), at_draw)
+    (full,) = read_full([(step, keep(decoded, case.logits, 0, case.emitted, full_bytes=10**9))], at_draw)
     stored = keep(decoded, case.logits, case.head_tokens, case.emitted)
-    head = (read_full if stored.mode == "full" else read_head)(step, stored, at_draw)
+    head = read_full([(step, stored)], at_draw)[0] if stored.mode == "full" else read_head(step, stored, at_draw)
     return full, head
 
 

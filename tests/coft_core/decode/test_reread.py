@@ -91,6 +91,15 @@ def test_the_embedded_model_reads_the_same_at_another_lambda(demo):
         assert_agrees(reading, fresh.step(step.token_id))
 
 
+def test_steps_read_together_are_the_steps_read_alone(demo, monkeypatch):
+    steps = written(demo, cc.CoftPolicy(), count=7)
+    alone_each = tuple(cc.reread([step], cc.CoftPolicy(), lam=0.1, seed=3)[0] for step in steps)
+    assert cc.reread(steps, cc.CoftPolicy(), lam=0.1, seed=3) == alone_each
+    # Four at a time, and three that are left over.
+    monkeypatch.setattr("coft_core.decode.reread.MOST_NUMBERS", 8 * steps[0].logits.vocabulary_size)
+    assert cc.reread(steps, cc.CoftPolicy(), lam=0.1, seed=3) == alone_each
+
+
 def test_the_token_that_would_have_been_chosen_is_what_a_real_fork_chooses(model):
     policy, other = coft(model), coft(model, lam=0.1)
     steps = written(model, policy, forced=4)
