@@ -42,7 +42,7 @@ def load_experiment(name: str) -> Experiment:
     """An experiment by its name, or by the path of a YAML file.
 
     Raises:
-        ServiceError: There is none, or it is wrong; the sentence names file and field.
+        ServiceError: There is none, or it is wrong; the sentence names file, line and field.
     """
     if name.endswith(ENDINGS) or "/" in name:
         path = Path(name).expanduser()
@@ -66,10 +66,11 @@ def read_experiment(path: Path) -> Experiment:
     """Read and check an experiment.
 
     Raises:
-        ServiceError: It cannot be read or is wrong; the sentence names file and field.
+        ServiceError: It cannot be read or is wrong; the sentence names file, line and field.
     """
     try:
-        content = yaml.load(path.read_text("utf-8"), _Loader)
+        text = path.read_text("utf-8")
+        content = yaml.load(text, _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ServiceError(f"{path.name} cannot be read ({error}); give another file.") from error
     except yaml.MarkedYAMLError as error:
@@ -82,12 +83,12 @@ def read_experiment(path: Path) -> Experiment:
     try:
         experiment = Experiment.model_validate(content)
     except ValidationError as error:
-        raise ServiceError(_first(path.name, error)) from error
-    _check(path.name, experiment)
+        raise ServiceError(_first(path.name, text, error)) from error
+    _check(path.name, text, experiment)
     return experiment
 
 
-def _first(name: str, error: ValidationError) -> str:
+def _first(name: str, text: str, error: ValidationError) -> str:
     """The first thing that is wrong, as a sentence."""
     first = error.errors(include_url=False)[0]
     # A discriminated union puts the name of its kind between the places of the file.
@@ -100,7 +101,23 @@ def _first(name: str, error: ValidationError) -> str:
     field = ".".join(part for part in named if part not in ("float", "str"))
     where = f"the field {field}" if field else "the whole"
     more = "" if error.error_count() == 1 else f" ({error.error_count() - 1} more)"
-    return f"{name}: {where} is wrong: {reason[:1].lower()}{reason[1:]}; correct it{more}."
+    return f"{name}, line {_line(text, named)}: {where} is wrong: {reason[:1].lower()}{reason[1:]}; correct it{more}."
+
+
+def _line(text: str, places: Sequence[str]) -> int:
+    """The line of a field, counted from 1; of one that is not there, that of what it should stand in."""
+    node = yaml.compose(text, _Loader)
+    line = 1
+    for place in places:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next(((key, value) for key, value in node.value if key.value == place), (None, None))
+        else:
+            listed = node.value if isinstance(node, yaml.SequenceNode) else []
+            key = node = listed[int(place)] if place.isdigit() and int(place) < len(listed) else None
+        if key is None:
+            break
+        line = key.start_mark.line + 1
+    return line
 
 
 class _Loader(yaml.SafeLoader):
@@ -121,15 +138,16 @@ class _Loader(yaml.SafeLoader):
 # Names that have to exist.
 
 
-def _check(name: str, experiment: Experiment) -> None:
+def _check(name: str, text: str, experiment: Experiment) -> None:
     """Refuse suites and methods that there are not.
 
     Raises:
-        ServiceError: One is unknown; the sentence names file and field.
+        ServiceError: One is unknown; the sentence names file, line and field.
     """
 
     def refuse(field: str, reason: str) -> None:
-        raise ServiceError(f"{name}: the field {field} is wrong: {reason}; correct it.")
+        line = _line(text, field.split("."))
+        raise ServiceError(f"{name}, line {line}: the field {field} is wrong: {reason}; correct it.")
 
     known = [suite.key for suite in SUITES]
     for field, key in _suite_fields(experiment):

@@ -10,13 +10,14 @@ from typing import Any
 import gradio as gr
 
 from app.evaluate.experiment_charts import picture_figure
+from app.evaluate.experiment_files import ENDINGS
 from app.evaluate.experiment_parts import card_markup, intro_markup, notes_markup, table_markup
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments import ExperimentPlan
 from app.evaluate.service import EvaluationService
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
-from app.shared.markup import chart, markup
+from app.shared.markup import chart, markup, upload
 from app.shared.terminal import pairs
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside
@@ -26,7 +27,10 @@ OWN = ""
 
 FORMATS = (("CSV", "csv"), ("LaTeX", "latex"), ("HTML", "html"), ("JSON", "json"))
 
-NEEDED = "The field “What its methods need”"
+FILE = "file"
+"""Chosen in place of a named experiment for a YAML file of one's own; no shipped experiment is called so."""
+
+NEEDED, JUDGES = "The field “What its methods need”", "The field “Who judges written texts”"
 
 
 class ExperimentHandlers:
@@ -41,11 +45,13 @@ class ExperimentHandlers:
     def choices(self) -> list[tuple[str, str]]:
         """What can be read, by its title."""
         named = [(f"{experiment.title} ({experiment.source})", name) for name, experiment in self._experiments.list()]
-        return [("Suites and methods of your own choice", OWN), *named]
+        own = ("Suites and methods of your own choice", OWN)
+        return [own, *named, ("An experiment of your own, from a YAML file", FILE)]
 
     def plan(
-        self, name: str, given: str | None, called: str, model: str, data: str, limit: float | None, seeds: float
-    ) -> ExperimentPlan:
+        self, name: str, file: str | None, given: str | None, called: str, model: str, data: str, limit: float | None,
+        seeds: float, judges: str,
+    ) -> ExperimentPlan:  # fmt: skip
         """What is run of an experiment with the values of the form.
 
         Raises:
@@ -53,24 +59,25 @@ class ExperimentHandlers:
             CoftError: The model cannot be loaded.
         """
         request = ExperimentRequest(
-            name,
+            _named(name, file),
             model,
             int(limit) if limit else None,
             tuple(range(int(seeds))),
             data.strip(),
+            judges_from(judges),
             given=tuple((pairs(NEEDED, (given or "").strip() or None) or {}).items()),
             name=called.strip(),
         )
         return self._experiments.plan(request)
 
     @shown
-    def chosen(self, name: str, data: str) -> list[Any]:
+    def chosen(self, name: str, file: str | None, data: str) -> list[Any]:
         """What stands in the form for a choice: the pickers, or what the experiment is."""
         own = name == OWN
         pickers = [gr.Column(visible=own), gr.Column(visible=own), gr.Column(visible=own)]
-        if own:
+        if own or (name == FILE and not file):
             return [*pickers, gr.HTML("", visible=False), gr.Textbox(visible=False), gr.skip()]
-        card = self._experiments.card(name, data.strip())
+        card = self._experiments.card(_named(name, file), data.strip())
         takes = any(entry.needs or entry.stands_in for entry in card.experiment.methods)
         seeds = len(card.experiment.run.seeds)
         return [*pickers, gr.HTML(card_markup(card), visible=True), gr.Textbox(visible=takes), seeds]
@@ -109,6 +116,23 @@ class ExperimentHandlers:
         if shown_id is None:
             raise ServiceError("No evaluation is shown; choose one from the list.")
         return str(self._experiments.write(shown_id, kind, Path(self._folder.name), outside))
+
+
+def judges_from(text: str | None) -> tuple[tuple[str, str], ...]:
+    """Who judges what, as the form says it.
+
+    Raises:
+        ServiceError: It is written otherwise.
+    """
+    return tuple((pairs(JUDGES, (text or "").strip() or None) or {}).items())
+
+
+def _named(name: str, file: str | None) -> str:
+    if name != FILE:
+        return name
+    if not file:
+        raise ServiceError("No file is given; upload the experiment as a YAML file.")
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +182,31 @@ class ExperimentChoice:
 
     Attributes:
         name: The experiment.
+        file: A YAML file of one's own.
         card: What it is.
         given: What its methods are given.
     """
 
     name: gr.Dropdown
+    file: gr.File
     card: gr.HTML
     given: gr.Textbox
+
+
+def place_file() -> gr.File:
+    """Place the field for an experiment of one's own."""
+    field = upload("Experiment as a YAML file", "experiment-upload", ENDINGS)
+    field.visible = False
+    return field
+
+
+def place_judges() -> gr.Textbox:
+    """Place the field for who judges what was written."""
+    return gr.Textbox(
+        label="Who judges written texts", placeholder="toxicity=embedded, sentiment=FOLDER", max_lines=1,
+        elem_id="judges",
+        info="As judgement=scorer or classifier; empty takes the embedded scorer for toxicity, and leaves others out.",
+    )  # fmt: skip
 
 
 def place_given() -> gr.Textbox:
@@ -180,10 +222,11 @@ def wire_choice(
     seeds: gr.Slider,
 ) -> None:  # fmt: skip
     """Let the chosen experiment take the place of the pickers of suites, methods and calibration."""
+    choice.name.change(lambda name: gr.File(visible=name == FILE), choice.name, choice.file, **MULTIPLE)
     gr.on(
-        [choice.name.change, data.submit],
+        [choice.name.change, choice.file.change, data.submit],
         handlers.chosen,
-        [choice.name, data],
+        [choice.name, choice.file, data],
         [*pickers, choice.card, choice.given, seeds],
         **MULTIPLE,
     )

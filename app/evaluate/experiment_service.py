@@ -68,7 +68,7 @@ class ExperimentRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCard:
-    """A shipped experiment as it can be chosen, told without loading a model.
+    """An experiment as it can be chosen, told without loading a model.
 
     Attributes:
         name: Its name.
@@ -118,14 +118,14 @@ class ExperimentService:
         return tuple((name, load_experiment(name)) for name in experiment_names())
 
     def card(self, name: str, data: str = "") -> ExperimentCard:
-        """A shipped experiment as it can be chosen; loads no model.
+        """An experiment as it can be chosen; loads no model.
 
         Args:
-            name: Its name.
+            name: Its name, or the path of a YAML file.
             data: Folder with the suites' files; empty takes the program's.
 
         Raises:
-            ServiceError: There is no such experiment or folder.
+            ServiceError: There is no such experiment or folder, or the file is wrong.
         """
         experiment = load_experiment(name)
         found, missing = self._there(experiment, data)
@@ -148,7 +148,10 @@ class ExperimentService:
         experiment = load_experiment(request.experiment)
         methods, left_out = self._methods(experiment, request)
         suites, missing = self._suites(experiment, request.data)
-        asked = AskedExperiment(request.experiment, experiment.model_dump(mode="json"), (*left_out, *missing))
+        # A file's folder is of no use to whoever reads this later; what stood in it is kept.
+        asked = AskedExperiment(
+            Path(request.experiment).name, experiment.model_dump(mode="json"), (*left_out, *missing)
+        )
         evaluation = EvaluationRequest(
             name=request.name or f"{experiment.title}: {request.model}",
             suites=tuple(dict.fromkeys(suites.values())),

@@ -100,7 +100,7 @@ def unjudged(request: EvaluationRequest, suites: Sequence[Suite]) -> tuple[str, 
     missing = ((suite, [name for name in suite.judges if name not in named]) for suite in suites)
     return tuple(
         f"{suite.title} has figures of {' and '.join(names)}, which are left out: nothing is named that judges texts "
-        f"for them (--judges {names[0]}=SOURCE)."
+        f"for them (a judge is named as {names[0]}=SOURCE)."
         for suite, names in missing
         if names
     )

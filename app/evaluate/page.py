@@ -24,7 +24,10 @@ from app.evaluate.experiment_page import (
     ExperimentChoice,
     ExperimentHandlers,
     ExperimentPart,
+    judges_from,
+    place_file,
     place_given,
+    place_judges,
     place_tables,
     wire_choice,
     wire_tables,
@@ -72,6 +75,7 @@ METHODS = [
     *((name, name) for name in ("sdd", "dexperts", "gedi", "dtcd", "detox", "safety_template", "cf_substitution")),
 ]
 FIRST = ["vanilla", "coft"]
+USUAL = AuditSettings()
 
 
 class EvaluateHandlers:
@@ -101,13 +105,13 @@ class EvaluateHandlers:
         ]
 
     @shown
-    def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
+    def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
         """What the run will take."""
         if experiment == OWN:
             request = self._request(*values)
             estimate = self._evaluations.estimate(request)
         else:
-            plan = self._plan(experiment, given, *values)
+            plan = self._plan(experiment, file, given, *values)
             request, estimate = plan.request, self._experiments.estimate(plan)
         return estimate_markup(estimate, self._evaluations.suites(request.data))
 
@@ -118,9 +122,9 @@ class EvaluateHandlers:
             JOB_KIND, self._begin, lambda job: int(job.payload["evaluation_id"]), self._newest, keeps_parts=True
         )
 
-    def _begin(self, experiment: str, given: str | None, *values: Any) -> int:
+    def _begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
         own = experiment == OWN
-        request = self._request(*values) if own else self._plan(experiment, given, *values).request
+        request = self._request(*values) if own else self._plan(experiment, file, given, *values).request
         evaluation = self._evaluations.submit(request)
         job = self._evaluations.view(evaluation).job
         assert job is not None
@@ -132,15 +136,15 @@ class EvaluateHandlers:
         return self._evaluations.resume(int(event.id))
 
     def _plan(
-        self, experiment: str, given: str | None, name: str, model: str, data: str, here: list[str],
-        far: list[str], methods: list[str], limit: float | None, seeds: float, share: float, steps: float,
+        self, experiment: str, file: str | None, given: str | None, name: str, model: str, data: str, here: list[str],
+        far: list[str], methods: list[str], judges: str, limit: float | None, seeds: float, *own: float,
     ) -> ExperimentPlan:  # fmt: skip
         """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
-        return self._named.plan(experiment, given, name, model, data, limit, seeds)
+        return self._named.plan(experiment, file, given, name, model, data, limit, seeds, judges)
 
     def _request(
-        self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str],
-        limit: float | None, seeds: float, share: float, steps: float,
+        self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str], judges: str,
+        limit: float | None, seeds: float, share: float, steps: float, temperature: float, top_p: float, top_k: float,
     ) -> EvaluationRequest:  # fmt: skip
         chosen = {*here, *far}
         suites = [suite.key for suite in self._evaluations.known_suites() if suite.key in chosen]
@@ -148,7 +152,9 @@ class EvaluateHandlers:
             raise ServiceError("No suite is chosen; choose at least one.")
         if not methods:
             raise ServiceError("No method is chosen; choose at least one.")
-        settings = AuditSettings(model=model, max_new_tokens=int(steps))
+        settings = AuditSettings(
+            model=model, max_new_tokens=int(steps), temperature=float(temperature), top_p=float(top_p), top_k=int(top_k)
+        )
         return EvaluationRequest(
             name=name.strip() or f"{model}, {len(suites)} suites",
             suites=tuple(suites),
@@ -158,6 +164,7 @@ class EvaluateHandlers:
             limit=int(limit) if limit else None,
             calibration_share=float(share),
             data=data.strip(),
+            judges=judges_from(judges),
         )
 
     def _newest(self, request: gr.Request) -> int | None:
@@ -371,8 +378,9 @@ def _form(named: ExperimentHandlers) -> _Form:
         markup('<div class="bar"><h2>1. Suites</h2></div>')
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
-            info="Your own choice, or a table or figure of the paper.",
+            info="Your own choice, a table or figure of the paper, or a file of your own.",
         )  # fmt: skip
+        file = place_file()
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
         data = gr.Textbox(
             label="Data folder", placeholder="that of COFT_DATA", max_lines=1, elem_id="data", info="Enter looks again."
@@ -401,12 +409,16 @@ def _form(named: ExperimentHandlers) -> _Form:
                 '<span class="mono">calibrated</span> fits its thresholds on a share of each suite. A set names '
                 "several."
             )
+        judges = place_judges()
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
             seeds = gr.Slider(1, 5, 3, step=1, label="Seeds", buttons=[])
             with gr.Column(min_width=0) as own_calibration:
                 share = gr.Slider(0.1, 0.3, 0.15, step=0.01, label="Share of items to calibrate on", buttons=[])
                 steps = gr.Slider(8, 512, 64, step=1, label="Steps of a calibration's chains", buttons=[])
+                temperature = gr.Number(USUAL.temperature, label="Temperature of all methods", minimum=0.01)
+                top_p = gr.Number(USUAL.top_p, label="Nucleus mass of all methods (1 is off)", minimum=0.01, maximum=1)
+                top_k = gr.Number(USUAL.top_k, label="Top-k of all methods (0 is off)", precision=0, minimum=0)
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup('<div class="bar"><h2>3. Run</h2></div>')
         estimated = markup('<p class="hint">Reads one item of each suite, and says what all will take.</p>', "estimate")
@@ -414,8 +426,9 @@ def _form(named: ExperimentHandlers) -> _Form:
             estimate = gr.Button("Estimate", elem_id="estimate-run")
         run, cancel = run_buttons()
         run.interactive = True
-    choice, pickers = ExperimentChoice(experiment, card, given), [own_suites, own_methods, own_calibration]
-    inputs = [experiment, given, name, model, data, here, far, methods, limit, seeds, share, steps]
+    choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
+    asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
+    inputs = [*asked, share, steps, temperature, top_p, top_k]
     return _Form(inputs, choice, pickers, seeds, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
 
 

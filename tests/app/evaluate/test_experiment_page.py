@@ -65,7 +65,7 @@ def evaluate(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / f"{name}.yaml").write_text(text)
     made = {name: files.read_experiment(folder / f"{name}.yaml") for name in MADE}
     monkeypatch.setattr(service, "experiment_names", lambda: tuple(made))
-    monkeypatch.setattr(service, "load_experiment", made.__getitem__)
+    monkeypatch.setattr(service, "load_experiment", lambda name: made.get(name) or files.load_experiment(name))
     (tmp_path / "data").mkdir()
     settings = Settings(
         database_url=f"sqlite:///{tmp_path / 'evaluate.sqlite3'}", pipeline="none", data=str(tmp_path / "data")
@@ -122,6 +122,49 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
         page.locator("#save-tables").click()
     rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
     assert {row["source"] for row in rows} == {"", "paper, LLaMA-2-13B"}
+
+
+OWN = """
+title: Mine
+source: our own
+shows: What two strengths do.
+suites: [phantom_questions]
+methods: [{method: Vanilla=vanilla}, {method: Weak=coft:lam=0.3}]
+run: {seeds: [0]}
+tables: [{kind: methods, title: Both, columns: [{title: Questions, suite: phantom_questions}]}]
+"""
+
+
+def test_an_experiment_of_ones_own_is_checked_run_and_kept_with_its_results(evaluate, tmp_path: Path) -> None:
+    page, evaluations = evaluate
+    field = page.get_by_label("What is read")
+    field.fill("An experiment of your own")
+    page.keyboard.press("Enter")
+    expect(page.locator("#suites")).to_be_hidden()
+    own = tmp_path / "mine.yaml"
+    own.write_text(OWN.replace("suites: [phantom_questions]", "suites: [nowhere]"))
+    page.locator("#experiment-upload input[type=file]").set_input_files(own)
+    expect(page.locator(".toast-body")).to_contain_text("mine.yaml, line 5: the field suites.0 is wrong")
+    page.locator("#experiment-upload").get_by_label("Clear").click()
+    own.write_text(OWN)
+    page.locator("#experiment-upload input[type=file]").set_input_files(own)
+    expect(page.locator("#experiment-card")).to_contain_text("What two strengths do.")
+    assert broken(page) == []
+    page.get_by_text("Protocol").click()
+    page.get_by_label("Items of a suite").fill("6")
+    page.locator("#run").click()
+    expect(page.locator("#experiment-table tbody tr")).to_have_count(2, timeout=60_000)
+    (summary,) = evaluations.list()
+    asked = evaluations.view(summary.id).request.experiment
+    assert (asked.name, asked.content["shows"]) == ("mine.yaml", "What two strengths do.")
+
+
+def test_a_judge_that_no_suite_wants_is_refused_by_the_page_too(evaluate) -> None:
+    page, evaluations = evaluate
+    page.get_by_label("Who judges written texts").fill("toxicity=embedded")
+    page.locator("#run").click()
+    expect(page.locator(".toast-body")).to_contain_text("None of the suites wants the judgement 'toxicity'")
+    assert not evaluations.list()
 
 
 def test_speed_is_measured_by_a_run_without_a_suite_and_shown_with_its_picture(evaluate) -> None:

@@ -222,7 +222,10 @@ def test_what_is_wrong_is_said_with_file_and_field(tmp_path, old, new, said):
 
 def test_a_table_that_needs_a_sweep_is_refused_without_one(tmp_path):
     tables = GOOD[: GOOD.index("tables:")] + "tables:\n  - {kind: choice, title: Chosen}\n"
-    with pytest.raises(ServiceError, match=r"tables\.0 is wrong: a table of kind choice needs the field sweep"):
+    with pytest.raises(
+        ServiceError,
+        match=r"mine\.yaml, line \d+: the field tables\.0 is wrong: a table of kind choice needs the field sweep",
+    ):
         read_experiment(written(tmp_path, tables))
 
 
