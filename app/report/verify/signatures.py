@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from app.report.bundle import MANIFEST
@@ -18,7 +20,8 @@ def check_signature(loaded: Loaded, key: Ed25519PublicKey | None = None) -> Chec
 
     Without a key nothing is known of who signed: a forger can sign with a key of her own.
     """
-    listed, manifest = [], {}
+    listed: list[Any] = []
+    manifest: dict[str, Any] = {}
     if loaded.files is not None:
         manifest = plain_json(loaded.files[MANIFEST])
         found = manifest.get(SIGNATURES) or []
@@ -26,7 +29,7 @@ def check_signature(loaded: Loaded, key: Ed25519PublicKey | None = None) -> Chec
     if not listed and key is None:
         return skipped(SIGNATURE_CHECK, "it is unsigned")
     findings = Findings(SIGNATURE_CHECK)
-    signers = []
+    signers: list[str] = []
     for number, item in enumerate(listed, 1):
         signer = signature_holds(manifest, item)
         if findings.expect(signer is not None, f"Signature {number} is not one of this manifest.") and signer:
