@@ -17,10 +17,10 @@ ENV PYTHONUNBUFFERED=1 \
     COFT_DATABASE_URL=sqlite:////data/coft-audit.sqlite3 \
     HF_HOME=/data/models
 
-# What formal reports are written as PDF with: text layout, and letters.
+# What passes signals on, and what formal reports are written as PDF with: text layout, and letters.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
-        libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core \
+        tini libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/coft-audit
@@ -43,4 +43,6 @@ VOLUME ["/data"]
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'], timeout=4)"]
+# A container's first process is sent no signal that it does not ask for, and has to bury what its children leave: tini does.
+ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "app", "serve"]

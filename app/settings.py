@@ -40,6 +40,7 @@ class Settings(BaseSettings):
         faster_steps: ``COFT_FASTER_STEPS``: whether loading a model ends with capturing or tracing its steps, which
             takes a second or several: ``on`` or ``off``.
         data: ``COFT_DATA``: folder with the files of the suites that are evaluated on; empty names none.
+        signing_key: ``COFT_SIGNING_KEY``: file of the key that signs bundles; empty is a file beside the store.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
         completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
             served in the shape of OpenAI's interface; empty serves none.
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     full_logits_kb: int = Field(default=320, ge=0)
     faster_steps: Literal["on", "off"] = "on"
     data: str = ""
+    signing_key: str = ""
     mcp: bool = False
     completions: str = ""
 

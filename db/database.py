@@ -43,6 +43,14 @@ def default_database_url() -> str:
     return URL.create("sqlite", database=str(folder / FILE_NAME)).render_as_string(hide_password=False)
 
 
+def store_folder(url: str) -> Path:
+    """The folder that a store's SQLite file lies in; for PostgreSQL and an empty URL the per-user data folder."""
+    parsed = parse_url(url) if url else None
+    if parsed is None or parsed.get_backend_name() != "sqlite":
+        return Path(user_data_dir(DIRECTORY_NAME, appauthor=False))
+    return Path(parsed.database or "").resolve().parent
+
+
 ACCESS = "store_access"
 """Execution option of a connection: ``"write"`` takes SQLite's write lock at once, ``"read"`` never does."""
 

@@ -6,6 +6,7 @@ FEATURE = Feature(
     __name__,
     {
         "report": "export a past audit",
+        "key": "print the public key by which evidence bundles are signed",
         "verify": "check an evidence bundle (.zip) or a report (.json): recompute what it says",
     },
 )

@@ -8,7 +8,7 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -237,10 +237,13 @@ def tables_of(data: SessionData) -> dict[str, bytes]:
     return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
 
 
-def bundle_of(data: SessionData, report: ReportPart, further: Mapping[str, bytes]) -> bytes:
-    """The evidence bundle, with further files by name; the same session gives the same bytes."""
+def bundle_of(
+    data: SessionData, report: ReportPart, further: Mapping[str, bytes], sign: Callable[[dict[str, object]], object]
+) -> bytes:
+    """The evidence bundle, with further files by name; the same session and key give the same bytes."""
     files = {REPORT: report_text(report).encode("ascii"), **tables_of(data), **further}
-    manifest = canonical(manifest_of(report, files), indent=1) + "\n"
+    stated = manifest_of(report, files)
+    manifest = canonical({**stated, "signatures": [sign(stated)]}, indent=1) + "\n"
     return pack({MANIFEST: manifest.encode("ascii"), **files})
 
 
@@ -262,7 +265,7 @@ def manifest_of(report: ReportPart, files: dict[str, bytes]) -> dict[str, object
             name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
             for name, data in sorted(files.items())
         },
-        # Signatures come with accounts. They will be of this very document with an empty list in this place.
+        # They are of this very document with an empty list in this place.
         "signatures": [],
     }
 

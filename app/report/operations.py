@@ -11,6 +11,7 @@ from typing import Annotated
 
 from app.report.bundle import bundle_digest
 from app.report.service import FORMAL, SUFFIXES, ReportService
+from app.report.signing import Signer
 from app.report.verify.findings import Check, Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
@@ -146,11 +147,22 @@ def report(
 
 @command("verify", json=lambda verification: {**asdict(verification), "ok": verification.ok}, text=print_verification,
          holds=lambda verification: verification.ok)  # fmt: skip
-def verify(wired: Services, file: Path, *, replay: bool = False) -> Verification:
+def verify(wired: Services, file: Path, *, replay: bool = False, key: Path | None = None) -> Verification:
     """Check an evidence bundle (.zip) or a report (.json): recompute what it says.
 
     Args:
         file: the bundle or the report
         replay: also load the model and write every branch again
+        key: file with the public key that must have signed the bundle
     """
-    return wired[BundleVerifier].verify(file, replay)
+    return wired[BundleVerifier].verify(file, replay, key)
+
+
+@operation(command="key")
+def signing_key(wired: Services) -> str:
+    """Give the public key by which this server's evidence bundles are signed; publish it where people trust you.
+
+    Returns:
+        an Ed25519 public key as PEM text, which 'verify --key' takes as a file
+    """
+    return wired[Signer].public_key

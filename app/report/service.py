@@ -23,6 +23,7 @@ from app.report.formal import formal_batch, formal_session
 from app.report.html import render
 from app.report.inspect_log import inspect_log
 from app.report.pdf import pdf_of
+from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
@@ -69,6 +70,7 @@ class ReportService:
 
     def __init__(self, services: Services) -> None:
         """Take what is stored of sessions and calibrations from the program's services."""
+        self._services = services
         self._sessions = services[SessionsRepository]
         self._log = services[AnnotationsRepository]
         self._views = services[AuditViews]
@@ -191,7 +193,7 @@ class ReportService:
             further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:
             further[PROMPTS_FILE] = self._prompts(data.record)
-        return bundle_of(data, self._document(data, calibration), further)
+        return bundle_of(data, self._document(data, calibration), further, self._services[Signer].sign)
 
     def content(self, session_id: int, kind: str, statement: Statement | None = None) -> bytes:
         """An export as a file's content.

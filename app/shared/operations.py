@@ -7,6 +7,8 @@ first parameter is the services, with typed parameters and a docstring that says
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -84,7 +86,15 @@ class Argument:
             ServiceError: The value cannot be what it must be; the sentence names the argument.
         """
         given = checked(f"The argument {self.name}", self.plain, value)
-        return given if self._reader is None else self._reader(given)
+        if isinstance(given, Path) and NO_FILE.search(str(given)):
+            raise ServiceError(f"The argument {self.name} is no name that a file can have; give a file.")
+        if self._reader is None:
+            return given
+        try:
+            return self._reader(given)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            told = " ".join(str(error).split())
+            raise ServiceError(f"The argument {self.name} cannot be read ({told}); give what its type says.") from error
 
     @property
     def _reader(self) -> Callable[[Json | None], Any] | None:
@@ -217,6 +227,8 @@ def checked(what: str, annotation: Any, value: Any) -> Any:
     Raises:
         ServiceError: It cannot be that.
     """
+    if problem := _unusable(value):
+        raise ServiceError(f"{what}{problem}.")
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
@@ -224,6 +236,31 @@ def checked(what: str, annotation: Any, value: Any) -> Any:
         place = "".join(f", {part}" for part in first["loc"])
         reason = first["msg"][:1].lower() + first["msg"][1:]
         raise ServiceError(f"{what}{place} cannot be {first['input']!r:.80}: {reason}.") from error
+
+
+NO_FILE = re.compile("[\0\ud800-\udfff]")
+"""What stands in no file's name: a NUL, and halves of characters."""
+WHOLE = 2**63
+"""Whole numbers reach to this, and no further: the store keeps 64 bits."""
+DEEPEST = 32
+"""Lists and objects within each other in one argument."""
+
+
+def _unusable(value: Any, depth: int = 0) -> str:
+    """What no argument may hold, with its place: numbers that nothing here can keep, and depths without end."""
+    if isinstance(value, int) and not isinstance(value, bool) and not -WHOLE <= value < WHOLE:
+        return " holds a whole number of more than 64 bits; give one between -2^63 and 2^63 - 1"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f" holds {value}, which is no number in JSON; give a finite one"
+    if depth > DEEPEST:
+        return f" holds lists or objects more than {DEEPEST} deep; give fewer"
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    told = ((name, _unusable(part, depth + 1)) for name, part in parts)
+    return next((f", {name}{problem}" for name, problem in told if problem), "")
 
 
 def record(

@@ -31,6 +31,10 @@ def check_spacing(spacing: str) -> BinSpacing:
     return one_of(BIN_SPACINGS, spacing, "spacing of the bins")
 
 
+MOST_STEPS = 1 << 20
+"""Steps that bins can tell apart: more than any model's context, and few enough to be listed."""
+
+
 @dataclass(frozen=True, slots=True)
 class PositionBins:
     """Steps grouped into bins; every step from the last bin on belongs to the last bin.
@@ -54,8 +58,10 @@ class PositionBins:
     def __post_init__(self) -> None:
         """Refuse sizes below 1 and unknown spacings."""
         for name, size in (("width", self.width), ("maximum position", self.maximum)):
-            if not is_whole(size, 1):
-                raise InvalidInputError(f"The bins' {name} is {size!r}; choose a whole number, 1 or larger.")
+            if not is_whole(size, 1) or size > MOST_STEPS:
+                raise InvalidInputError(
+                    f"The bins' {name} is {size!r}; choose a whole number, 1 or larger and at most {MOST_STEPS:,}."
+                )
         starts = set(range(0, self.maximum, self.width))
         if check_spacing(self.spacing) == "widening":
             first = min(self.width, self.maximum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +26,17 @@ from coft_core.model.requirements import (
     require_causal_behaviour,
     require_no_state,
     require_offsets,
+    require_possible_size,
     require_safetensors,
     require_same_vocabulary,
     require_steps,
+    require_whole_files,
 )
 
 DEMO = "demo"
 HUB_SECONDS = 10.0
+SINGLE_FILES = (".gguf", ".ggml", ".bin", ".pt", ".pth", ".safetensors", ".onnx")
+"""Ends of files that hold a model by themselves."""
 
 
 def load_model(
@@ -97,10 +102,12 @@ def load_model(
         told(LoadingPhase.TOKENIZER)
         config = AutoConfig.from_pretrained(source, **where)
         require_causal(name_or_path, config)
+        require_possible_size(name_or_path, config)
         placed = placement.arguments(name_or_path, config)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         require_offsets(name_or_path, tokenizer)
         require_safetensors(name_or_path, source)
+        require_whole_files(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, use_safetensors=True, output_loading_info=True, **placed, **where
@@ -186,19 +193,31 @@ def _source(name_or_path: str) -> str:
         raise ModelLoadError("The model name is empty; give a hub id, a folder, or 'demo'.")
     if name_or_path == DEMO:
         return str(assets_path("models", "demo"))
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelLoadError(f"The folder {name_or_path!r} has no config.json; give a saved model's folder.")
-        return str(path)
-    if path.is_file():
+    if (path := _folder(name_or_path)) is not None:
+        return path
+    if Path(name_or_path).suffix.lower() in SINGLE_FILES:
         raise ModelLoadError(
-            f"{name_or_path!r} is a file, and single files such as GGUF are not read; give the folder of a model that "
-            "transformers has saved (config.json, tokenizer.json and safetensors)."
+            f"{name_or_path!r} names a file, and single files such as GGUF are not read; give the folder of a model "
+            "that transformers has saved (config.json, tokenizer.json and safetensors)."
         )
-    if path.is_absolute() or name_or_path.startswith((".", "~")):
-        raise ModelLoadError(f"The folder {name_or_path!r} does not exist; check the path.")
+    if Path(name_or_path).is_absolute() or name_or_path.startswith((".", "~")):
+        # Whoever may type a model's name need not know this computer's folders: what is missing, is no model and may
+        # not be read is told alike.
+        raise ModelLoadError(
+            f"The folder {name_or_path!r} holds no model that can be read here; give one that transformers has saved "
+            "(config.json, tokenizer.json and safetensors), and check the path."
+        )
     return name_or_path
+
+
+def _folder(name_or_path: str) -> str | None:
+    """The folder of a saved model; None where there is none that can be read."""
+    try:
+        path = Path(name_or_path).expanduser()
+        return str(path) if (path / "config.json").is_file() and os.access(path / "config.json", os.R_OK) else None
+    except (OSError, RuntimeError, ValueError):
+        # A folder that may not be entered, a home of nobody, a name with a NUL or too long for a path.
+        return None
 
 
 def _only_local(source: str, revision: str | None) -> bool:

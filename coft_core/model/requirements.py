@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import (
@@ -80,6 +81,54 @@ def require_safetensors(name: str, source: str) -> None:
     folder = Path(source)
     if folder.is_dir() and not any(folder.glob("*.safetensors")):
         raise ModelLoadError(explain(name, FileNotFoundError("no safetensors")))
+
+
+LARGEST: dict[str, int] = {
+    "num_hidden_layers": 2048,
+    "hidden_size": 1 << 18,
+    "intermediate_size": 1 << 22,
+    "num_attention_heads": 1 << 14,
+    "num_key_value_heads": 1 << 14,
+    "head_dim": 1 << 16,
+    "vocab_size": 1 << 24,
+    "num_experts": 1 << 16,
+    "num_local_experts": 1 << 16,
+    "max_position_embeddings": 1 << 28,
+}
+"""What a configuration may say at most: ten times and more of what any published model has."""
+
+MOST_NUMBERS = 1 << 45
+"""Weights that the embedding, or the squares of all layers, may have at most together."""
+
+
+def require_possible_size(name: str, config: Any) -> None:
+    """Refuse a configuration of a size that no model has, before memory is taken for its layers."""
+    text = config.get_text_config(decoder=True)
+    stated = {field: value for field in LARGEST if isinstance(value := getattr(text, field, None), int)}
+    for field, value in stated.items():
+        if not 0 <= value <= LARGEST[field]:
+            raise ModelLoadError(
+                f"{name!r} cannot be loaded: its config.json says that {field} is {value:,}, and no model has more "
+                f"than {LARGEST[field]:,}; take the configuration from the checkpoint's publisher."
+            )
+    width = stated.get("hidden_size", 0)
+    if max(stated.get("vocab_size", 0) * width, stated.get("num_hidden_layers", 0) * width * width) > MOST_NUMBERS:
+        raise ModelLoadError(
+            f"{name!r} cannot be loaded: its config.json asks for more than {MOST_NUMBERS:,} weights, and no model has "
+            "so many; take the configuration from the checkpoint's publisher."
+        )
+
+
+def require_whole_files(name: str, source: str) -> None:
+    """Refuse a folder with a damaged or cut file of weights by reading their beginnings, before other models go."""
+    for file in sorted(Path(source).glob("*.safetensors")) if Path(source).is_dir() else ():
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise ModelLoadError(
+                f"The weights of {name!r} are damaged ({file.name}: {error}); fetch them again."
+            ) from error
 
 
 def require_all_weights(name: str, loading: Any) -> None:

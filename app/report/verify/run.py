@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from app.report.signing import read_public_key
 from app.report.verify.findings import Check, Verification, failed
 from app.report.verify.loaded import Loaded, load
 from app.report.verify.numbers import (
@@ -19,6 +20,7 @@ from app.report.verify.numbers import (
 from app.report.verify.prompts import check_preview, check_settings
 from app.report.verify.recalibration import check_calibration
 from app.report.verify.replay import check_logits, check_replay
+from app.report.verify.signatures import check_signature
 from app.report.verify.structure import (
     check_branches,
     check_digests,
@@ -53,18 +55,20 @@ class BundleVerifier:
         """It opens no store, and loads a model only for a replay."""
         return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, services.settings))
 
-    def verify(self, path: Path, replay: bool = False) -> Verification:
+    def verify(self, path: Path, replay: bool = False, key: Path | None = None) -> Verification:
         """Check everything in a bundle, or in a report alone, that can be computed again.
 
         Args:
             path: The bundle (``.zip``) or report (``.json``).
             replay: Load the model and write every branch again.
+            key: File with the public key that must have signed the bundle; None asks for none.
 
         Raises:
-            ServiceError: The file is no bundle or report, is damaged, or is too large.
+            ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
         """
+        signer = None if key is None else read_public_key(key)
         loaded = load(path)
-        checks = [check_files(loaded), check_branches(loaded)]
+        checks = [check_files(loaded), check_signature(loaded, signer), check_branches(loaded)]
         if checks[-1].status == "failed":
             checks.append(
                 failed("Everything else", "Its branches do not hold together, so that nothing can be checked.")
@@ -79,7 +83,7 @@ class BundleVerifier:
             session=f"Session {session.id}: {session.name}",
             bundle_digest=loaded.bundle_digest,
             checks=tuple(checks),
-            beyond=untold(loaded, checks),
+            beyond=untold(loaded, checks, signer is not None),
         )
 
 

@@ -17,6 +17,7 @@ from coft_core.errors import ModelLoadError
 from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.model.language_model import weights_digest
 from coft_core.model.load import wrap_model
+from coft_core.model.loading import LoadingPhase
 
 
 def llama(vocabulary, seed=0):
@@ -55,8 +56,8 @@ def test_an_asked_for_dtype_is_used(tmp_path):
     ("name", "message"),
     [
         ("", "model name is empty"),
-        ("/no/such/folder", "does not exist"),
-        ("./neither/this", "does not exist"),
+        ("/no/such/folder", "holds no model that can be read"),
+        ("./neither/this", "holds no model that can be read"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
@@ -66,8 +67,51 @@ def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(ModelLoadError, match=r"no config\.json"):
+    with pytest.raises(ModelLoadError, match=r"no model that can be read"):
         cc.load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("there", ["folder", "file", "forbidden", "nowhere", "~nobody-of-this-name", "a\0b"])
+def test_what_is_there_without_being_a_model_answers_as_what_is_not_there(tmp_path, there):
+    path = str(tmp_path / there)
+    if there == "folder":
+        (tmp_path / there).mkdir()
+    elif there == "file":
+        (tmp_path / there).write_text("{}")
+    elif there == "forbidden":
+        (tmp_path / there).mkdir(mode=0)
+    elif there.startswith("~"):
+        path = there
+    with pytest.raises(ModelLoadError) as caught:
+        cc.load_model(path)
+    with pytest.raises(ModelLoadError) as other:
+        cc.load_model("/nonexistent")
+    assert str(caught.value).replace(repr(path), "") == str(other.value).replace("'/nonexistent'", "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("num_hidden_layers", 1_000_000), ("hidden_size", 1 << 40), ("vocab_size", 1 << 60), ("num_attention_heads", -4)],
+)
+def test_a_configuration_of_an_absurd_size_is_refused_before_anything_is_built(tmp_path, monkeypatch, field, value):
+    folder = save(tmp_path, llama(258))
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {field: value}))
+    monkeypatch.setattr(
+        "coft_core.model.load.AutoModelForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("it was built")
+    )
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        cc.load_model(folder, device="cpu")
+
+
+def test_a_cut_file_of_weights_is_refused_before_another_model_has_to_go(tmp_path):
+    folder = save(tmp_path, llama(258))
+    (weights,) = tmp_path.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    phases = []
+    with pytest.raises(ModelLoadError, match="are damaged"):
+        cc.load_model(folder, device="cpu", progress=phases.append)
+    assert LoadingPhase.WEIGHTS not in phases
 
 
 def test_a_hub_id_that_cannot_be_had_is_refused_in_one_sentence(monkeypatch):

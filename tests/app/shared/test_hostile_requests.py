@@ -1,0 +1,109 @@
+"""Malformed arguments to endpoints: each is refused in a sentence, and none ends in an error that is not known."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+
+import gradio as gr
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.audit.service import AuditService
+from app.bootstrap import FEATURES
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.endpoints import callable_of
+from app.shared.errors import USER_ERRORS, ServiceError
+from app.shared.operations import Operation
+from app.shared.wiring import Services
+
+ENDPOINTS = [operation for feature in FEATURES for operation in feature.operations if operation.endpoint]
+HOSTILE = [
+    None, True, -1, 2**62, 2**63, -(2**70), 1.5, 1e308, math.nan, math.inf, "", "x", "\x00", "\ud800", "../passwd", [],
+    [None], [[]], ["a", 1], [math.nan], {}, {"a": 1}, {"": None}, [{}], [[-1, 2**70, "gender"]], {"model": None},
+    {"seed": 2**80}, {"lam": "nan"}, {"alpha": math.inf}, {"max_new_tokens": -1}, {"parameters": [1]},
+    {"calibration_id": "x"}, {"masked_families": 5}, {"whitelist": {"a": 1}},
+]  # fmt: skip
+WORKING = ("calibrate", "evaluate", "run_to_end", "tune", "compare_set", "run_batch", "calibrate_coefficients")
+"""Endpoints that begin long work, whose arguments are read here, and that are not called."""
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def usual(operation: Operation) -> list[object]:
+    """Arguments of the kind that an operation takes."""
+    plain = {int: 1, str: "x", float: 0.5, bool: True}
+    return [
+        plain.get(argument.plain, [] if "list" in str(argument.plain) else {})
+        if argument.required
+        else argument.plain_default
+        for argument in operation.arguments
+    ]
+
+
+@pytest.mark.parametrize("operation", [item for item in ENDPOINTS if item.arguments], ids=lambda item: item.name)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_any_json_is_read_as_an_argument_or_refused_in_a_sentence(operation: Operation, data: st.DataObject) -> None:
+    for argument in operation.arguments:
+        with suppress(*USER_ERRORS):
+            argument.read(data.draw(NESTED | st.sampled_from(HOSTILE)))
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, math.nan, math.inf])
+@pytest.mark.parametrize("operation", [item for item in ENDPOINTS if item.arguments], ids=lambda item: item.name)
+def test_a_number_that_nothing_can_keep_is_refused_by_the_argument_and_the_place(operation: Operation, value) -> None:
+    for argument in operation.arguments:
+        for given_value, place in ((value, ""), ([0, {"deep": value}], ", 1, deep")):
+            with pytest.raises(ServiceError, match=rf"^The argument {argument.name}{place} holds "):
+                argument.read(given_value)
+
+
+def test_depth_without_end_is_refused() -> None:
+    deep: list[object] = []
+    for _ in range(500):
+        deep = [deep]
+    with pytest.raises(ServiceError, match="more than 32 deep"):
+        ENDPOINTS[0].arguments[0].read(deep)
+
+
+@pytest.fixture(scope="module")
+def audited(shared: Services) -> Services:
+    view = shared[AuditService].start(StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=3), ()))
+    list(shared[AuditService].run(view.session_id))
+    return shared
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[tempfile.TemporaryDirectory[str]]:
+    with tempfile.TemporaryDirectory() as path:
+        held = tempfile.TemporaryDirectory(dir=path)
+        yield held
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [item for item in ENDPOINTS if item.arguments and item.name not in WORKING],
+    ids=lambda item: item.name,
+)
+def test_no_malformed_argument_ends_in_an_error_that_the_program_does_not_know(operation, audited, folder) -> None:
+    call = callable_of(operation, audited, folder)
+    unknown = []
+    for place, argument in enumerate(operation.arguments):
+        for value in HOSTILE:
+            values = usual(operation)
+            values[place] = value
+            try:
+                call(*values)
+            except gr.Error:
+                continue
+            except Exception as error:
+                unknown.append((argument.name, repr(value)[:60], repr(error)[:120]))
+    assert unknown == []
