@@ -238,9 +238,10 @@ def _batches(kept: Sequence[Kept], policy: Policy) -> Iterator[list[Kept]]:
         step, stored = one
         return (stored.branches, stored.vocabulary_size, stored.temperature, step.noise or 0.0, stored.mode)
 
-    for (*_, mode), run in groupby(kept, alike):
+    for _, run in groupby(kept, alike):
         together = list(run)
-        size = max(1, MOST_NUMBERS // (2 * together[0][1].vocabulary_size)) if mode == "full" else 1
+        stored = together[0][1]
+        size = max(1, MOST_NUMBERS // (2 * stored.vocabulary_size)) if stored.mode == "full" else 1
         for begin in range(0, len(together), size):
             yield together[begin : begin + size]
 
