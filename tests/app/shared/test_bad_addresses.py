@@ -13,25 +13,25 @@ from app.shared.wiring import Services
 Opener = Callable[..., Page]
 
 BAD = (
-    ("/?session=99", "There is no session 99. It may have been deleted. Sessions lists what is there."),
-    ("/?session=9f", "There is no session 9f. It may have been deleted. Sessions lists what is there."),
-    ("/?calibration=77", "There is no calibration 77. It may have been deleted. Calibrate lists what is there."),
-    ("/calibrate?run=77", "There is no calibration 77. It may have been deleted. Calibrate lists what is there."),
-    ("/compare?sessions=1,98", "There is no session 98. It may have been deleted. Sessions lists what is there."),
-    ("/compare?set=98", "There is no comparison 98. It may have been deleted. Compare lists what is there."),
-    ("/tune?run=5", "There is no tuning 5. It may have been deleted. Tune lists what is there."),
-    ("/evaluate?evaluation=x", "There is no evaluation x. It may have been deleted. Evaluate lists what is there."),
-    ("/swap?session=99", "There is no session 99. It may have been deleted. Sessions lists what is there."),
-    ("/swap?result=00ff", "There is no swap 00ff. It may have been deleted. Swap lists what is there."),
+    ("/?session=99", "There is no session 99. It may have been deleted. What there is stands on Sessions."),
+    ("/?session=9f", "There is no session 9f. It may have been deleted. What there is stands on Sessions."),
+    ("/?calibration=77", "There is no calibration 77. It may have been deleted. What there is stands on Calibrate."),
+    ("/calibrate?run=77", "There is no calibration 77. It may have been deleted. What there is stands on Calibrate."),
+    ("/compare?sessions=1,98", "There is no session 98. It may have been deleted. What there is stands on Sessions."),
+    ("/compare?set=98", "There is no comparison 98. It may have been deleted. What there is stands on Compare."),
+    ("/tune?run=5", "There is no tuning 5. It may have been deleted. What there is stands on Tune."),
+    ("/evaluate?evaluation=x", "There is no evaluation x. It may have been deleted. What there is stands on Evaluate."),
+    ("/swap?session=99", "There is no session 99. It may have been deleted. What there is stands on Sessions."),
+    ("/swap?result=00ff", "There is no swap 00ff. It may have been deleted. What there is stands on Swap."),
     (
         "/paths?run=%2Fetc",
-        "There is no run of sampled paths /etc. It may have been deleted. Paths lists what is there.",
+        "There is no run of sampled paths /etc. It may have been deleted. What there is stands on Paths.",
     ),
-    ("/paths?session=99", "There is no session 99. It may have been deleted. Sessions lists what is there."),
-    ("/batches?batch=99", "There is no batch 99. It may have been deleted. Batches lists what is there."),
-    ("/sessions?batch=99", "There is no batch 99. It may have been deleted. Batches lists what is there."),
-    ("/review?session=99", "There is no session 99. It may have been deleted. Sessions lists what is there."),
-    ("/lists?list=99", "There is no word list 99. It may have been deleted. Word lists lists what is there."),
+    ("/paths?session=99", "There is no session 99. It may have been deleted. What there is stands on Sessions."),
+    ("/batches?batch=99", "There is no batch 99. It may have been deleted. What there is stands on Batches."),
+    ("/sessions?batch=99", "There is no batch 99. It may have been deleted. What there is stands on Batches."),
+    ("/review?session=99", "There is no session 99. It may have been deleted. What there is stands on Sessions."),
+    ("/lists?list=99", "There is no word list 99. It may have been deleted. What there is stands on Word lists."),
 )
 
 
