@@ -140,7 +140,7 @@ def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_ea
     page.locator("#prompt").fill(PROMPT)
     page.get_by_label("Model", exact=True).fill("/no/such/model")
     page.keyboard.press("Enter")
-    expect(page.locator(".toast-body").first).to_contain_text("The folder '/no/such/model' does not exist")
+    expect(page.locator(".toast-body").first).to_contain_text("The folder '/no/such/model' holds no model")
     expect(page.locator(".rail .note").first).to_contain_text("Not loaded")
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     page.goto(f"{url}/calibrate")
