@@ -22,7 +22,7 @@ def settled(page: Page, path: str) -> None:
 
 CUT_OFF = """() => [...document.querySelectorAll('table, section, button, .js-plotly-plot')]
   .filter((node) => node.offsetParent && node.getBoundingClientRect().right > innerWidth + 1)
-  .filter((node) => !node.closest('#report-file, #session-file, .offscreen'))
+  .filter((node) => !node.closest('#report-file, #session-file, .offscreen, .scrolls'))
   .map((node) => node.outerHTML.slice(0, 100))
   .concat(document.documentElement.scrollWidth > innerWidth ? ['the page scrolls sideways'] : [])"""
 
