@@ -250,7 +250,7 @@ def test_the_installed_command_audits_on_the_embedded_model(installed, tmp_path)
     store = f"sqlite:///{tmp_path / 'audits.sqlite3'}"
     words = [str(installed / "bin/coft-audit"), "audit", "--prompt", "The old man said", "--steps", "2"]
     report = tmp_path / "report.csv"
-    answered(installed, *words, "--out", str(report), COFT_DATABASE_URL=store, COFT_PIPELINE="none")
+    answered(installed, *words, "--out", str(report), COFT_DATABASE_URL=store)
     assert len(report.read_text(encoding="utf-8").splitlines()) == 3
 
 
