@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_ASSETS = Path(__file__).resolve().parents[1] / "assets"
+_ROOT = Path(__file__).resolve().parents[1]
+_INSTALLED = _ROOT / "coft_assets"
+# A wheel puts them beside the packages, where a folder of a plainer name may be another program's.
+_ASSETS = _INSTALLED if _INSTALLED.is_dir() else _ROOT / "assets"
 
 
 def assets_path(*parts: str) -> Path:

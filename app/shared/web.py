@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import gradio as gr
 from gradio.components import Navbar
@@ -12,8 +11,9 @@ from app.shared.glossary import GLOSSARY
 from app.shared.markup import place
 from app.shared.prompt_words import family_choices
 from app.shared.wiring import Services
+from coft_core.assets import assets_path
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+ASSETS = assets_path()
 EXAMPLES = ASSETS / "prompts" / "examples.json"
 PHANTOM = ASSETS / "prompts" / "phantom_examples.json"
 TEMPLATES = ASSETS / "templates"

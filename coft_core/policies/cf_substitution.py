@@ -89,10 +89,7 @@ class CfSubstitutionPolicy(BaselinePolicy):
 
     def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """One reading a substitution."""
-        return tuple(
-            reading(f"{PREFIX}{place}", model, substitution.text)
-            for place, substitution in enumerate(self._substitutions(prompt).found)
-        )
+        return substituted_readings(model, chosen_substitutions(prompt, self.pairs, self.most))
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Average."""
@@ -108,20 +105,32 @@ class CfSubstitutionPolicy(BaselinePolicy):
 
     def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
         """Which substitutions are averaged, and what none is known for."""
-        counterfactuals = self._substitutions(prompt)
-        left = tuple(f"No substitution is known for “{word}”, which all readings see." for word in counterfactuals.left)
-        if not (averaged := counterfactuals.found):
-            return (NOTHING_SUBSTITUTED, *left)
-        shown = " | ".join(substitution.label for substitution in averaged)
-        readings = "reading" if len(averaged) == 1 else "readings"
-        return (f"Averaged with {len(averaged)} substituted {readings} of the prompt: {shown}.", *left)
+        return substitution_notes(chosen_substitutions(prompt, self.pairs, self.most), "Averaged")
 
-    def _substitutions(self, prompt: MaskedPrompt) -> Substitutions:
-        """The substitutions of a prompt, ``most`` at most."""
-        text, spans = prompt.factual_text, prompt.spans
-        if not self.pairs:
-            shipped = substitutions(text, spans)
-            return Substitutions(shipped.found[: self.most], shipped.left)
-        candidates = (substituted(text, spans, parse_pairs(pair)) for pair in reversed(self.pairs))
-        distinct = {substitution.text: substitution for substitution in candidates if substitution is not None}
-        return Substitutions(tuple(reversed(distinct.values()))[: self.most], ())
+
+def chosen_substitutions(prompt: MaskedPrompt, pairs: Sequence[str], most: int) -> Substitutions:
+    """The substitutions of a prompt, ``most`` at most: the reviewer's own by their ``pairs``, or the shipped ones."""
+    text, spans = prompt.factual_text, prompt.spans
+    if not pairs:
+        shipped = substitutions(text, spans)
+        return Substitutions(shipped.found[:most], shipped.left)
+    candidates = (substituted(text, spans, parse_pairs(pair)) for pair in reversed(pairs))
+    distinct = {substitution.text: substitution for substitution in candidates if substitution is not None}
+    return Substitutions(tuple(reversed(distinct.values()))[:most], ())
+
+
+def substituted_readings(model: LanguageModel, chosen: Substitutions) -> tuple[BranchSpec, ...]:
+    """One branch a substitution."""
+    return tuple(
+        reading(f"{PREFIX}{place}", model, substitution.text) for place, substitution in enumerate(chosen.found)
+    )
+
+
+def substitution_notes(chosen: Substitutions, done: str) -> tuple[str, ...]:
+    """Which substitutions a prompt is averaged or compared with, and what none is known for."""
+    left = tuple(f"No substitution is known for “{word}”, which all readings see." for word in chosen.left)
+    if not chosen.found:
+        return (NOTHING_SUBSTITUTED, *left)
+    shown = " | ".join(substitution.label for substitution in chosen.found)
+    readings = "reading" if len(chosen.found) == 1 else "readings"
+    return (f"{done} with {len(chosen.found)} substituted {readings} of the prompt: {shown}.", *left)

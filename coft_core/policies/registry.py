@@ -9,6 +9,7 @@ from typing import Any, Literal
 from coft_core.errors import InvalidInputError
 from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy, SingleBranchPolicy
 from coft_core.policies.base import Parameter, Policy, parameters_of
+from coft_core.policies.cafie import CafiePolicy
 from coft_core.policies.cf_substitution import CfSubstitutionPolicy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
@@ -143,6 +144,13 @@ METHODS: tuple[Method, ...] = (
         CfSubstitutionPolicy,
         "The authors substitute in training data; here the readings of a prompt and of its substitutions are "
         "averaged while decoding.",
+    ),
+    Method(
+        "cafie", "fusion",
+        "Weighs down what the prompt makes likelier than the same prompt about other groups.",
+        "Banerjee et al., AAAI 2024", CafiePolicy,
+        "The authors' rule with this program's substitutions for their word lists; each counterfactual counts by "
+        "its own probabilities at the newest position alone.",
     ),
     Method(
         "neutral_rewrite", "prompt", "Rewrites the prompt without its attributes first.",

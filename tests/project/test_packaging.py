@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -172,3 +173,110 @@ def test_both_licences_stand_beside_what_they_cover():
     assert (ROOT / "assets/models/demo/MODEL_CARD.md").is_file()
     assert (ROOT / "assets/lexicons/README.md").is_file()
     assert (ROOT / "assets/LICENSES.md").is_file()
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def least(lines):
+    """Name and least version of each requirement."""
+    return dict(re.fullmatch(r"([a-z0-9-]+)(?:\[[a-z]+\])?>=([0-9][0-9a-z.]*)", line).groups() for line in lines)
+
+
+def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_the_pages():
+    extras = PROJECT["optional-dependencies"]
+    pinned = dict(line.split("==") for line in requirements("requirements.txt"))
+    assert {**least(PROJECT["dependencies"]), **least(extras["app"])} == pinned
+    assert not set(least(PROJECT["dependencies"])) & {"gradio", "sqlalchemy", "alembic", "plotly", "typer", "mcp"}
+    every = {**dict(line.split("==") for line in requirements("requirements-dev.txt"))}
+    every |= dict(line.split("==") for line in requirements("requirements-evaluation.txt"))
+    evaluation = least(extras["evaluation"])
+    assert {name: every.get(name) for name in evaluation} == evaluation
+    assert set(extras) == {"app", "evaluation", "postgres"}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The wheel, installed into a folder of its own without what it needs, which this environment has."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, text=True, timeout=250)
+    (wheel,) = folder.glob("coft_audit-*.whl")
+    place = folder / "installed"
+    install = [*pip, "install", "--no-deps", "--no-index", "--target", str(place), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, text=True, timeout=250)
+    return place
+
+
+def answered(installed, *words, **more):
+    """What a program prints that sees the installed package and not this folder."""
+    environment = {**os.environ, "PYTHONPATH": str(installed), **more}
+    done = subprocess.run(
+        words, cwd=installed.parent, env=environment, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_the_wheel_holds_every_file_of_the_program_and_nothing_of_its_tests(installed):
+    listed = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("coft_core", "db", "app", "assets")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    missing = [path for path in listed if not (installed / re.sub("^assets/", "coft_assets/", path)).is_file()]
+    assert listed
+    assert missing == []
+    assert {path.name for path in installed.iterdir()} - {"bin"} == {
+        "coft_core", "db", "app", "coft_assets", f"coft_audit-{PROJECT['version']}.dist-info"
+    }  # fmt: skip
+
+
+def test_the_installed_library_loads_the_embedded_model_and_needs_nothing_of_the_pages(installed):
+    script = (
+        "import sys, coft_core as cc; model = cc.load_model('demo'); "
+        "run = cc.generate(model, 'The old man said', cc.CoftPolicy(), max_new_tokens=3); "
+        "pages = {'gradio', 'sqlalchemy', 'plotly', 'alembic', 'app', 'db'}; "
+        "print(cc.__file__, len(run.tokens), pages & set(sys.modules))"
+    )
+    path, *told = answered(installed, sys.executable, "-c", script).split(maxsplit=1)
+    assert Path(path).is_relative_to(installed)
+    assert told == ["3 set()\n"]
+
+
+def test_the_installed_command_audits_on_the_embedded_model(installed, tmp_path):
+    store = f"sqlite:///{tmp_path / 'audits.sqlite3'}"
+    words = [str(installed / "bin/coft-audit"), "audit", "--prompt", "The old man said", "--steps", "2"]
+    report = tmp_path / "report.csv"
+    answered(installed, *words, "--out", str(report), COFT_DATABASE_URL=store)
+    assert len(report.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_without_the_extra_the_command_says_in_a_sentence_what_to_install(installed):
+    script = (
+        "import sys; sys.modules['typer'] = None; sys.argv = ['coft-audit']; import app.__main__; app.__main__.run()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=installed.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "coft-audit: the commands need the package 'typer', which is not installed; run pip install 'coft-audit[app]'."
+    )
+
+
+def test_the_harnesses_find_the_adapters_by_their_entry_points(installed):
+    script = (
+        "from importlib.metadata import entry_points as found; "
+        "print([(g, e.name, e.load() is not None) for g in ('lm_eval.models', 'inspect_ai') for e in found(group=g)])"
+    )
+    told = answered(installed, sys.executable, "-c", script)
+    assert told.strip() == "[('lm_eval.models', 'coft', True), ('inspect_ai', 'coft', True)]"

@@ -28,7 +28,7 @@ def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
     data = audited.wired[ReportService].data(session)
     log = read_eval_log(str(path))
     assert log.status == "success"
-    assert log.eval.model == "coft/tiny"
+    assert log.eval.model == f"coft/{data.record.model}"
     assert [sample.id for sample in log.samples] == [f"{session}.{branch.id}" for branch in data.branches]
     for sample, branch in zip(log.samples, data.branches, strict=True):
         steps = data.chains[branch.id]

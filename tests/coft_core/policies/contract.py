@@ -92,6 +92,8 @@ CASES = (
     Case("cda", {"checkpoint": "one"}, {"checkpoint": 3}),
     Case("adv_lm_head", {"checkpoint": "one"}, {"checkpoint": 4}),
     Case("cf_substitution"),
+    Case("cafie"),
+    Case("cafie", {"share": 0.6, "sharpness": 20.0, "pairs": ("she = he", "nurse = cook", "old = young"), "most": 3}),
     Case("cf_substitution", {"mean": "logits", "pairs": ("she = he", "nurse = cook", "old = young"), "weight": 2.0}),
     Case("neutral_rewrite"),
     Case(

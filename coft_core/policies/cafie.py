@@ -1,0 +1,112 @@
+"""CAFIE: weigh down what the prompt makes likelier than the same prompt about other groups does.
+
+Banerjee, Java, Jandial, Shahid, Furniturewala, Krishnamurthy and Bhatia, "All Should Be Equal in the Eyes of LMs:
+Counterfactually Aware Fair Text Generation", AAAI 2024, and the code that its authors published with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision
+from coft_core.policies.cf_substitution import (
+    PREFIX,
+    chosen_substitutions,
+    substituted_readings,
+    substitution_notes,
+)
+from coft_core.policies.fusion import log_probabilities
+from coft_core.text.counterfactuals import parse_pairs, rewording_version
+from coft_core.text.masking import MaskedPrompt
+
+
+@dataclass(frozen=True)
+class CafiePolicy(BaselinePolicy):
+    """Weigh each token by how much likelier the prompt makes it than its counterfactuals do.
+
+    With ``p`` the distribution after the prompt, ``p_k`` that after its ``k``-th counterfactual, lambda and alpha::
+
+        D_k = p - p_k                                  W_k = 1 + tanh(-lambda D_k)
+        s_k = exp(|D_k|) / sum_j exp(|D_j|)            p_fair = sum_k s_k W_k p
+        p_CAFIE  ~  alpha p_fair + (1 - alpha) p
+
+    ``|.|`` is the Euclidean norm over the vocabulary: a counterfactual that answers otherwise counts more. A token that
+    all groups find as likely keeps its weight; one that the prompt's own group makes likelier loses up to all of it,
+    and one that it makes less likely gains up to as much again.
+
+    What is the authors': the rule, and the defaults of lambda, alpha and the number of counterfactuals, which are those
+    of their script for free text. What is not reproduced:
+
+    - Their word lists, of which each word has two counterparts. Here the counterfactuals are the first substitutions of
+      this program's tables, with every word that belongs to the attribute, or the reviewer's own.
+    - Their third reading is weighed by the second one's probabilities in the published code, which the paper does not
+      say; here each has its own.
+    - They take the norm of the differences at all positions that are read; here it is the newest position's, so that a
+      step does not depend on how long the prompt is.
+    - Their threshold below which differences are ignored, which is 0 there, their list of words that are never weighed,
+      which is empty, and contexts of other sentences before the prompt.
+
+    Attributes:
+        sharpness: The paper's lambda.
+        share: The paper's alpha; 0 is vanilla decoding.
+        most: Counterfactuals at most; each is a branch of its own.
+        pairs: The reviewer's own substitutions, as in
+            :class:`~coft_core.policies.cf_substitution.CfSubstitutionPolicy`.
+    """
+
+    share: float = parameter(
+        0.99, "number", "Share", "Of the weighed distribution beside the model's own; 0 is vanilla.", low=0.0, high=1.0,
+        step=0.05, strength=True,
+    )  # fmt: skip
+    sharpness: float = parameter(
+        100.0, "number", "Sharpness", "How fast a difference between groups turns into weight.", low=0.0, high=10_000.0,
+        step=10.0,
+    )  # fmt: skip
+    most: int = parameter(2, "whole", "Counterfactuals", "At most so many; each is one more reading.", low=1, high=16)
+    pairs: tuple[str, ...] = parameter(
+        (), "texts", "Own substitutions",
+        "Written “old = new; old = new”, one substitution each; none takes the shipped.", optional=True,
+    )  # fmt: skip
+
+    name: ClassVar[str] = "cafie"
+    title: ClassVar[str] = "CAFIE"
+
+    def __post_init__(self) -> None:
+        """Validate; own substitutions must be readable."""
+        super().__post_init__()
+        for written in self.pairs:
+            parse_pairs(written)
+
+    @property
+    def label(self) -> str:
+        """The method, its parameters, and the tables that it substitutes by."""
+        return f"{super().label}, rewording {rewording_version()}"
+
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """One reading a counterfactual."""
+        return substituted_readings(model, chosen_substitutions(prompt, self.pairs, self.most))
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """Weigh, and mix with the model's own distribution."""
+        log_p = log_probabilities(logits[FACTUAL], self.temperature)  # (G, V)
+        names = [name for name in logits if name.startswith(PREFIX)]
+        if not names:
+            return Decision(log_p)
+        others = log_probabilities(torch.stack([logits[name] for name in names]), self.temperature)  # (K, G, V)
+        difference = log_p.exp() - others.exp()  # (K, G, V)
+        counts = torch.linalg.vector_norm(difference, dim=-1).softmax(0)  # (K, G)
+        weight = (counts[..., None] * (1 - torch.tanh(self.sharpness * difference))).sum(0)  # (G, V)
+        # In logarithms, so that tokens of little probability are not lost.
+        return Decision((log_p + (self.share * weight + (1 - self.share)).log()).log_softmax(-1))
+
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """Which counterfactuals are compared with, and what none is known for."""
+        return substitution_notes(chosen_substitutions(prompt, self.pairs, self.most), "Compared")
