@@ -93,7 +93,7 @@ def test_calibrate_then_audit_with_it_then_report_and_delete(tmp_path, capsys):
         (["--prompt", "he", "--spans", "she"], "not a JSON list"),
         (["--prompt", "he", "--calibration", "mine"], "no calibration"),
         (["--prompt", "he " * 600], "the model takes 512"),
-        (["--prompt", "he", "--model", "/no/such/model"], "does not exist"),
+        (["--prompt", "he", "--model", "/no/such/model"], "holds no model"),
         (["--prompt", "he", "--sentinel", "a person"], "not exactly one token"),
     ],
 )
