@@ -272,7 +272,7 @@ def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr
 
 def _offered(outputs: list[Any]) -> list[Any]:
     """What a prompt set shows, with the choice to go on: only a run finds which rows a column's model cannot take."""
-    return [*outputs[: READ - 1], gr.Checkbox(False, visible=bool(outputs[READ].interactive), label=GOOD_ROWS)]
+    return [*outputs[: READ - 1], gr.Checkbox(False, visible=outputs[READ]["interactive"], label=GOOD_ROWS)]
 
 
 FOUND = 8

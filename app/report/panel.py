@@ -20,6 +20,7 @@ EXPORTS = (
     ("csv", "CSV", "One table, one row a token. For a spreadsheet."),
     ("zip", "CSV bundle (zip)", "Steps, candidate words and the verdict log as three tables. For your own analysis."),
     ("json", "JSON", "Everything in the report as data with a fixed form. For other programs."),
+    ("inspect", "Inspect log", "A sample for each branch, for Inspect's viewer. Needs the package inspect-ai."),
     ("bundle", "Evidence bundle", "The report with all that a third party needs to recompute and check it."),
     (
         "bundle-with-prompts",

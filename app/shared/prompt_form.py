@@ -204,13 +204,13 @@ class PromptHandlers:
         """
         if parsed is None or isinstance(parsed, str):
             columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
-            off = gr.Button(interactive=False)
+            off = gr.update(interactive=False)
             box = accept_box(0, (), value=False)
             return [refused_file(parsed or ""), gr.Accordion(visible=False), *columns, "", box, off, off, self._untried]
         mapping = dict(parsed.mapping)
         columns = [gr.Dropdown(column_choices(parsed), value=mapping.get(name, "")) for name in PROMPT_SET_FIELDS]
         fold = gr.Accordion(visible=True, open=True) if needs_mapping(parsed) else gr.Accordion(visible=True)
-        usable = gr.Button(interactive=bool(parsed.rows))
+        usable = gr.update(interactive=bool(parsed.rows))
         return [
             prompt_set(parsed), fold, *columns, row_errors(parsed.errors, parsed.total),
             accept_box(parsed.total, parsed.errors, value=False), usable, usable, self._untried,

@@ -210,6 +210,7 @@ def test_two_chosen_sessions_go_from_the_library_to_the_comparison(visit, servic
 def test_a_session_that_is_gone_is_one_sentence_and_leaves_the_page_usable(visit):
     page = ready(visit("/compare?sessions=1,77"))
     expect(page.locator(".toast-body")).to_contain_text("no audit session with the id 77")
+    page.locator(".toast-close").click()
     page.get_by_role("button", name="A new prompt").click()
     start(page, 3)
     finished(page, 2)

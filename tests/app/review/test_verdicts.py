@@ -231,7 +231,7 @@ def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() ->
     from db.verdicts import AnnotationsRepository
 
     public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
-    assert public == {"add", "histories", "history", "reviewers", "sessions_of"}
+    assert public == {"add", "histories", "history", "reviewers", "sessions_of", "tombstones"}
 
 
 @pytest.mark.parametrize(

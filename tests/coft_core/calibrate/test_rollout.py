@@ -157,7 +157,7 @@ class TestGroups:
 
     def test_group_that_is_too_small_is_refused_and_labelled(self, grouped):
         strict = grouped.read(alpha=0.05)
-        with pytest.raises(InvalidInputError, match=r"'rare' has 12 contexts and this level needs 19"):
+        with pytest.raises(InvalidInputError, match=r"'rare' has 12 contexts, and 19 are needed"):
             strict.for_group("rare")
         assert [entry.certifiable for entry in strict.groups] == [True, False]
         assert strict.groups[1].smallest_alpha == pytest.approx(1 / 13)
