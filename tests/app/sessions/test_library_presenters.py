@@ -140,8 +140,8 @@ def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
 
 def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_them():
     batch = BatchFoldRecord(
-        id=3, name="Hiring", session_count=8, sensitive_count=6, uncertified_count=0, judged_count=1, step_count=40,
-        branch_count=8, held_count=30, missed_count=2, weak_count=0, strongest=3.28, updated_at=NOW,
+        id=3, name="Hiring", session_count=8, sensitive_count=6, uncertified_count=0, judged_count=1, hidden_count=0,
+        step_count=40, branch_count=8, held_count=30, missed_count=2, weak_count=0, strongest=3.28, updated_at=NOW,
     )  # fmt: skip
 
     def said(**changes: object) -> str:
@@ -152,6 +152,8 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
     assert "missed at 2 tokens" in said()
     assert "The attribute moved no token strongly." in said(sensitive_count=0, strongest=0.1)
     assert "8 sessions without thresholds" in said(uncertified_count=8)
+    assert "of 8 judged<" in said()
+    assert "of 8 judged, 2 hidden<" in said(hidden_count=2)
     later = FoldedPage((BatchFold(batch), ENTRY), 60, 27, 2, 2)
     assert page_message(later, STORED, LibraryQuery(page=2, page_size=25))["where"] == "26–27 of 27 rows, 60 sessions"
 
