@@ -9,7 +9,8 @@ export const placeAt = (panel, opener, flush = false) => {
   const { offsetWidth: width, offsetHeight: height } = panel;
   const below = bottom + GAP + height <= innerHeight || top < height;
   panel.style.left = `${Math.max(GAP, Math.min(flush ? right - width : left, innerWidth - width - GAP, left))}px`;
-  panel.style.top = `${Math.max(GAP, below ? bottom + GAP : top - GAP - height)}px`;
+  const wanted = below ? bottom + GAP : top - GAP - height;
+  panel.style.top = `${Math.max(GAP, Math.min(wanted, innerHeight - height - GAP))}px`;
 };
 /* a panel that a button opens, and that moves with it while the page scrolls; gives whether a click on that button is the
    press that has just closed the panel */
