@@ -182,3 +182,12 @@ def test_a_screen_reader_hears_the_largest_contribution_and_each_answers_state(a
     expect(page.locator(".spans .working")).to_have_attribute("role", "status")
     expect(page.locator(".answer .badge").first).to_have_text("says nothing")
     expect(page.locator(".whole")).to_have_attribute("aria-labelledby", "h-whole")
+
+
+def test_a_phone_shows_the_candidates_themselves_beside_their_numbers(audit):
+    page = audit("?session=1", width=390)
+    page.locator("#inspector [data-do=fold]").click()
+    first = page.locator(".cand tbody tr td.t").first
+    expect(first).to_be_visible()
+    assert first.bounding_box()["width"] >= 44
+    assert page.locator(".cand").evaluate("(table) => table.scrollWidth <= table.parentElement.clientWidth")
