@@ -2,6 +2,7 @@
 import { address } from "./address.js";
 import { bell } from "./bell.js";
 import { act, download, expose, failed } from "./core.js";
+import "./errors.js";
 import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
 import { toggleTheme } from "./theme.js";
