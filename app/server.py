@@ -68,6 +68,8 @@ TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
 WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
+ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
+"""Tells the pages' scripts that accounts sign."""
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -118,7 +120,9 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
-    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes])
+    routes = [*services[Bell].routes, *services[Addresses].routes]
+    with_accounts = services.settings.accounts == "on"
+    app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService
@@ -126,7 +130,7 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         # The policy is made now, so that a setting that cannot be used ends the start and not the first request.
         app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
     gates = None
-    if services.settings.accounts == "on":
+    if with_accounts:
         from app.accounts.doors import Doors
 
         app_kwargs["routes"] += services[Doors].routes

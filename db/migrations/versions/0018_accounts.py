@@ -75,6 +75,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("digest", name=op.f("uq_account_sign_ins_digest")),
         sqlite_autoincrement=True,
     )
+    for table in ("account_tokens", "account_sign_ins"):
+        op.create_index(op.f(f"ix_{table}_account_id"), table, ["account_id"])
     op.create_table(
         "account_attempts",
         _id(),
@@ -120,6 +122,8 @@ def _guard() -> None:
 
 def downgrade() -> None:
     """Remove them again."""
+    for table in ("account_tokens", "account_sign_ins"):
+        op.drop_index(op.f(f"ix_{table}_account_id"), table_name=table)
     for table in (TRAIL, "account_attempts", "account_sign_ins", "account_tokens", "accounts"):
         op.drop_table(table)
     if op.get_context().dialect.name != "sqlite":
