@@ -113,7 +113,8 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
-    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes])
+    answers = [route for feature in services.features for route in feature.routes(services)]
+    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes, *answers])
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService

@@ -21,4 +21,5 @@ FEATURE = Feature(
             Named("calibration", *CALIBRATION),
         ),
     ),
+    answers=True,
 )

@@ -59,9 +59,7 @@ PICTURES = (
 )
 """The pictures: name, title, what the marks mean."""
 
-SESSION_SCRIPT = (
-    "coft.session.mount(trigger, props, watch, ['open', 'start', 'step', 'run', 'more', 'pause', 'fork', 'overhead'])"
-)
+SESSION_SCRIPT = "coft.session.mount(trigger, props, watch, ['open', 'settle', 'start', 'step', 'run', 'more', 'pause', 'fork', 'overhead'])"
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -115,6 +113,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
 def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail) -> None:
     events = {
         "open": On(handlers.open, [stage, *rail.inputs]),
+        "settle": On(handlers.settle, rail.inputs),
         "start": On(handlers.start, stage, rail.inputs, GENERATING),
         "step": On(handlers.step, stage, settings=GENERATING),
         "run": On(handlers.run, stage, settings=GENERATING),

@@ -11,6 +11,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from app.settings import Settings
     from app.shared.operations import Operation
     from coft_core.model.language_model import LanguageModel
@@ -97,6 +99,7 @@ class Feature:
         page: Its page; None where it has none of its own.
         jobs: What its long jobs are, and where they are shown.
         on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
+        answers: Whether its module ``routes`` answers requests beside those of Gradio's events.
     """
 
     package: str
@@ -104,6 +107,7 @@ class Feature:
     page: Page | None = None
     jobs: tuple[JobPlace, ...] = ()
     on_audit: bool = False
+    answers: bool = False
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -121,6 +125,12 @@ class Feature:
     def place_panel(self) -> Callable[[Services], None]:
         """Places its part of the audit page."""
         return cast(Callable[[Services], None], importlib.import_module(f"{self.package}.panel").place_panel)
+
+    def routes(self, services: Services) -> list[BaseRoute]:
+        """What it answers beside Gradio's events."""
+        if not self.answers:
+            return []
+        return cast("list[BaseRoute]", importlib.import_module(f"{self.package}.routes").routes(services))
 
 
 class Services:
