@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from app.audit.handlers import AuditHandlers
 from app.shared.errors import USER_ERRORS
@@ -14,7 +14,7 @@ LONGEST_NUMBER = 18
 """Digits of a number that a store can have."""
 
 
-def routes(services: Services) -> list[BaseRoute]:
+def routes(services: Services) -> list[Route]:
     """The addresses of this feature beside those of Gradio's events."""
     handlers = AuditHandlers(services)
 

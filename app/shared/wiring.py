@@ -11,7 +11,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
+    from starlette.routing import Route
 
     from app.settings import Settings
     from app.shared.operations import Operation
@@ -126,11 +126,11 @@ class Feature:
         """Places its part of the audit page."""
         return cast(Callable[[Services], None], importlib.import_module(f"{self.package}.panel").place_panel)
 
-    def routes(self, services: Services) -> list[BaseRoute]:
+    def routes(self, services: Services) -> list[Route]:
         """What it answers beside Gradio's events."""
         if not self.answers:
             return []
-        return cast("list[BaseRoute]", importlib.import_module(f"{self.package}.routes").routes(services))
+        return cast("list[Route]", importlib.import_module(f"{self.package}.routes").routes(services))
 
 
 class Services:
