@@ -59,7 +59,7 @@ PICTURES = (
 )
 """The pictures: name, title, what the marks mean."""
 
-SESSION_SCRIPT = "coft.session.mount(trigger, props, watch, ['open', 'settle', 'start', 'step', 'run', 'more', 'pause', 'fork', 'overhead'])"
+SESSION_EVENTS = ("open", "settle", "start", "step", "run", "more", "pause", "fork", "overhead")
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -81,7 +81,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             # A component without content, because Gradio renders a component's whole template with each message.
             stage = gr.HTML(
                 html_template="<span></span>",
-                js_on_load=SESSION_SCRIPT,
+                js_on_load=f"coft.session.mount(trigger, props, watch, {list(SESSION_EVENTS)})",
                 apply_default_css=False,
                 elem_id="transcript-wire",
                 elem_classes=["wire"],
