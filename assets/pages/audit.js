@@ -19,7 +19,7 @@ const PACE = 150;
 const state = {
   session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
   running: false, pausing: false, busy: null, then: null, touched: false, based: null, values: null, printed: "", follow: true,
-  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false,
+  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false, warnings: [],
 };
 const watchers = [];
 let root, strip, reel, overview, binLabels, caret, send, tokens = [], frameAt = null, drawn = 0, missing = null;
@@ -143,8 +143,8 @@ const loadPrompt = (message) => {
 };
 const load = (message) => {
   const same = message.from > 0;
-  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings } = message;
-  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, touched: false, restored: false, follow: true, why: "" });
+  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings, warnings } = message;
+  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, warnings, touched: false, restored: false, follow: true, why: "" });
   missing = null;
   notice();
   find(".empty").hidden = true;
@@ -158,7 +158,7 @@ const load = (message) => {
   loadPrompt(message);
   state.printed = editor.print();
   if (settings) state.based = settings;
-  cautions(find(".cautions"), message.warnings);
+  cautions(find(".cautions"), warnings);
   whole.method(message.method);
   whole.computed(message.computed);
   branches.draw(find(".crumbs"), state);
