@@ -21,5 +21,5 @@ FEATURE = Feature(
             Named("calibration", *CALIBRATION),
         ),
     ),
-    answers=True,
+    serves=("app.audit.routes.FirstChain",),
 )

@@ -14,22 +14,32 @@ LONGEST_NUMBER = 18
 """Digits of a number that a store can have."""
 
 
-def routes(services: Services) -> list[Route]:
-    """The addresses of this feature beside those of Gradio's events."""
-    handlers = AuditHandlers(services)
+class FirstChain:
+    """Answers with the message that the page's event ``open`` would bring."""
 
-    def chain(request: Request) -> Response:
-        """The message that the event ``open`` would bring; nothing where that one would say why there is none."""
-        asked = {name: request.query_params.get(name, "") for name in ("session", "branch")}
+    def __init__(self, handlers: AuditHandlers) -> None:
+        self._handlers = handlers
+
+    @classmethod
+    def wired(cls, services: Services) -> FirstChain:
+        """Built from the program's services."""
+        return cls(AuditHandlers(services))
+
+    @property
+    def routes(self) -> list[Route]:
+        """Where the page asks."""
+        return [Route("/audit/chain", self.answer)]
+
+    def answer(self, request: Request) -> Response:
+        """The chain; nothing where the event would say why there is none."""
+        session, branch = (_number(request.query_params.get(name, "")) for name in ("session", "branch"))
         try:
-            session, branch = (_number(asked[name]) for name in asked)
             if session is not None:
-                return JSONResponse(handlers.first_message(session, branch), headers={"Cache-Control": "no-store"})
+                message = self._handlers.first_message(session, branch)
+                return JSONResponse(message, headers={"Cache-Control": "no-store"})
         except USER_ERRORS:
             pass
         return Response(status_code=404)
-
-    return [Route("/audit/chain", chain)]
 
 
 def _number(text: str) -> int | None:

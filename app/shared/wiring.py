@@ -11,8 +11,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from starlette.routing import Route
-
     from app.settings import Settings
     from app.shared.operations import Operation
     from coft_core.model.language_model import LanguageModel
@@ -99,7 +97,7 @@ class Feature:
         page: Its page; None where it has none of its own.
         jobs: What its long jobs are, and where they are shown.
         on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
-        answers: Whether its module ``routes`` answers requests beside those of Gradio's events.
+        serves: Services, by module and class, that the web server builds when it starts, for the ``routes`` they have.
     """
 
     package: str
@@ -107,7 +105,7 @@ class Feature:
     page: Page | None = None
     jobs: tuple[JobPlace, ...] = ()
     on_audit: bool = False
-    answers: bool = False
+    serves: tuple[str, ...] = ()
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -115,6 +113,11 @@ class Feature:
         from app.shared.operations import operations_of
 
         return operations_of(importlib.import_module(f"{self.package}.operations"))
+
+    def served(self, services: Services) -> tuple[Any, ...]:
+        """The services whose routes the web server has."""
+        named = (name.rpartition(".") for name in self.serves)
+        return tuple(services[getattr(importlib.import_module(module), kind)] for module, _, kind in named)
 
     @property
     def build_page(self) -> Callable[..., None]:
@@ -125,12 +128,6 @@ class Feature:
     def place_panel(self) -> Callable[[Services], None]:
         """Places its part of the audit page."""
         return cast(Callable[[Services], None], importlib.import_module(f"{self.package}.panel").place_panel)
-
-    def routes(self, services: Services) -> list[Route]:
-        """What it answers beside Gradio's events."""
-        if not self.answers:
-            return []
-        return cast("list[Route]", importlib.import_module(f"{self.package}.routes").routes(services))
 
 
 class Services:

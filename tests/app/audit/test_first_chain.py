@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app.audit.handlers import AuditHandlers
-from app.audit.routes import routes
+from app.audit.routes import FirstChain
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
@@ -30,7 +30,7 @@ def forked(wired: Services) -> tuple[int, int, int]:
 
 @pytest.fixture
 def client(wired: Services) -> TestClient:
-    return TestClient(Starlette(routes=routes(wired)))
+    return TestClient(Starlette(routes=wired[FirstChain].routes))
 
 
 def test_the_route_tells_of_a_session_and_its_branches_what_the_event_tells(wired, client, forked):
