@@ -501,14 +501,27 @@ def _plain_errors() -> Iterator[None]:
         raise UnstorableValueError(
             "A whole number is larger than the store can keep (64 bits); give one between -2^63 and 2^63 - 1."
         ) from error
-    except IntegrityError as error:
-        raise ConflictError(f"The store refused the change: {_reason(error)}.") from error
     except SQLAlchemyError as error:
+        if _refused(error):
+            raise ConflictError(f"The store refused the change: {_reason(error)}.") from error
         if isinstance(error, StatementError) and isinstance(error.orig, UnstorableValueError):
             raise error.orig from error
         raise StoreError(f"The store could not do that: {_reason(error)}.") from error
 
 
+RAISED_BY_TRIGGER = "P0001"
+"""PostgreSQL's code of what a trigger refuses; SQLite counts that among broken constraints."""
+
+
+def _refused(error: SQLAlchemyError) -> bool:
+    """Whether a constraint or a trigger refuses the change."""
+    if isinstance(error, IntegrityError):
+        return True
+    return isinstance(error, StatementError) and getattr(error.orig, "sqlstate", None) == RAISED_BY_TRIGGER
+
+
 def _reason(error: SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, StatementError) and error.orig is not None else error
-    return " ".join(str(cause).split()).rstrip(".")
+    # PostgreSQL's own sentence; what its driver adds are the lines of the function that was at work.
+    said = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+    return " ".join(said.split()).rstrip(".")
