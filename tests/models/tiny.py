@@ -64,7 +64,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
                        "first_k_dense_replace": 1, "mlp_layer_types": ["dense", "sparse"]},
     "bamba": {"attn_layer_indices": [1], **MAMBA},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
-    "cpmant": {"dim_head": 8, "dim_ff": 64, "prompt_types": 2, "prompt_length": 2, "segment_types": 32},
+    "cpmant": {"dim_head": 8, "dim_ff": 64, "prompt_types": 8, "prompt_length": 2, "segment_types": 32},
     "ctrl": {"dff": 64},
     "dbrx": {"rope_theta": 10000.0, "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
              "ffn_config": {"hidden_size": 32, "ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2}},
