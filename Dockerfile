@@ -26,9 +26,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/coft-audit
-COPY requirements.txt ./
+COPY requirements.txt requirements-postgresql.txt ./
 RUN pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' requirements.txt)" \
-    && pip install -r requirements.txt
+    && pip install -r requirements.txt -r requirements-postgresql.txt
 
 COPY LICENSE README.md ./
 COPY coft_core ./coft_core

@@ -120,7 +120,8 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
-    routes = [*services[Bell].routes, *services[Addresses].routes]
+    others = [one for feature in services.features for one in feature.served(services)]
+    routes = [route for one in (services[Bell], services[Addresses], *others) for route in one.routes]
     with_accounts = services.settings.accounts == "on"
     app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
     if services.settings.completions:
