@@ -23,7 +23,7 @@ from app.report.imports import BundleImports
 from app.report.service import ReportService
 from app.report.verify.run import BundleVerifier
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import ACTIVE, JobService
+from app.shared.jobs import ACTIVE, CALIBRATION_JOB, JobService
 from app.shared.wiring import Services
 from bench.faults.forking import STORE, Say, opened
 from coft_core.types import Span
@@ -163,7 +163,7 @@ def _calibrate(folder: Path, say: Say) -> None:
 def _calibrate_on(folder: Path, say: Say) -> None:
     with opened(folder) as wired:
         _require_settled(wired, say)
-        jobs = wired[JobService].list("calibrate")
+        jobs = wired[JobService].list(CALIBRATION_JOB)
         if not jobs:
             _calibrate_in(wired, folder)
         elif jobs[0].status != "done":
