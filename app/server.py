@@ -113,7 +113,9 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
-    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes])
+    others = [one for feature in services.features for one in feature.served(services)]
+    routes = [route for one in (services[Bell], services[Addresses], *others) for route in one.routes]
+    app_kwargs = served(services.pages, routes)
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService

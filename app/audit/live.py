@@ -150,6 +150,7 @@ class LiveBranches:
 
     def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
         # The session is read here and not at every step: a live rollout has its plan already.
+        self._sessions.require_own(branch.session_id)
         plan = self.plan(self._sessions.get(branch.session_id))
         steps = self._sessions.chain(branch.id)
         # Policies that look back read the whole chain again.

@@ -122,6 +122,10 @@ class AuditService:
         record = self._sessions.get(session_id)
         return self._views.view(record, self._branch(session_id, branch_id))
 
+    def settings(self, session_id: int) -> AuditSettings:
+        """What a session was started with."""
+        return settings_from_json(self._sessions.get(session_id).policy_settings["settings"])
+
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
         record = self._sessions.get(session_id)

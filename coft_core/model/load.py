@@ -24,7 +24,6 @@ from coft_core.model.requirements import (
     require_all_weights,
     require_causal,
     require_causal_behaviour,
-    require_no_state,
     require_offsets,
     require_possible_size,
     require_safetensors,
@@ -153,7 +152,6 @@ def _checked(
 ) -> LanguageModel:
     """The model of a module and a tokenizer that belong together."""
     require_offsets(name, tokenizer)
-    require_no_state(name, module)
     vocabulary = int(module.get_output_embeddings().weight.shape[0])
     require_same_vocabulary(name, len(tokenizer), vocabulary)
     if chat and not tokenizer.chat_template:

@@ -5,6 +5,7 @@ Whatever they lack is a :class:`ModelLoadError` of one sentence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,6 @@ import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.cache_utils import (
-    DYNAMIC_LAYER_TYPE_MAPPING,
-    LinearAttentionCacheLayerMixin,
-    get_layer_types_and_kwargs,
-)
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -30,7 +25,7 @@ from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.branches import BranchBatch
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import explain, first_line, out_of_memory
-from coft_core.model.memory_fit import fit_of
+from coft_core.model.memory_fit import fit_of, keep_fit, with_states
 from coft_core.model.placement import input_device
 
 PADDING_SHARE = 0.05
@@ -174,63 +169,69 @@ def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
         raise ModelLoadError(f"{name!r} looks at later tokens, so it is no causal language model; choose another.")
 
 
-def require_no_state(name: str, module: Any) -> None:
-    """Refuse layers that keep something else of earlier tokens than keys and values."""
-    types: list[str] = []
-    if isinstance(module, PreTrainedModel):
-        kinds, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
-        types = sorted({kind for kind in kinds if _has_state(kind)})
-    if types or getattr(module, "_is_stateful", False):
-        which = f"layers of {types[0].replace('_', ' ')}" if types else "transformers calls it stateful"
-        raise ModelLoadError(
-            f"{name!r} keeps a state that cannot be cropped for stepping back ({which}); choose a model whose layers "
-            "all keep keys and values."
-        )
-
-
 def require_steps(model: LanguageModel) -> None:
-    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew."""
+    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew.
+
+    Where keys and values that grow do not give them, copied states are tried.
+    """
     fit = fit_of(model)
     if fit.kind == "slots":
         # To find that out, the same was compared.
         return
-    try:
-        reason = (
-            "" if _steps_agree(model) else "from kept keys and values it gives other logits than from the whole text"
+    reason = _why_not_stepped(model)
+    if reason and fit.kind == "growing":
+        keep_fit(model, fit := with_states(model, f"with keys and values that grow, {reason}"))
+        reason = _why_not_stepped(model) and reason
+    if reason and fit.state:
+        # Some step one row rightly, and mix the rows of a batch.
+        keep_fit(model, replace(fit, alone=True))
+        reason = _why_not_stepped(model) and reason
+    if reason:
+        raise ModelLoadError(
+            f"{model.name!r} cannot be decoded step by step: {reason}; choose a model that can go on from the tokens "
+            "that it has read."
         )
+
+
+def _why_not_stepped(model: LanguageModel) -> str:
+    """What is wrong when a model steps with the memory that fits it, as half a sentence; empty if nothing is."""
+    fit = fit_of(model)
+    takes_none = "its forward takes nothing of earlier tokens"
+    if not fit.state:
+        return takes_none
+    try:
+        agree = _steps_agree(model)
     except Exception as error:
         # What an architecture that was not made for it raises is known only by trying.
         if isinstance(error, CoftError) or out_of_memory(error):
             raise
-        reason = f"it fails when it goes on from kept keys and values ({type(error).__name__}: {first_line(error)})"
-    if reason and "past_key_values" not in fit.accepts:
-        reason = "its forward takes no keys and values of earlier tokens"
-    if reason:
-        raise ModelLoadError(
-            f"{model.name!r} cannot be decoded step by step: {reason}; choose a model whose layers all keep keys and "
-            "values."
-        )
-
-
-def _has_state(layer_type: str) -> bool:
-    kept = DYNAMIC_LAYER_TYPE_MAPPING.get(layer_type)
-    return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
+        if fit.state not in fit.accepts:
+            return takes_none
+        return f"it fails when it goes on from what it keeps ({type(error).__name__}: {first_line(error)})"
+    return "" if agree else "from what it keeps of earlier tokens it gives other logits than from the whole text"
 
 
 def _steps_agree(model: LanguageModel) -> bool:
-    stepped, expected = _stepped(model)  # (4, R, V) each
+    stepped, expected = _stepped(model)  # (8, R, V) each
     spread = (expected - expected.mean(-1, keepdim=True)).norm()
     limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
     return bool((stepped - expected).norm() <= limit * spread + 1e-3)
 
 
 def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(4, R, V)`` each."""
-    generator = torch.Generator().manual_seed(0)
+    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(8, R, V)`` each.
+
+    Two rows of one length come first, as the branches of an audit are, and then two rows of unequal lengths.
+    """
     longest = max(1, min(7, model.context_length - 3))
-    ids = torch.randint(model.vocabulary_size, (2, longest), generator=generator).tolist()
-    first, second, other = torch.randint(model.vocabulary_size, (3, 1), generator=generator).to(model.device)
-    prompts = [ids[0], ids[1][: max(1, longest - 3)]]
+    first, second = model.arbitrary_tokens(2, longest).tolist()
+    even, uneven = (_stepped_rows(model, [first, second[:length]]) for length in (longest, max(1, longest - 3)))
+    return torch.cat([even[0], uneven[0]]), torch.cat([even[1], uneven[1]])
+
+
+def _stepped_rows(model: LanguageModel, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """The same of some prompts, ``(4, R, V)`` each."""
+    first, second, other = model.arbitrary_tokens(3, 1, seed=1).to(model.device)
     batch = BranchBatch(model, prompts)
     stepped = [batch.logits()]
     for token in (first, second):

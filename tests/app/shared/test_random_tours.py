@@ -95,9 +95,11 @@ def judge(page: Page, draw: random.Random) -> None:
     """Open a session if none is, choose a token, and judge it at once."""
     if not answer(page, "Boolean(coft.session && coft.session.state().cards.length)"):
         page.goto(f"{page.url.split('?')[0].rsplit('/', 1)[0]}/?session=1")
-    token = page.locator(".strip .tok[data-i]").nth(draw.randrange(8))
+    tokens = page.locator(".strip .tok[data-i]")
+    tokens.first.wait_for()
     page.keyboard.press("Escape")
-    token.focus()
+    # A session that was begun on the way may have fewer.
+    tokens.nth(draw.randrange(8) % tokens.count()).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press(draw.choice("cux"))
 
