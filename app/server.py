@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import webbrowser
+from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -67,6 +68,8 @@ TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
 WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
+ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
+"""Tells the pages' scripts that accounts sign."""
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -86,6 +89,10 @@ def build_app(services: Services) -> gr.Blocks:
         for feature, page in others:
             _begin_page(app, page)
             feature.build_page(app, services)
+    if services.settings.accounts == "on":
+        from app.accounts.doors import Doors
+
+        services[Doors].guard(app)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     return app
 
@@ -115,16 +122,23 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     """
     others = [one for feature in services.features for one in feature.served(services)]
     routes = [route for one in (services[Bell], services[Addresses], *others) for route in one.routes]
-    app_kwargs = served(services.pages, routes)
+    with_accounts = services.settings.accounts == "on"
+    app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService
 
         # The policy is made now, so that a setting that cannot be used ends the start and not the first request.
         app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
+    gates = None
+    if with_accounts:
+        from app.accounts.doors import Doors
+
+        app_kwargs["routes"] += services[Doors].routes
+        gates = services[Doors].gate
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings)},
+        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates)},
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
@@ -160,10 +174,51 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     )
     if settings.mcp:
         finish_agents(app)
+        if settings.accounts == "on":
+            from app.accounts.doors import Doors
+
+            wired[Doors].let_agents_in(app)
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
+    print(_reachable(settings), flush=True)
     if open_page and _has_screen():
         webbrowser.open(f"http://{settings.host}:{settings.port}")
     app.block_thread()
+
+
+def _reachable(settings: Settings) -> str:
+    """Who can use the server, in a sentence."""
+    if settings.accounts == "on":
+        return "Everybody signs in; 'python -m app accounts' manages accounts."
+    if is_loopback(settings.host):
+        return "It serves this computer only."
+    return (
+        f"WARNING: it listens on {settings.host} and asks nobody who they are (COFT_ACCOUNTS=elsewhere): whoever "
+        "reaches the port may read, change and delete everything."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this computer's own, which no other reaches."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def require_accounts_elsewhere(settings: Settings) -> None:
+    """Refuse to listen on an address that others reach, unless somebody asks who they are.
+
+    Raises:
+        ServiceError: Nobody does; the sentence says the two lines that change it.
+    """
+    if settings.accounts == "off" and not is_loopback(settings.host):
+        raise ServiceError(
+            f"Others could reach {settings.host}, and nobody would be asked who they are: the server does not start. "
+            "Turn accounts on and add an admin:\n\n"
+            "    python -m app accounts add NAME --role admin\n"
+            "    export COFT_ACCOUNTS=on\n\n"
+            "Where something in front of the server asks already, set COFT_ACCOUNTS=elsewhere instead."
+        )
 
 
 def require_free_port(settings: Settings) -> None:

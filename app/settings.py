@@ -17,6 +17,9 @@ class Settings(BaseSettings):
         port: ``COFT_PORT``: its port.
         hosts: ``COFT_HOSTS``: names by which others reach it beside loopback and ``host``, separated by commas.
         origins: ``COFT_ORIGINS``: websites that may ask it beside its own pages, separated by commas.
+        accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
+            serves any address because something in front of the server asks who people are.
+        sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -53,6 +56,8 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     hosts: str = ""
     origins: str = ""
+    accounts: Literal["off", "on", "elsewhere"] = "off"
+    sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"

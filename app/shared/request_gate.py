@@ -29,9 +29,11 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 PORTS = {"http": 80, "https": 443}
 
+POLICY = "Content-Security-Policy"
+
 HEADERS = {
     # A page of ours in somebody's frame could be clicked unawares; a changed base would fetch scripts from elsewhere.
-    "Content-Security-Policy": "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
+    POLICY: "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
     # Addresses name sessions, and are nobody else's business.
@@ -179,8 +181,12 @@ class RequestGate:
         async def protected(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                # A page that loads less than others says so itself.
+                stricter = headers.get(POLICY)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if stricter is not None:
+                    headers[POLICY] = stricter
                 if listed:
                     # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
                     headers["Access-Control-Allow-Origin"] = origin
@@ -191,11 +197,17 @@ class RequestGate:
         await answer(scope, receive, protected)
 
 
-def gated(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def gated(
+    settings: Settings, inner: Callable[[Any, ASGIApp], ASGIApp] | None = None
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """What runs when the web application begins: it puts the gate around all else.
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
     when it begins; so the gate is put around them all once they stand, before the first request.
+
+    Args:
+        settings: Which names and websites are answered to.
+        inner: Given the web application and what it runs, another gate behind this one.
 
     Raises:
         ServiceError: The settings name a host or an origin that is none.
@@ -204,7 +216,8 @@ def gated(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[Non
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
-        app.middleware_stack = RequestGate(app.middleware_stack, allowed)
+        behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
+        app.middleware_stack = RequestGate(behind, allowed)
         yield
 
     return begun

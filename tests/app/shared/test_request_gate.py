@@ -1,5 +1,6 @@
 """No other website reads or changes anything: by name (DNS rebinding), by origin, on any route, agents' included."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -11,7 +12,7 @@ from app.cli import main
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.request_gate import HEADERS, Allowed
+from app.shared.request_gate import HEADERS, POLICY, Allowed
 from tests.conftest import free_port, load_tiny
 
 ROUTES = (
@@ -93,7 +94,15 @@ def test_a_listed_website_is_answered_so_that_its_scripts_can_read_it(served):
 @pytest.mark.parametrize(("method", "route"), ROUTES)
 def test_every_answer_carries_the_protecting_headers(served, method, route, host):
     answer = served.request(method, route, headers={"Host": host})
-    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    told = {name: answer.headers.get(name, "") for name in HEADERS}
+    policy = told[POLICY]
+    assert {**told, POLICY: policy[: len(HEADERS[POLICY])]} == HEADERS
+    if answer.headers.get("content-type", "").startswith("text/html") and answer.status_code == 200:
+        # A page's scripts are the server's own files, and those that carry the nonce of this answer.
+        nonce = re.search(r"script-src 'self' 'unsafe-eval' 'nonce-([^']+)'", policy)[1]
+        scripts = re.findall(r"<script\b[^>]*>", re.sub(r"(?s)(<script\b[^>]*>).*?</script>", r"\1", answer.text))
+        assert scripts
+        assert all(f'nonce="{nonce}"' in script for script in scripts)
 
 
 def _problem(settings: Settings, *headers: tuple[str, str]) -> tuple[int, str] | None:
