@@ -76,8 +76,8 @@ class ReportService:
         """Take what is stored of sessions and calibrations from the program's services."""
         self._services = services
         self._sessions = services[SessionsRepository]
-        self._verdicts = services[VerdictService]
         self._imports = services[ImportsRepository]
+        self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
         self._thresholds = services[Thresholds]
         self._runs = services[CalibrationsRepository]
