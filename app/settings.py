@@ -20,6 +20,13 @@ class Settings(BaseSettings):
         accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
             serves any address because something in front of the server asks who people are.
         sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
+        oidc_issuer: ``COFT_OIDC_ISSUER``: address of the OpenID provider that signs accounts in too; empty for none.
+        oidc_client_id: ``COFT_OIDC_CLIENT_ID``: what the provider calls this server.
+        oidc_client_secret: ``COFT_OIDC_CLIENT_SECRET``: its secret; empty where the provider knows it without one.
+        oidc_label: ``COFT_OIDC_LABEL``: what the provider is called on the page to sign in on.
+        oidc_role_claim: ``COFT_OIDC_ROLE_CLAIM``: claim of the provider's token that roles follow from.
+        oidc_roles: ``COFT_OIDC_ROLES``: what the claim says, and the role, such as ``audit-leads=lead,*=viewer``; ``*``
+            is anybody whom the provider signs in.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -58,6 +65,12 @@ class Settings(BaseSettings):
     origins: str = ""
     accounts: Literal["off", "on", "elsewhere"] = "off"
     sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    oidc_label: str = "your organisation"
+    oidc_role_claim: str = "groups"
+    oidc_roles: str = ""
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"

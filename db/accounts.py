@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in
+from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find
 from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 Role = Literal["viewer", "reviewer", "lead", "admin"]
@@ -222,8 +222,10 @@ class AccountsRepository:
             ConflictError: No admin would be left.
         """
         with self._database.writing() as connection:
+            was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, role=role)
-            self._require_admin(connection)
+            if was.role == "admin" and was.disabled_at is None:
+                self._require_admin(connection)
 
     def disable(self, key: int, disabled: bool = True) -> None:
         """Let an account do nothing from its next request on, or let it in again.
@@ -232,9 +234,11 @@ class AccountsRepository:
             ConflictError: No admin would be left.
         """
         with self._database.writing() as connection:
+            was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, disabled_at=utc_now() if disabled else None)
             if disabled:
                 connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
+            if disabled and was.role == "admin":
                 self._require_admin(connection)
 
     def count_of(self, role: Role) -> int:

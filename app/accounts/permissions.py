@@ -56,6 +56,8 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/robots.txt", "open"),
     ("/manifest.json", "open"),
     ("/theme.css", "open"),
+    # What those outside check the signatures of bundles with.
+    ("/public-key.pem", "open"),
     ("/gradio_api/theme.css", "open"),
     # Gradio asks itself for this when it is launched: it starts the queue, once.
     ("/gradio_api/startup-events", "open"),
@@ -65,6 +67,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/jobs/seen", READ),
     ("/jobs/dismissed", READ),
     ("/address/{page:path}", READ),
+    ("/audit/chain", READ),
     ("/gradio_api/info", READ),
     ("/gradio_api/openapi.json", READ),
     ("/openapi.json", READ),
@@ -135,7 +138,7 @@ OPERATIONS: Mapping[str, Need] = {
     **_each(WORK, "start_audit step run_to_end fork swap_attribute sample_paths open_path open_evaluation_item"),
     **_each(WORK, "run_comparison add_verdict add_comment"),
     **_each(LEAD, "calibrate tune run_evaluation resume_evaluation cancel_evaluation delete_evaluation run_batch"),
-    **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list"),
+    **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list import_bundle"),
     **_each(ADMIN, "list_accounts export_trail"),
 }
 """By the name under which programs, agents and completions' callers ask."""

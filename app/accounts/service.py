@@ -13,16 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore
+from typing import TYPE_CHECKING
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
+from app.shared.visitors import present_account
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord, AccountsRepository, Role, SignInsRepository, TokenRecord, TokensRepository
 from db.trail import TrailFields, TrailRepository
-from db.types import NotFoundError, utc_now
+from db.types import ConflictError, NotFoundError, utc_now
+
+if TYPE_CHECKING:
+    from app.accounts.provider import Person
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 LONGEST_NAME = 100
@@ -232,6 +237,35 @@ class AccountService:
         self.note("sign in", how, address=address, actor=account.name)
         return secret
 
+    def admit(self, person: Person, address: str) -> tuple[AccountRecord, str]:
+        """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account.
+
+        Args:
+            person: Whom the provider vouches for; her role follows the provider at each sign-in.
+            address: Where the request comes from.
+
+        Returns:
+            The account, and the secret that the browser's cookie holds.
+
+        Raises:
+            SignInError: The account is disabled, another one has the name, or no admin would be left.
+        """
+        account = self._accounts.at_provider(person.issuer, person.subject)
+        try:
+            if account is None:
+                account = self._accounts.add(person.name, person.role, None, person.issuer, person.subject)
+                self.note("add an account", f"{account.name}, {account.role}", address=address, actor=account.name)
+            elif account.disabled_at is not None:
+                raise SignInError(f"The account {account.name} is disabled. Ask an admin of this server.")
+            elif account.role != person.role:
+                self._accounts.change_role(account.id, person.role)
+                account = self._accounts.get(account.id)
+                self.note("change a role", f"{account.name}, {account.role}", address=address, actor=account.name)
+        except (ConflictError, SignInError) as error:
+            self.note("sign in", person.name, "refused", address)
+            raise SignInError(str(error)) from error
+        return account, self.begin(account, address, f"by {person.issuer}")
+
     def sign_out(self, secret: str, address: str = "") -> None:
         """Sign a browser out; what signs nobody in is passed over."""
         if (account := self.by_cookie(secret)) is not None:
@@ -258,8 +292,6 @@ class AccountService:
         self, action: str, subject: str = "", outcome: str = "done", address: str = "", actor: str | None = None
     ) -> None:
         """Take down what was done; without an actor it is whoever is being answered."""
-        from app.shared.visitors import present_account
-
         present = present_account()
         name = actor if actor is not None else "" if present is None else present.name
         self._trail.add(TrailFields(actor=name, action=action, subject=subject, outcome=outcome, address=address))

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from app.accounts.permissions import PAGES
+from app.accounts.provider import Begun, Provider
 from app.accounts.service import AccountService, SignInError, digest_of
 from app.settings import Settings
 from app.shared.markup import from_file
@@ -29,6 +30,10 @@ NAME_COOKIE = "coft-account"
 """Holds the account's name for the pages' scripts; the server never reads it."""
 FORM_COOKIE = "coft-form"
 """Holds what the form has to repeat, so that no other website can sign a browser in as somebody else."""
+
+PROVIDER_COOKIE = "coft-provider"
+"""Holds the first half of a sign-in by the provider."""
+RETURNING = "/sign-in/provider"
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
@@ -71,22 +76,32 @@ class SignInPages:
     Attributes:
         accounts: Lets accounts in.
         settings: How long a sign-in holds.
-        provider: Name of the OpenID provider, for its button; empty without one.
+        provider: The OpenID provider that signs in too; None without one.
     """
 
     accounts: AccountService
     settings: Settings
-    provider: str = ""
+    provider: Provider | None = None
 
     @classmethod
     def wired(cls, services: Services) -> SignInPages:
-        """Built from the program's services."""
-        return cls(services[AccountService], services.settings)
+        """Built from the program's services.
+
+        Raises:
+            ServiceError: The provider's settings cannot be used.
+        """
+        settings = services.settings
+        return cls(services[AccountService], settings, Provider(settings) if settings.oidc_issuer else None)
 
     @property
     def routes(self) -> list[BaseRoute]:
         """Where browsers ask."""
+        elsewhere = [
+            Route("/sign-in/begin", self.sent, methods=["GET"]),
+            Route(RETURNING, self.returned, methods=["GET"]),
+        ]
         return [
+            *(elsewhere if self.provider is not None else []),
             Route("/sign-in", self.shown, methods=["GET"]),
             Route("/sign-in", self.asked, methods=["POST"]),
             Route("/sign-in/style.css", self.style, methods=["GET"]),
@@ -123,7 +138,12 @@ class SignInPages:
         """
         form = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
         text = from_file(
-            "accounts/sign_in.html", message=message, name=name, form=form, next=following, provider=self.provider
+            "accounts/sign_in.html",
+            message=message,
+            name=name,
+            form=form,
+            next=following,
+            provider=self.provider.label if self.provider else "",
         )
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         answer = Response(str(text), status, headers, "text/html")
@@ -147,6 +167,38 @@ class SignInPages:
         except SignInError as refusal:
             return self.page(request, 429 if refusal.throttled else 401, str(refusal), name[:100], following)
         return self.signed_in(request, account, secret, following)
+
+    async def sent(self, request: Request) -> Response:
+        """Send a browser to the provider."""
+        if self.provider is None:
+            return self.shown(request)
+        begun = Begun.new(_next(request.query_params.get("next")))
+        try:
+            address = await run_in_threadpool(self.provider.address, begun, _returning(request))
+        except SignInError as refusal:
+            return self.page(request, 502, str(refusal), following=begun.following)
+        answer = RedirectResponse(address, 303)
+        # Lax: the browser comes back from another website.
+        answer.set_cookie(
+            PROVIDER_COOKIE, begun.text, max_age=600, httponly=True, samesite="lax", secure=is_secure(request)
+        )
+        return answer
+
+    async def returned(self, request: Request) -> Response:
+        """Sign a browser in that comes back from the provider."""
+        begun = Begun.read(request.cookies.get(PROVIDER_COOKIE, ""))
+        if self.provider is None or begun is None:
+            return self.page(request, 401, "This sign-in was not begun in this browser, or is over. Try again.")
+        try:
+            given = dict(request.query_params)
+            person = await run_in_threadpool(self.provider.person, begun, given, _returning(request))
+            account, secret = await run_in_threadpool(self.accounts.admit, person, address_of(request))
+        except SignInError as refusal:
+            answer = self.page(request, 401, str(refusal), following=begun.following)
+        else:
+            answer = self.signed_in(request, account, secret, _next(begun.following))
+        answer.delete_cookie(PROVIDER_COOKIE, httponly=True, samesite="lax", secure=is_secure(request))
+        return answer
 
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
         """Let a browser keep what signs it in, and send it where it wanted to go."""
@@ -177,6 +229,11 @@ class SignInPages:
         form = form_token(request.cookies.get(COOKIE, ""))
         told = {"name": account.name, "role": account.role, "form": form}
         return JSONResponse(told, headers={"Cache-Control": "no-store"})
+
+
+def _returning(request: Request) -> str:
+    """Where the provider sends browsers back to: the name that this server was asked by."""
+    return f"{str(request.base_url).rstrip('/')}{RETURNING}"
 
 
 async def _form(request: Request) -> FormData:
