@@ -107,7 +107,7 @@ def _serve(
     open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
 ) -> Callable[[], None]:
     def serving() -> None:
-        from app.server import require_agents_package, require_free_port, serve
+        from app.server import end_now, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
         given = {"host": host, "port": port, "mcp": mcp, "completions": completions}
@@ -116,6 +116,8 @@ def _serve(
             require_agents_package()
         require_free_port(settings)
         with services(settings, owns_store=True) as wired:
-            serve(wired, settings, open)
+            told = serve(wired, settings, open)
+        if told:
+            end_now()
 
     return serving
