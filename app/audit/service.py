@@ -24,6 +24,7 @@ from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
+from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
@@ -56,6 +57,7 @@ class AuditService:
         detectors: Detectors,
         pool: RolloutPool,
         full_logits_kb: int = 0,
+        metrics: Metrics | None = None,
     ) -> None:
         """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads."""
         self._sessions = sessions
@@ -64,7 +66,7 @@ class AuditService:
         self.masked_families = detectors.masked_families
         """Families that are masked unless the settings say otherwise."""
         self._planner = Planner(thresholds, detectors, host, full_logits_kb)
-        self._live = LiveBranches(sessions, self._planner, host, detectors, pool)
+        self._live = LiveBranches(sessions, self._planner, host, detectors, pool, metrics or Metrics())
         self._views = AuditViews(sessions, thresholds, detectors)
         self.model, self.loading = host.describe, host.loading
         fitting = Fitting(thresholds, detectors, host)
@@ -78,7 +80,7 @@ class AuditService:
         """Built from the program's services."""
         return cls(
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
-            services[RolloutPool], services.settings.full_logits_kb,
+            services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
         )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
