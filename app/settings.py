@@ -55,6 +55,8 @@ class Settings(BaseSettings):
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
         completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
             served in the shape of OpenAI's interface; empty serves none.
+        thinking_marks: ``COFT_THINKING_MARKS``: what models write before and behind their thinking, such as
+            ``<think> </think>``, several separated by commas; looked for before those of published models.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -93,6 +95,7 @@ class Settings(BaseSettings):
     signing_key: str = ""
     mcp: bool = False
     completions: str = ""
+    thinking_marks: str = ""
 
     @property
     def largest_body(self) -> int:

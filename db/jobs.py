@@ -145,10 +145,10 @@ class JobsRepository(Repository[JobRecord]):
         self,
         kind: str | None = None,
         statuses: Collection[JobStatus] | None = None,
-        limit: int = 100,
+        limit: int | None = 100,
         offset: int = 0,
     ) -> list[JobRecord]:
-        """Return jobs, newest first, of one kind or of some statuses if asked."""
+        """Return jobs, newest first, of one kind or of some statuses if asked; all of them without a limit."""
         query = self._query.order_by(jobs.c.id.desc()).limit(limit).offset(offset)
         if kind is not None:
             query = query.where(jobs.c.kind == kind)
