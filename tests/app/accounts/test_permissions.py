@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -157,8 +158,10 @@ def test_an_agents_tools_are_the_operations_of_its_account(served):
             answer = await session.call_tool(tool, {})
             return bool(answer.isError), str(answer.content)
 
-    assert asyncio.run(talk("viewer", "list_sessions"))[0] is False
-    failed, said = asyncio.run(talk("admin", "list_accounts"))
+    # In a thread of its own: where browser tests ran before, this one has a running loop.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, talk("viewer", "list_sessions")).result()[0] is False
+        failed, said = pool.submit(asyncio.run, talk("admin", "list_accounts")).result()
     assert not failed
     assert "the viewer" in said
     refused = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_accounts", "arguments": {}}}
