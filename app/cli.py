@@ -107,7 +107,7 @@ def _serve(
     open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
 ) -> Callable[[], None]:
     def serving() -> None:
-        from app.server import require_accounts_elsewhere, require_agents_package, require_free_port, serve
+        from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
         given = {"host": host, "port": port, "mcp": mcp, "completions": completions}
@@ -122,6 +122,8 @@ def _serve(
                 from db.accounts import AccountsRepository
 
                 require_accounts(settings, wired[AccountsRepository])
-            serve(wired, settings, open)
+            told = serve(wired, settings, open)
+        if told:
+            end_now()
 
     return serving

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 import webbrowser
+from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
+from threading import Event, Thread, Timer, current_thread, main_thread
 from typing import Any
 
 import gradio as gr
+from starlette.types import ASGIApp
 
 from app.settings import Settings
 from app.shared import web as assets
@@ -19,6 +25,9 @@ from app.shared.addresses import Addresses
 from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobRunner
+from app.shared.logs import begin_log, log_requests
+from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
 from app.shared.request_gate import gated
 from app.shared.wiring import Page, Services
@@ -66,6 +75,8 @@ def _is_file(item: Any) -> bool:
 
 TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
+LONGEST_END = 7.0
+"""Seconds from the signal to end until the process is ended: whoever sends it kills after ten."""
 WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
 ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
@@ -121,7 +132,9 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
     others = [one for feature in services.features for one in feature.served(services)]
-    routes = [route for one in (services[Bell], services[Addresses], *others) for route in one.routes]
+    routes = [
+        route for one in (services[Bell], services[Addresses], services[Monitor], *others) for route in one.routes
+    ]
     with_accounts = services.settings.accounts == "on"
     app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
     if services.settings.completions:
@@ -138,7 +151,7 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         gates = services[Doors].gate
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates)},
+        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates, partial(_measured, services))},
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
@@ -152,8 +165,13 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     return options
 
 
-def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
-    """Serve the pages until interrupted.
+def _measured(services: Services, app: ASGIApp) -> ASGIApp:
+    told = log_requests if services.settings.log == "json" else None
+    return Measured(app, services[Metrics], told)
+
+
+def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
+    """Serve the pages until interrupted, and tell whether a signal did so: then :func:`end_now` is called at the end.
 
     Args:
         wired: The services.
@@ -163,6 +181,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     Raises:
         ServiceError: Agents are to be served, and cannot be.
     """
+    begin_log(settings.log)
     app = build_app(wired)
     options = {**launch_options(wired, settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
     app.launch(
@@ -182,7 +201,53 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     print(_reachable(settings), flush=True)
     if open_page and _has_screen():
         webbrowser.open(f"http://{settings.host}:{settings.port}")
+    told = _end_soon_when_told(wired)
     app.block_thread()
+    return told.is_set()
+
+
+def end_now() -> None:
+    """End the process without taking the interpreter apart: the libraries that run models take seconds for that."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _end_soon_when_told(wired: Services) -> Event:
+    """From the signal on nobody is sent here, jobs stop where they can, and the process ends in time."""
+    monitor, runner, ended = wired[Monitor], wired[JobRunner], Event()
+
+    def told(*_: object) -> None:
+        ended.set()
+        monitor.end()
+        end_within(LONGEST_END)
+        # In a thread of its own: the interrupted one may be writing.
+        Thread(target=runner.shutdown, args=(False,), daemon=True).start()
+        raise KeyboardInterrupt
+
+    if current_thread() is main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, told)
+    return ended
+
+
+def end_within(seconds: float, end: Callable[[int], None] = os._exit) -> Timer:
+    """See to it that the process ends, whatever is still at work in it.
+
+    Every step that was shown is stored, and jobs that are cut off here are found as interrupted by the next start.
+
+    Args:
+        seconds: Time for jobs and requests to come to a place where they can stop.
+        end: Ends the process with a code.
+
+    Returns:
+        What is waiting, and ends nothing once it is cancelled.
+    """
+    last = Timer(seconds, end, (0,))
+    last.daemon = True
+    last.start()
+    return last
 
 
 def _reachable(settings: Settings) -> str:

@@ -43,6 +43,7 @@ class Settings(BaseSettings):
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
+        log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
@@ -54,6 +55,8 @@ class Settings(BaseSettings):
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
         completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
             served in the shape of OpenAI's interface; empty serves none.
+        thinking_marks: ``COFT_THINKING_MARKS``: what models write before and behind their thinking, such as
+            ``<think> </think>``, several separated by commas; looked for before those of published models.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -83,6 +86,7 @@ class Settings(BaseSettings):
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
+    log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
@@ -91,6 +95,12 @@ class Settings(BaseSettings):
     signing_key: str = ""
     mcp: bool = False
     completions: str = ""
+    thinking_marks: str = ""
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of a request's body: the largest upload, and what goes around it."""
+        return (self.max_upload_mb + 1) * 1_000_000
 
     @property
     def placement(self) -> dict[str, object]:

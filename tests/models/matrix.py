@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+)
 
 from coft_core.calibrate.true_tokens import forced_supports
 from coft_core.errors import ModelLoadError
@@ -57,9 +60,17 @@ def configurations() -> dict[str, type[PreTrainedConfig]]:
     return {config_class.model_type: config_class for config_class in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
+def with_images() -> dict[str, type[PreTrainedConfig]]:
+    """Those of models that read images besides text, and of which no text part is mapped to a causal model."""
+    causal = configurations()
+    return {each.model_type: each for each in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING if each.model_type not in causal}
+
+
 def architecture_of(config_class: type[PreTrainedConfig]) -> str:
     """The class that transformers makes of a configuration."""
-    return str(MODEL_FOR_CAUSAL_LM_MAPPING[config_class].__name__)
+    causal = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+    mapping = MODEL_FOR_CAUSAL_LM_MAPPING if causal else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return str(mapping[config_class].__name__)
 
 
 def examined(config_class: type[PreTrainedConfig]) -> Outcome:
