@@ -254,16 +254,20 @@ def _back_up(engine: Engine, path: Path, name: str) -> None:
     """
     copies = (path.with_name(f"{name}{number}") for number in chain([""], (f"-{more}" for more in count(2))))
     target = next(copy for copy in copies if not copy.exists())
+    # A process that ends meanwhile must leave nothing that looks like a backup and is half of one.
+    half = path.with_name(f"{path.name}.half-written-backup")
     try:
+        half.unlink(missing_ok=True)
         # The statement takes an empty file that is there, and leaves its mode as it is.
-        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = engine.raw_connection()
         try:
-            connection.cursor().execute("VACUUM INTO ?", (str(target),))
+            connection.cursor().execute("VACUUM INTO ?", (str(half),))
         finally:
             connection.close()
+        half.rename(target)
     except (OSError, sqlite3.Error) as error:
-        target.unlink(missing_ok=True)
+        half.unlink(missing_ok=True)
         raise StoreError(
             f"The database file {path} has to be brought up to date, and the backup {target} that is written before "
             f"cannot be ({error}); nothing was changed: make room there, or give the folder to this user."

@@ -160,7 +160,7 @@ class Repository(Generic[Record]):
         self._database = database
 
     def together(self) -> AbstractContextManager[None]:
-        """Make all that this thread writes inside a block one transaction; see :meth:`db.database.Database.together`."""
+        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
         return self._database.together()
 
     def get(self, key: int, /) -> Record:

@@ -13,6 +13,7 @@ from app.shared.errors import ServiceError
 from app.shared.kept_logits import packed_logits
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
+from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.rollouts import RolloutPool
@@ -49,12 +50,14 @@ class LiveBranches:
         host: ModelHost,
         detectors: Detectors,
         pool: RolloutPool,
+        metrics: Metrics,
     ) -> None:
         self._sessions = sessions
         self._planner = planner
         self._host = host
         self._detectors = detectors
         self._pool = pool
+        self._metrics = metrics
         self._going: dict[int, BranchRecord] = {}
         self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
 
@@ -100,6 +103,8 @@ class LiveBranches:
         except ConflictError as error:
             # Nobody else has this rollout in this process, and the next one is built from what is stored.
             raise ServiceError(STEPPED_ELSEWHERE) from error
+        if cost is not None:
+            self._metrics.step(cost.seconds)
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)

@@ -53,6 +53,7 @@ from coft_core.decode.plan import Plan
 from coft_core.errors import CalibrationMismatch, InvalidInputError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import prompt_ids
+from coft_core.text.turns import framed
 from coft_core.types import Step
 from db.audits import BatchPlace
 from db.batches import BatchesRepository, BatchRecord, BatchRowRecord
@@ -570,7 +571,8 @@ def _usable(prompts: ParsedPromptSet, errors: Sequence[RowError]) -> list[Prompt
 
 def _too_long(prompts: ParsedPromptSet, model: LanguageModel) -> Iterator[RowError]:
     for line, example in prompts.rows:
-        length = len(prompt_ids(model.tokenizer, example.prompt, model.prompting))
+        written, _ = framed(example.prompt, (), model.prompting.frame, lambda _: ())
+        length = len(prompt_ids(model.tokenizer, written, model.prompting))
         if length >= model.context_length:
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 

@@ -28,6 +28,7 @@ from app.report.inspect_log import inspect_log
 from app.report.pdf import pdf_of
 from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
+from app.review.service import VerdictService
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
@@ -47,7 +48,6 @@ from db.prompt_sets import PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 from db.user_lists import UserListsRepository
-from db.verdicts import AnnotationsRepository
 
 Read = tuple[bytes, AnyCalibration]
 """The file of a calibration, and the calibration as a session reads it."""
@@ -79,7 +79,7 @@ class ReportService:
         self._sessions = services[SessionsRepository]
         self._logits = services[KeptLogits]
         self._imports = services[ImportsRepository]
-        self._log = services[AnnotationsRepository]
+        self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
         self._thresholds = services[Thresholds]
         self._runs = services[CalibrationsRepository]
@@ -109,7 +109,7 @@ class ReportService:
             record=record,
             branches=branches,
             chains=chains,
-            log=self._log.history(session_id),
+            log=self._verdicts.whole_history(session_id),
             certificates={
                 branch.id: self._views.chain(record, chains[branch.id], branch.finished) for branch in listed
             },
@@ -262,7 +262,7 @@ class ReportService:
             return None
         branches = self._sessions.branches(session_id)
         chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
-        return SessionData(record, branches, chains, self._log.history(session_id), {}, None)
+        return SessionData(record, branches, chains, self._verdicts.whole_history(session_id), {}, None)
 
     def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
         settings = settings_from_json(data.record.policy_settings["settings"])

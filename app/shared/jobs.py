@@ -411,8 +411,8 @@ class JobRunner:
             handle = self._handles.get(job_id)
         return None if handle is None else handle.context.state
 
-    def list(self, kind: str | None = None, limit: int = 100) -> Sequence[JobRecord]:
-        """Jobs of all processes, newest first."""
+    def list(self, kind: str | None = None, limit: int | None = 100) -> Sequence[JobRecord]:
+        """Jobs of all processes, newest first; all of them without a limit."""
         return [self._live(record) for record in self._jobs.list(kind, limit=limit)]
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
@@ -570,8 +570,8 @@ class JobService:
             f"{(last + LEASE).astimezone(UTC):%H:%M:%S} UTC"
         )
 
-    def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
-        """Jobs, newest first."""
+    def list(self, kind: str | None = None, limit: int | None = 20) -> tuple[JobView, ...]:
+        """Jobs, newest first; all of them without a limit."""
         return self._views(self._runner.list(kind, limit=limit))
 
     def cancel(self, job_id: int) -> None:

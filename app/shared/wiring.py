@@ -35,6 +35,7 @@ class Named:
         lists: Address of the page that lists what there is.
         job: For what is a job: its kind.
         method: The repository's method that gives it, or refuses.
+        by: What it is known by: its number, or a text.
     """
 
     parameter: str
@@ -43,6 +44,7 @@ class Named:
     lists: str
     job: str = ""
     method: str = "get"
+    by: type[int] | type[str] = int
 
 
 SESSION = ("session", "db.sessions.SessionsRepository", "sessions")

@@ -11,6 +11,7 @@ import { showPictures } from "./audit_pictures.js";
 import "./audit_rereading.js";
 import { controls, permalink, stepping } from "./audit_stepping.js";
 import { appendToken, caretNode, drawOverview, onScrollAway, overviewStep, reserve, reveal } from "./audit_strip.js";
+import { thinking } from "./audit_thinking.js";
 import { inspector, spans, whole } from "./audit_token.js";
 import "./audit_verdicts.js";
 
@@ -46,6 +47,7 @@ const select = (index, focus = false) => {
     node.setAttribute("aria-current", "true");
     if (focus) node.focus({ preventScroll: true });
   }
+  thinking.open(wanted);
   state.selected = wanted;
   inspector.turn(state.cards[wanted] || null);
   later();
@@ -57,7 +59,9 @@ const choose = (index, focus = false) => {
 };
 /* where a reader of a finished chain looks first: the token that the masked words moved most, of this branch's own */
 const telling = () => {
-  const own = state.cards.slice(state.crumbs?.at ?? 0);
+  const cards = state.cards.slice(state.crumbs?.at ?? 0);
+  const answer = thinking.answered() ? cards.filter(({ i }) => !thinking.within(i)) : [];
+  const own = answer.length ? answer : cards;
   return own.length ? own.reduce((one, other) => (Math.abs(other.r) > Math.abs(one.r) ? other : one)).i : state.cards.length - 1;
 };
 /* many tokens may arrive within one frame; what shows them follows once */
@@ -118,6 +122,7 @@ const extend = (message) => {
     return;
   }
   append(message.steps);
+  thinking.show(message.thinking, tokens);
   if (message.finished) state.finished = message.finished;
   state.chain = message.chain;
   whole.computed(message.computed);
@@ -153,6 +158,8 @@ const load = (message) => {
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);
+  if (!same) thinking.reset();
+  thinking.show(message.thinking, tokens);
   caret.hidden = Boolean(finished);
   reserve(reel, state);
   loadPrompt(message);
@@ -391,6 +398,7 @@ export const session = {
     controls.mount(root);
     act(root, ACTIONS);
     stepping.mount(root);
+    thinking.mount(root);
     strip.addEventListener("click", ({ target }) => {
       const hit = target.closest(".tok[data-i]");
       if (hit) choose(Number(hit.dataset.i), true);

@@ -40,7 +40,7 @@ def test_logits_are_read_as_they_were_stored_and_their_matrix_is_kept_once(store
 
 def test_an_older_version_finds_the_logits_that_it_can_read_and_none_that_it_cannot(store_url, branch):
     engine = build_engine(parse_url(store_url))
-    downgrade(engine, "0022")
+    downgrade(engine, "0019")
     engine.dispose()
     with Database(store_url) as database:
         assert SessionsRepository(database).logits(branch) == {0: PLAIN.to_bytes()}

@@ -103,6 +103,7 @@ def test_ids_that_links_use_are_never_given_twice(sqlite_engine):
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
         "batches", "comparisons", "evaluations", "verdict_tombstones", "swaps",
+        "accounts", "account_tokens", "account_sign_ins", "account_attempts", "audit_trail",
     }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 

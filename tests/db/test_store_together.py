@@ -24,12 +24,17 @@ def counts(database: Database) -> tuple[int, int]:
 
 def test_an_error_takes_back_what_all_repositories_wrote_and_runs_what_undoes_it(database):
     said = []
-    with pytest.raises(ZeroDivisionError), database.together():
-        SessionsRepository(database).create(new_session())
-        JobsRepository(database).add("kind", "title")
-        database.afterwards(lambda: said.append("begun"), lambda: said.append("undone"))
-        assert counts(database) == (1, 1)
-        fail()
+
+    def write():
+        with database.together():
+            SessionsRepository(database).create(new_session())
+            JobsRepository(database).add("kind", "title")
+            database.afterwards(lambda: said.append("begun"), lambda: said.append("undone"))
+            assert counts(database) == (1, 1)
+            fail()
+
+    with pytest.raises(ZeroDivisionError):
+        write()
     assert counts(database) == (0, 0)
     assert said == ["undone"]
 
@@ -49,13 +54,18 @@ def test_what_follows_begins_only_when_the_rows_are_there_for_all(database):
 
 def test_an_error_that_is_caught_inside_leaves_nothing_of_what_it_came_from(database):
     sessions = SessionsRepository(database)
+
+    def half():
+        with database.together():
+            JobsRepository(database).add("kind", "title")
+            fail()
+
     with database.together():
         kept = sessions.create(new_session())
         with pytest.raises(ConflictError):
             sessions.create(new_session(calibration_id=99))
-        with pytest.raises(ZeroDivisionError), database.together():
-            JobsRepository(database).add("kind", "title")
-            fail()
+        with pytest.raises(ZeroDivisionError):
+            half()
     assert [item.id for item in sessions.list()] == [kept.id]
     assert counts(database) == (1, 0)
 

@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+)
 
 from coft_core.calibrate.true_tokens import forced_supports
 from coft_core.errors import ModelLoadError
@@ -24,7 +27,7 @@ from coft_core.model.load import wrap_model
 from coft_core.model.loading import explain
 from coft_core.model.memory_fit import fit_of
 from coft_core.model.requirements import require_causal
-from tests.models.tiny import random_module, tiny_config
+from tests.models.tiny import NOT_MADE, random_module, tiny_config
 
 TOLERANCE = 2e-3
 """Largest difference of two logits over the spread of all: sums in another order stay far below."""
@@ -42,7 +45,7 @@ class Outcome:
         architecture: The class.
         memory: How earlier tokens are kept; empty where the class is refused.
         refusal: The sentence that refuses it; empty where it works.
-        notes: Why the memory is not preallocated.
+        notes: Why the memory is not preallocated, or why the class was not tried.
     """
 
     model_type: str
@@ -57,9 +60,17 @@ def configurations() -> dict[str, type[PreTrainedConfig]]:
     return {config_class.model_type: config_class for config_class in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
+def with_images() -> dict[str, type[PreTrainedConfig]]:
+    """Those of models that read images besides text, and of which no text part is mapped to a causal model."""
+    causal = configurations()
+    return {each.model_type: each for each in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING if each.model_type not in causal}
+
+
 def architecture_of(config_class: type[PreTrainedConfig]) -> str:
     """The class that transformers makes of a configuration."""
-    return str(MODEL_FOR_CAUSAL_LM_MAPPING[config_class].__name__)
+    causal = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+    mapping = MODEL_FOR_CAUSAL_LM_MAPPING if causal else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return str(mapping[config_class].__name__)
 
 
 def examined(config_class: type[PreTrainedConfig]) -> Outcome:
@@ -69,6 +80,8 @@ def examined(config_class: type[PreTrainedConfig]) -> Outcome:
         AssertionError: It gives other numbers than forwards over whole texts do.
     """
     about = (config_class.model_type, architecture_of(config_class))
+    if why := NOT_MADE.get(config_class.model_type):
+        return Outcome(*about, "", "", why)
     try:
         model = loaded(config_class)
     except ModelLoadError as error:
@@ -97,7 +110,8 @@ def loaded(config_class: type[PreTrainedConfig]) -> LanguageModel:
 def one_sentence(error: Exception) -> str:
     """An error's sentence, which must be one."""
     text = " ".join(str(error).split())
-    assert text.endswith(".") and "\n" not in str(error), text
+    assert text.endswith("."), text
+    assert "\n" not in str(error), text
     return text
 
 

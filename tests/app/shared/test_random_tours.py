@@ -123,9 +123,9 @@ def reload(page: Page, draw: random.Random) -> None:
 
 
 def back(page: Page, draw: random.Random) -> None:
-    page.go_back(wait_until="commit")
-    if page.url == "about:blank":
-        page.go_forward(wait_until="commit")
+    # Before the first page there is only the empty tab.
+    if answer(page, "navigation.currentEntry.index > 0"):
+        page.go_back(wait_until="commit")
 
 
 def go(page: Page, draw: random.Random) -> None:

@@ -187,7 +187,7 @@ def test_a_single_file_is_called_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "model_type", "said"),
     [
-        ("Qwen2VLForConditionalGeneration", "qwen2_vl", "reads images or sound besides text"),
+        ("Qwen2VLForConditionalGeneration", "qwen2_vl_text", "reads images or sound besides text"),
         ("NobodysForCausalLM", "vit", "does not have"),
         ("LlamaForSequenceClassification", "llama", "not a causal language model"),
         ("NobodysForCausalLM", "nobodys", "does not have"),

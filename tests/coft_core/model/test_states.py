@@ -1,6 +1,7 @@
 """Models whose layers keep states: copies of them are taken up again, and what was let go is read anew."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_copies_stay_within_their_memory_and_thin_out_towards_the_beginning(mode
     places = list(kept)
     assert sum(snapshot.size for snapshot in kept.values()) <= 5 * one
     assert (places[0], places[-1]) == (-1, 35)
-    gaps = [after - before for before, after in zip(places, places[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(places)]
     assert gaps == sorted(gaps, reverse=True)
 
 
