@@ -326,7 +326,7 @@ class JobRunner:
         """Whether the process of a job that is not this runner's has ended, as far as can be told."""
         if not _by_lease(record, owns_store):
             process = JobProcess.read(record.process)
-            return process is None or process.gone
+            return process is None or process.own or process.gone
         return record.heartbeat_at is None or self._now() - record.heartbeat_at > LEASE
 
     def submit(
