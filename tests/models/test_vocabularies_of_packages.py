@@ -43,7 +43,9 @@ WORDS = {
     "spaces": "\n\t\u00a0\u2003\u3000\r\u200d",
 }
 PIECES = sorted({piece for words in WORDS.values() for piece in (*words.split(), *words)})
-TEXTS = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(["", " ", "  ", "\n", ", "])), min_size=1, max_size=7)
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(PIECES), st.sampled_from(["", " ", "  ", "\n", ", "])), min_size=1, max_size=7
+)
 
 
 @cache
@@ -101,7 +103,9 @@ def test_exactly_the_tokens_with_a_marked_character_are_masked(package, example)
         assert not as_typed, "the bytes of a text that is read as typed can all be placed"
         return
     assert len(prompt.masked_ids) == len(prompt.factual_ids)
-    changed = [i for i, pair in enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True)) if pair[0] != pair[1]]
+    changed = [
+        i for i, pair in enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True)) if pair[0] != pair[1]
+    ]
     assert tuple(changed) == prompt.positions
     for index in prompt.positions:
         start, end = prompt.offsets[index]
