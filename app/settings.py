@@ -43,6 +43,11 @@ class Settings(BaseSettings):
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
+        models: ``COFT_MODELS``: models that are loaded: names, folders with all below them, organisations of a hub as
+            ``name/``, separated by commas; empty loads any.
+        jobs_per_visitor: ``COFT_JOBS_PER_VISITOR``: jobs of one visitor that are at work or wait; 0 sets no limit.
+        uploads_mb_per_hour: ``COFT_UPLOADS_MB_PER_HOUR``: megabytes that one visitor may upload within an hour; 0 sets
+            no limit.
         log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
@@ -86,6 +91,9 @@ class Settings(BaseSettings):
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
+    models: str = ""
+    jobs_per_visitor: int = Field(default=16, ge=0)
+    uploads_mb_per_hour: int = Field(default=1000, ge=0)
     log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
