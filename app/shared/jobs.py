@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from threading import Event, Lock
+from functools import partial
+from threading import Event, RLock
 from types import TracebackType
 from typing import Any, Self
 
@@ -171,6 +172,14 @@ class JobContext:
         """
         self._jobs.set_result(self.job_id, result)
 
+    def complete(self, result: JsonObject) -> None:
+        """Write that the job is done, in the transaction that keeps what it made; it returns the same afterwards.
+
+        Raises:
+            UnstorableValueError: The result is not JSON.
+        """
+        self._jobs.finish(self.job_id, "done", progress=1.0, message=self.state[1], result=result)
+
     def check_cancelled(self) -> None:
         """End the job here if it was cancelled; call it wherever stopping is safe.
 
@@ -217,10 +226,11 @@ class JobRunner:
 
     def __init__(self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         """Make a runner of so many jobs at once; the others wait in the order of submission."""
+        self._database = database
         self._jobs = JobsRepository(database)
         self._clock = clock
         self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="job")
-        self._lock = Lock()
+        self._lock = RLock()
         self._handles: dict[int, _Handle] = {}
         self._closed = False
 
@@ -264,7 +274,8 @@ class JobRunner:
             title: What a list of jobs shows.
             function: The work; it reads the payload from its context.
             payload: What the job is asked, as JSON, enough to start it again.
-            prepare: Called with the job's id before it can run; if it raises, the job has failed before it began.
+            prepare: Called with the job's id before it can run, in the transaction that writes its row; if it raises,
+                there is no such job.
 
         Returns:
             The job's id.
@@ -273,19 +284,28 @@ class JobRunner:
             RuntimeError: The runner is shut down.
             UnstorableValueError: The payload is not JSON.
         """
-        with self._lock:
+        # Who submits several jobs at once holds the store before this lock, so everybody does.
+        with self._database.together(), self._lock:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             visitor = present()
             owner, process = None if visitor is None else visitor.owner, JobProcess.of(os.getpid()).json
             record = self._jobs.add(kind, title, payload, owner=owner, process=process)
             if prepare is not None:
-                self._prepare(record.id, prepare)
+                prepare(record.id)
             stop = Event()
             handle = _Handle(JobContext(record.id, record.payload, self._jobs, stop, self._clock), stop)
             self._handles[record.id] = handle
-            handle.future = self._executor.submit(self._run, handle, function)
+            self._database.afterwards(partial(self._begin, handle, function), partial(self._forget, handle))
         return record.id
+
+    def _begin(self, handle: _Handle, function: JobFunction) -> None:
+        try:
+            handle.future = self._executor.submit(self._run, handle, function)
+        except RuntimeError:
+            # The program shuts down since its row was written; as such it can be resumed.
+            self._end_stopped(handle)
+            self._forget(handle)
 
     def cancel(self, job_id: int) -> bool:
         """Ask a job to stop: a queued one never starts, a running one stops at its next check.
@@ -361,13 +381,6 @@ class JobRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown()
-
-    def _prepare(self, job_id: int, prepare: Callable[[int], None]) -> None:
-        try:
-            prepare(job_id)
-        except Exception as error:
-            self._jobs.finish(job_id, "failed", progress=0.0, message="", error=_one_line(error))
-            raise
 
     def _stop(self, handle: _Handle) -> None:
         handle.stop.set()

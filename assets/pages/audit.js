@@ -20,7 +20,7 @@ const PACE = 150;
 const state = {
   session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
   running: false, pausing: false, busy: null, then: null, touched: false, based: null, values: null, printed: "", follow: true,
-  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false,
+  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false, warnings: [],
 };
 const watchers = [];
 let root, strip, reel, overview, binLabels, caret, send, tokens = [], frameAt = null, drawn = 0, missing = null;
@@ -148,8 +148,8 @@ const loadPrompt = (message) => {
 };
 const load = (message) => {
   const same = message.from > 0;
-  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings } = message;
-  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, touched: false, restored: false, follow: true, why: "" });
+  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings, warnings } = message;
+  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, warnings, touched: false, restored: false, follow: true, why: "" });
   missing = null;
   notice();
   find(".empty").hidden = true;
@@ -165,7 +165,7 @@ const load = (message) => {
   loadPrompt(message);
   state.printed = editor.print();
   if (settings) state.based = settings;
-  cautions(find(".cautions"), message.warnings);
+  cautions(find(".cautions"), warnings);
   whole.method(message.method);
   whole.computed(message.computed);
   branches.draw(find(".crumbs"), state);
@@ -241,7 +241,7 @@ const compare = () => {
   if (expected && state.values && !differs(expected, state.values)) expected = null;
   keep();
   if (state.session === null || !state.based) return;
-  const touched = differs(state.based, state.values || state.based) || editor.print() !== state.printed;
+  const touched = differs(state.based, expected || state.values || state.based) || editor.print() !== state.printed;
   if (touched === state.touched) return;
   state.touched = touched;
   const lead = state.restored ? "What you had changed before the page was reloaded is here again." : "The prompt or the settings changed.";
@@ -342,6 +342,24 @@ const ACTIONS = {
   revert: discard,
 };
 
+/* ---- the first chain: asked for while Gradio still builds the page, and drawn as soon as there is a place for it ---- */
+const asked = () => Object.fromEntries(["session", "branch", "calibration", "duplicate"].map((name) => [name, addressed(name)]));
+const early = (({ session, branch, duplicate }) => {
+  /* what was kept before a reload has settings of its own, which only the event knows how to lay on the session's */
+  if (session === null || duplicate !== null || recall()) return null;
+  return fetch(`./audit/chain?session=${session}${branch === null ? "" : `&branch=${branch}`}`)
+    .then((answer) => (answer.ok ? answer.json() : null))
+    .catch(() => null);
+})(asked());
+const beginWith = async (named) => {
+  state.busy = "open";
+  controls.show();
+  const message = await early;
+  if (!message) { open(named); return; }
+  receive(message);
+  send("settle", { session: message.session });
+};
+
 /* ---- the transcript and the wire to the server are two components, and either may be there first ---- */
 const begin = () => {
   if (!root || !send) return;
@@ -357,9 +375,8 @@ const begin = () => {
   onFailure(["start", "step", "run", "fork"], idle);
   onFailure("overhead", () => { whole.measured(""); idle(); });
   waiting = recall();
-  open({
-    ...Object.fromEntries(["session", "branch", "calibration", "duplicate"].map((name) => [name, addressed(name)])),
-    policy: new URLSearchParams(location.search).get("policy"), values: (waiting && waiting.values) || null,
+  beginWith({
+    ...asked(), policy: new URLSearchParams(location.search).get("policy"), values: (waiting && waiting.values) || null,
   });
 };
 export const session = {

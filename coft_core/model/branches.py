@@ -20,6 +20,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory import GrowingRows, Sharing, SlotRows
 from coft_core.model.memory_fit import MemoryKind, fit_of
 from coft_core.model.slots import RowTokens
+from coft_core.model.states import StateRows
 
 
 class Removable(Protocol):
@@ -64,7 +65,8 @@ class MemoryUse:
     """How the keys and values of a batch are kept.
 
     Attributes:
-        kind: ``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it.
+        kind: ``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it, ``"states"``
+            where layers keep states, which are copied at every step.
         reason: Why it is not preallocated, as half a sentence; empty where it is.
         held_once: Tokens of the rows' beginning that are held once for all of them; 0 where each row holds its own.
         joins: Whether steps may be run in one forward with those of other rollouts.
@@ -80,7 +82,8 @@ class BranchBatch:
     """Rows that share one model, one memory and one number of generated tokens.
 
     Where the model allows it, memory is preallocated and every row has its own length, so that no row is padded, and
-    what all rows begin with is read once. Other models' rows are padded on the left over a cache that grows.
+    what all rows begin with is read once. Other models' rows are padded on the left over a cache that grows, or are
+    kept in groups of one length whose states are copied at every step.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class BranchBatch:
         """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
         self._tokens = RowTokens(rows, model.context_length, model.device)
         self._sharing = (sharing or Sharing.of(model.device)) if share else None
-        self._memory: SlotRows | GrowingRows | None = None
+        self._memory: SlotRows | GrowingRows | StateRows | None = None
 
     @property
     def row_count(self) -> int:
@@ -214,7 +217,7 @@ class BranchBatch:
         if not 0 <= generated <= self.generated:
             raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
 
-    def opened(self) -> SlotRows | GrowingRows:
+    def opened(self) -> SlotRows | GrowingRows | StateRows:
         """The keys and values of its rows, whose memory is taken when it is first needed.
 
         Raises:
@@ -225,6 +228,8 @@ class BranchBatch:
             fit = fit_of(self.model)
             if fit.kind == "slots":
                 self._memory = SlotRows(self.model, self._tokens, fit, self._sharing)
+            elif fit.kind == "states":
+                self._memory = StateRows(self.model, self._tokens, fit)
             else:
                 self._memory = GrowingRows(self.model, self._tokens, fit.accepts)
         return self._memory

@@ -8,6 +8,7 @@ batches larger than the model's ``prefill_tokens`` are read in pieces of as many
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -18,7 +19,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.language_model import LanguageModel
-from coft_core.model.memory_fit import accepted_arguments
+from coft_core.model.memory_fit import accepted_arguments, fit_of, told_positions
 from coft_core.model.slots import token_size
 
 Result = TypeVar("Result")
@@ -268,6 +269,10 @@ class ForcedScorer:
         self._model = model
         self._limits = limits or Limits.of(model.device)
         self._parts: SplitModel | None = split_model(model)
+        # States are handed on whole: rows of different prompts cannot read one that is held once.
+        self._fit = fit_of(model)
+        self._stateful = self._fit.kind == "states"
+        self._at_once = model.prefill_tokens if self._fit.pieces else sys.maxsize
 
     def memory_size(self, items: Sequence[ForcedItem]) -> int:
         """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read."""
@@ -277,7 +282,7 @@ class ForcedScorer:
             return rows * longest * token_size(self._model)
         if not self._shares(len(items), branches, shared):
             shared = 0
-        several = rows * (longest - shared) > self._model.prefill_tokens
+        several = rows * (longest - shared) > self._at_once
         return (len(items) * shared + several * rows * (longest - shared)) * token_size(self._model)
 
     def fitting(self, most: int | None) -> Callable[[Sequence[ForcedItem]], bool] | None:
@@ -338,12 +343,12 @@ class ForcedScorer:
 
     def _shares(self, items: int, branches: int, shared: int) -> bool:
         """Whether reading a common prefix once saves enough."""
-        return shared * items * (branches - 1) >= max(self._limits.shared, 1)
+        return not self._stateful and shared * items * (branches - 1) >= max(self._limits.shared, 1)
 
     def _read(self, base: Callable[..., Any], layout: _Layout, begin: int, prefix: DynamicCache | None) -> Tensor:
         """Read all rows from a column on, in one piece where it is small enough; hidden states at scored positions."""
         rows, length = layout.ids.shape
-        ranges = list(pieces(rows, begin, length, self._model.prefill_tokens))
+        ranges = list(pieces(rows, begin, length, self._at_once))
         several = len(ranges) > 1
         if prefix is not None:
             layers: list[Any] = [
@@ -351,11 +356,14 @@ class ForcedScorer:
             ]
             arguments: dict[str, Any] = {"past_key_values": Cache(layers=layers), "use_cache": True}
         else:
-            arguments = {"past_key_values": DynamicCache(), "use_cache": True} if several else {"use_cache": False}
+            arguments = self._anew() if several else {"use_cache": False}
         picked = []
         for start, stop in ranges:
-            states = base(input_ids=layout.ids[:, start:stop], **arguments).last_hidden_state  # (G * B, w, H)
-            picked.append(_pick(states, layout, start, stop))
+            ids = layout.ids[:, start:stop]
+            output = base(input_ids=ids, **arguments, **told_positions(self._fit, ids, start))
+            picked.append(_pick(output.last_hidden_state, layout, start, stop))  # of (G * B, w, H)
+            if several:
+                self._go_on(arguments, output)
         if not several:
             return picked[0][1]
         order = torch.cat([index for index, _ in picked]).argsort()  # (N,)
@@ -363,18 +371,35 @@ class ForcedScorer:
 
     def _by_own_forward(self, layout: _Layout) -> Iterator[Chunk]:
         forward: Callable[..., Any] = self._model.module
-        some = "logits_to_keep" in accepted_arguments(self._model.module.forward)
-        cache = DynamicCache()
+        some = "logits_to_keep" in accepted_arguments(self._model.module.forward) and self._fit.pieces
+        arguments = self._anew()
         rows, length = layout.ids.shape
         begin = min(layout.columns) if some else 0
-        for start, stop in pieces(rows, 0, begin, self._model.prefill_tokens):
-            forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        limit = min(self._limits.logits // self._model.vocabulary_size, self._model.prefill_tokens)
-        for start, stop in pieces(rows, begin, length, limit):
-            logits = forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True).logits
-            index, picked = _pick(logits, layout, start, stop)  # (n,), (n, B, V)
+        for start, stop in pieces(rows, 0, begin, self._at_once):
+            ids = layout.ids[:, start:stop]
+            output = forward(input_ids=ids, logits_to_keep=1, **arguments, **told_positions(self._fit, ids, start))
+            self._go_on(arguments, output)
+        limit = min(self._limits.logits // self._model.vocabulary_size, self._at_once)
+        for start, stop in pieces(rows, begin, length, limit if self._fit.pieces else self._at_once):
+            ids = layout.ids[:, start:stop]
+            output = forward(input_ids=ids, **arguments, **told_positions(self._fit, ids, start))
+            self._go_on(arguments, output)
+            index, picked = _pick(output.logits, layout, start, stop)  # (n,), (n, B, V)
             if len(index):
                 yield index, picked
+
+    def _anew(self) -> dict[str, Any]:
+        """What a module is given at the beginning of a text that is read in pieces."""
+        if not self._stateful:
+            return {"past_key_values": DynamicCache(), "use_cache": True}
+        if self._fit.hands_back:
+            return {"use_cache": True}
+        return {self._fit.state: DynamicCache(config=self._model.module.config), "use_cache": True}
+
+    def _go_on(self, arguments: dict[str, Any], output: Any) -> None:
+        """Have the next piece read behind the state that a piece left; keys and values are in their cache already."""
+        if self._stateful:
+            arguments[self._fit.state] = getattr(output, self._fit.state, arguments.get(self._fit.state))
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,10 @@ PREFILL_TOKENS = 16_384
 """What a forward reads at most unless told otherwise: as much as a batch of a calibration on an accelerator."""
 
 
+SNAPSHOT_BYTES = 256 << 20
+"""Copies of a model's states that one batch of branches holds at most unless told otherwise: at least two."""
+
+
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
     """A frozen causal language model with its tokenizer.
@@ -115,6 +119,7 @@ class LanguageModel:
         places: The devices that hold the weights, each once, such as ``("cuda:0", "cuda:1", "disk")``.
         quantization: ``"none"``, ``"8-bit"``, ``"4-bit"``, or the method of a checkpoint that is quantised already.
         prefill_tokens: Tokens, over all rows, that one forward reads at most; longer prompts are read in pieces.
+        snapshot_bytes: Bytes of copies of states that one batch of branches holds at most, where layers keep states.
         findings: What the engine has found out about the module once, by name, together with the module.
         rendering: How prompts are rendered for one plan; None renders each at the present moment.
     """
@@ -134,6 +139,7 @@ class LanguageModel:
     places: tuple[str, ...] = ()
     quantization: str = "none"
     prefill_tokens: int = PREFILL_TOKENS
+    snapshot_bytes: int = SNAPSHOT_BYTES
     findings: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     rendering: Rendering | None = field(default=None, repr=False, compare=False)
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)

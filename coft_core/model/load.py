@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
@@ -21,10 +21,11 @@ from coft_core.model.noise import measure_noise
 from coft_core.model.packed import PACKED_BYTES, pack_linears
 from coft_core.model.placement import Placement, checkpoint_quantization, input_device, places
 from coft_core.model.requirements import (
+    loader_of,
+    output_width,
     require_all_weights,
     require_causal,
     require_causal_behaviour,
-    require_no_state,
     require_offsets,
     require_possible_size,
     require_safetensors,
@@ -83,7 +84,7 @@ def load_model(
 
     Raises:
         ModelLoadError: The model is missing, damaged, gated or no causal language model, has weights in other files
-            than safetensors or code of its own, or keeps a state that cannot be cropped; its tokenizer gives no
+            than safetensors or code of its own, or cannot go on from what it has read; its tokenizer gives no
             character offsets, or has another vocabulary; it does not fit into memory; or the choices of
             where and how to hold it are unknown, exclude each other or need a package that is not there.
     """
@@ -109,7 +110,7 @@ def load_model(
         require_safetensors(name_or_path, source)
         require_whole_files(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = loader_of(config).from_pretrained(
             source, use_safetensors=True, output_loading_info=True, **placed, **where
         )
         module, loading = loaded
@@ -153,8 +154,7 @@ def _checked(
 ) -> LanguageModel:
     """The model of a module and a tokenizer that belong together."""
     require_offsets(name, tokenizer)
-    require_no_state(name, module)
-    vocabulary = int(module.get_output_embeddings().weight.shape[0])
+    vocabulary = output_width(name, module)
     require_same_vocabulary(name, len(tokenizer), vocabulary)
     if chat and not tokenizer.chat_template:
         raise ModelLoadError(f"{name!r} has no chat template; load it with chat=False.")

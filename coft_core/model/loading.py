@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -46,6 +47,10 @@ def explain(name: str, error: BaseException, quantization: str = "none") -> str:
         return f"There is no model {name!r}; check the id, or give the path of a local folder."
     if kinds & OFFLINE:
         return f"{name!r} is not on this computer and the hub cannot be reached; go online or give a local folder."
+    if (lacking := next((each for each in chain if isinstance(each, ImportError)), None)) is not None:
+        return (
+            f"{name!r} needs a package that is not installed here: {_lacking(lacking)}; install it, and load it again."
+        )
     if "SafetensorError" in kinds:
         return f"The weights of {name!r} are damaged ({text[:200]}); fetch them again."
     if "ignore_mismatched_sizes" in text:
@@ -70,6 +75,13 @@ def explain(name: str, error: BaseException, quantization: str = "none") -> str:
         return f"{name!r} cannot run with {quantization} weights here: {text[:300]}; try another quantization, or none."
     telling = text and isinstance(error, OSError | ValueError | RuntimeError)
     return f"{name!r} cannot be loaded: {(text if telling else f'{type(error).__name__}: {text}')[:300]}"
+
+
+def _lacking(error: ImportError) -> str:
+    """Which package an error says is missing, or what else it says."""
+    text = " ".join(str(error).split())
+    named = re.search(r"requires the (\S+) library", text) or re.search(r"pip install [`'\"]?([\w.\[\]-]+)", text)
+    return error.name or (named.group(1) if named else text[:160].rstrip("."))
 
 
 def out_of_memory(error: BaseException) -> bool:

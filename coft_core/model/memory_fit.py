@@ -10,15 +10,24 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import get_layer_types_and_kwargs
+from transformers.cache_utils import (
+    DYNAMIC_LAYER_TYPE_MAPPING,
+    DynamicCache,
+    LinearAttentionCacheLayerMixin,
+    get_layer_types_and_kwargs,
+)
 
 from coft_core.model.attention import SLOT_ATTENTION, Part, Prefix, forward
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import out_of_memory
 from coft_core.model.slots import Slots
 
-MemoryKind = Literal["slots", "growing"]
-"""Preallocated rows of their own lengths, or tensors that grow by concatenation with padding on the left."""
+MemoryKind = Literal["slots", "growing", "states"]
+"""Preallocated rows of their own lengths, tensors that grow by concatenation with padding on the left, or states that
+are copied at every step."""
+
+_STATE_ARGUMENTS = ("past_key_values", "cache_params", "state")
+"""Names under which models take what they keep of earlier tokens, and hand it back."""
 
 _NEEDED = frozenset({"position_ids", "attention_mask", "past_key_values"})
 _KEPT_AS = "memory fit"
@@ -34,6 +43,11 @@ class Fit:
         joins: Whether rows of several memories may share a forward, and a prefix may be held once.
         layers: Layers of the model; 0 where it is not slots.
         accepts: Names of the parameters of the model's forward.
+        state: The parameter of these that takes what is kept; empty where there is none.
+        hands_back: Whether the model makes what it keeps by itself and hands it back.
+        pieces: Whether several tokens may be read behind kept ones; without, a text is read at once or one by one.
+        positions: Whether the model must be told where tokens stand that it reads behind kept ones.
+        alone: Whether each row is run by itself, since the model mixes rows that go on from what it keeps.
     """
 
     kind: MemoryKind
@@ -41,6 +55,11 @@ class Fit:
     joins: bool
     layers: int
     accepts: frozenset[str]
+    state: str = "past_key_values"
+    hands_back: bool = True
+    pieces: bool = True
+    positions: bool = False
+    alone: bool = False
 
 
 def fit_of(model: LanguageModel) -> Fit:
@@ -49,6 +68,11 @@ def fit_of(model: LanguageModel) -> Fit:
     if fit is None:
         model.keep_finding(_KEPT_AS, fit := _examined(model))
     return fit
+
+
+def keep_fit(model: LanguageModel, fit: Fit) -> None:
+    """Have a model use a memory from now on."""
+    model.keep_finding(_KEPT_AS, fit)
 
 
 def fit_is_known(model: LanguageModel) -> bool:
@@ -63,6 +87,8 @@ def accepted_arguments(forward: Any) -> frozenset[str]:
 
 def _examined(model: LanguageModel) -> Fit:
     module, accepts = model.module, accepted_arguments(model.module.forward)
+    if reason := _state_of(module, accepts):
+        return with_states(model, reason)
     if reason := _misfit(module, accepts):
         return Fit("growing", reason, False, 0, accepts)
     fit = Fit("slots", "", _takes_slot_attention(module), len(_layer_types(module)), accepts)
@@ -70,6 +96,48 @@ def _examined(model: LanguageModel) -> Fit:
         reason = "its logits differ from plain recomputation when rows have lengths of their own"
         return Fit("growing", reason, False, 0, accepts)
     return replace(fit, joins=fit.joins and _agrees(_probe_parts, model, fit))
+
+
+def with_states(model: LanguageModel, reason: str) -> Fit:
+    """The fit of a model whose state is copied at every step, for a reason in half a sentence."""
+    accepts = accepted_arguments(model.module.forward)
+    state = next((name for name in _STATE_ARGUMENTS if name in accepts), "")
+    fit = Fit("states", reason, False, 0, accepts, state, pieces=False)
+    if not state:
+        return fit
+    fit = replace(fit, hands_back=_hands_back(model, fit))
+    # Some count positions by themselves, also from another number than 0, and some begin anew unless they are told.
+    placed = replace(fit, positions=True)
+    if "position_ids" in accepts and not _agrees(_probe_step, model, fit) and _agrees(_probe_step, model, placed):
+        fit = placed
+    return replace(fit, pieces=_agrees(_probe_pieces, model, fit))
+
+
+def _hands_back(model: LanguageModel, fit: Fit) -> bool:
+    """Whether a forward that is to keep something and is given nothing hands it back."""
+    try:
+        return run_with_state(model, fit, model.arbitrary_tokens(1, 2).to(model.device), None, 0)[1] is not None
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return False
+
+
+def _state_of(module: Any, accepts: frozenset[str]) -> str:
+    """What layers keep of earlier tokens besides keys and values, as half a sentence; empty where it is nothing."""
+    kinds: list[str] = []
+    if isinstance(module, PreTrainedModel):
+        kinds = sorted({kind for kind in _layer_types(module) if _has_state(kind)})
+    if kinds:
+        return f"its layers of {kinds[0].replace('_', ' ')} keep a state that cannot be cut"
+    if getattr(module, "_is_stateful", False) or ("past_key_values" not in accepts and accepts & {*_STATE_ARGUMENTS}):
+        return "it keeps a state that cannot be cut"
+    return ""
+
+
+def _has_state(layer_type: str) -> bool:
+    kept = DYNAMIC_LAYER_TYPE_MAPPING.get(layer_type)
+    return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
 
 
 def _misfit(module: Any, accepts: frozenset[str]) -> str:
@@ -131,11 +199,63 @@ def _probe_parts(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     return _run(model, fit, parts), _plain(model, rows)
 
 
+def run_with_state(model: LanguageModel, fit: Fit, ids: Tensor, state: Any, start: int) -> tuple[Tensor, Any]:
+    """Read tokens behind others.
+
+    Args:
+        model: The model.
+        fit: How it keeps earlier tokens.
+        ids: The tokens, ``(R, q)``.
+        state: What it kept of earlier ones; None begins a text.
+        start: How many tokens were read before.
+
+    Returns:
+        Logits after the last tokens, ``(R, V)``, and what is kept behind them; None of a model that keeps nothing.
+    """
+    arguments: dict[str, Any] = {"input_ids": ids, "use_cache": True}
+    if state is None and not fit.hands_back:
+        state = DynamicCache(config=model.module.config)
+    if state is not None:
+        arguments[fit.state] = state
+    if "logits_to_keep" in fit.accepts:
+        arguments["logits_to_keep"] = 1
+    arguments |= told_positions(fit, ids, start)
+    with torch.inference_mode():
+        output = model.module(**arguments)
+    return output.logits[:, -1], getattr(output, fit.state, state)
+
+
+def told_positions(fit: Fit, ids: Tensor, start: int) -> dict[str, Tensor]:
+    """Positions of tokens behind others, as an argument of a model that must be told them; nothing for others."""
+    if not fit.positions:
+        return {}
+    return {"position_ids": torch.arange(start, start + ids.shape[1], device=ids.device)[None]}
+
+
+def _probe_pieces(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
+    """Logits of a text that is read in two pieces, and what they must be."""
+    return _continued(model, fit, 3)
+
+
+def _probe_step(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
+    """Logits of a text whose last token is read by itself, and what they must be."""
+    return _continued(model, fit, -1)
+
+
+def _continued(model: LanguageModel, fit: Fit, border: int) -> tuple[Tensor, Tensor]:
+    text = model.arbitrary_tokens(1, min(_PROBE_TOKENS, model.context_length - 1))
+    ids = text.to(model.device)
+    first, rest = ids[:, :border], ids[:, border:]
+    _, state = run_with_state(model, fit, first, None, 0)
+    return run_with_state(model, fit, rest, state, first.shape[1])[0], _plain(model, text.tolist())
+
+
 def _agrees(probe: Callable[[LanguageModel, Fit], tuple[Tensor, Tensor]], model: LanguageModel, fit: Fit) -> bool:
     """Whether a probe gives what it must; an architecture that reads its memory otherwise may also fail in it."""
     try:
         return _close(*probe(model, fit))
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:
+        # What an architecture that was not made for it raises is known only by trying.
         if out_of_memory(error):
             raise
         return False

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import fit_of, run_with_state
 
 UNKNOWN = "unknown"
 """Number type of what does not say its own."""
@@ -123,12 +124,14 @@ def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
     """
     ids = ids.to(model.device)  # (2, T)
     logits: list[Tensor] = []
-    cache, new = None, ids[:, :_PROMPT]
-    with torch.inference_mode():
-        for place in range(_PROMPT, min(_PROMPT + _STEPS, ids.shape[1])):
-            output = model.module(input_ids=new, past_key_values=cache, use_cache=True)
-            cache, new = getattr(output, "past_key_values", None), ids[:, place : place + 1]
-            if cache is None:
-                break
-            logits.append(torch.log_softmax(output.logits[0, -1].float(), dim=-1).cpu())
+    fit, cache, read = fit_of(model), None, 0
+    if not fit.state:
+        return logits
+    rows = ids[:1] if fit.alone else ids
+    for place in range(_PROMPT, min(_PROMPT + _STEPS, ids.shape[1])):
+        newest, cache = run_with_state(model, fit, rows[:, read:place], cache, read)
+        if cache is None:
+            break
+        logits.append(torch.log_softmax(newest[0].float(), dim=-1).cpu())
+        read = place
     return logits

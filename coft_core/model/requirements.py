@@ -5,6 +5,7 @@ Whatever they lack is a :class:`ModelLoadError` of one sentence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,13 @@ import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.cache_utils import (
-    DYNAMIC_LAYER_TYPE_MAPPING,
-    LinearAttentionCacheLayerMixin,
-    get_layer_types_and_kwargs,
-)
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMultimodalLM
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    MODEL_FOR_MULTIMODAL_LM_MAPPING,
     MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 )
@@ -30,7 +28,7 @@ from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.branches import BranchBatch
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import explain, first_line, out_of_memory
-from coft_core.model.memory_fit import fit_of
+from coft_core.model.memory_fit import fit_of, keep_fit, with_states
 from coft_core.model.placement import input_device
 
 PADDING_SHARE = 0.05
@@ -54,6 +52,17 @@ _WITH_OTHER_INPUTS = frozenset(
 )
 
 
+def loader_of(config: Any) -> Any:
+    """The class of transformers that loads a configuration's model: as one of text alone where there is one.
+
+    A model that reads images or sound besides text is else loaded whole, and is given text alone.
+    """
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM
+    whole = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return AutoModelForImageTextToText if whole else AutoModelForMultimodalLM
+
+
 def require_causal(name: str, config: Any) -> None:
     """Refuse what a configuration says is no decoder of text."""
     stated = getattr(config, "architectures", None) or []
@@ -62,6 +71,9 @@ def require_causal(name: str, config: Any) -> None:
         raise ModelLoadError(f"{name!r} is a {kind}, an encoder with a decoder; choose a decoder-only model.")
     loadable = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     # The decoder of text that is part of some models with other inputs can be loaded by itself.
+    whole = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING or type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING
+    if whole and kind in _WITH_OTHER_INPUTS:
+        return
     if loadable and (not stated or kind in _CAUSAL or kind in _WITH_OTHER_INPUTS or kind.endswith("ForCausalLM")):
         return
     if kind in _WITH_OTHER_INPUTS:
@@ -149,6 +161,18 @@ def require_offsets(name: str, tokenizer: Any) -> None:
         )
 
 
+def output_width(name: str, module: Any) -> int:
+    """The number of tokens that a model's logits are over.
+
+    Raises:
+        ModelLoadError: It has no head that gives logits over tokens.
+    """
+    head = module.get_output_embeddings()
+    if getattr(head, "weight", None) is None:
+        raise ModelLoadError(f"{name!r} has no head that gives logits over tokens; choose a causal language model.")
+    return int(head.weight.shape[0])
+
+
 def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
     """Refuse a tokenizer and a model of different numbers of tokens, but for an embedding's padding."""
     if tokenizer > model or model - tokenizer > PADDING_SHARE * tokenizer:
@@ -160,9 +184,19 @@ def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
 
 def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
     """Change the last token: in a causal model no earlier logit may move."""
-    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=input_device(module)) % vocabulary  # (2, 3)
-    with torch.inference_mode():
-        logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
+    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]]) % vocabulary  # (2, 3)
+    try:
+        with torch.inference_mode():
+            ids = ids.to(input_device(module))
+            logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
+    except Exception as error:
+        # What an architecture raises that needs an image, or anything else besides text, is known only by trying.
+        if out_of_memory(error):
+            raise
+        raise ModelLoadError(
+            f"{name!r} cannot be run over text alone ({type(error).__name__}: {first_line(error)}); choose a model "
+            "that reads nothing else."
+        ) from error
     if logits.isnan().any():
         dtype = str(logits.dtype).removeprefix("torch.")
         raise ModelLoadError(
@@ -174,63 +208,69 @@ def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
         raise ModelLoadError(f"{name!r} looks at later tokens, so it is no causal language model; choose another.")
 
 
-def require_no_state(name: str, module: Any) -> None:
-    """Refuse layers that keep something else of earlier tokens than keys and values."""
-    types: list[str] = []
-    if isinstance(module, PreTrainedModel):
-        kinds, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
-        types = sorted({kind for kind in kinds if _has_state(kind)})
-    if types or getattr(module, "_is_stateful", False):
-        which = f"layers of {types[0].replace('_', ' ')}" if types else "transformers calls it stateful"
-        raise ModelLoadError(
-            f"{name!r} keeps a state that cannot be cropped for stepping back ({which}); choose a model whose layers "
-            "all keep keys and values."
-        )
-
-
 def require_steps(model: LanguageModel) -> None:
-    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew."""
+    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew.
+
+    Where keys and values that grow do not give them, copied states are tried.
+    """
     fit = fit_of(model)
     if fit.kind == "slots":
         # To find that out, the same was compared.
         return
-    try:
-        reason = (
-            "" if _steps_agree(model) else "from kept keys and values it gives other logits than from the whole text"
+    reason = _why_not_stepped(model)
+    if reason and fit.kind == "growing":
+        keep_fit(model, fit := with_states(model, f"with keys and values that grow, {reason}"))
+        reason = _why_not_stepped(model) and reason
+    if reason and fit.state:
+        # Some step one row rightly, and mix the rows of a batch.
+        keep_fit(model, replace(fit, alone=True))
+        reason = _why_not_stepped(model) and reason
+    if reason:
+        raise ModelLoadError(
+            f"{model.name!r} cannot be decoded step by step: {reason}; choose a model that can go on from the tokens "
+            "that it has read."
         )
+
+
+def _why_not_stepped(model: LanguageModel) -> str:
+    """What is wrong when a model steps with the memory that fits it, as half a sentence; empty if nothing is."""
+    fit = fit_of(model)
+    takes_none = "its forward takes nothing of earlier tokens"
+    if not fit.state:
+        return takes_none
+    try:
+        agree = _steps_agree(model)
     except Exception as error:
         # What an architecture that was not made for it raises is known only by trying.
         if isinstance(error, CoftError) or out_of_memory(error):
             raise
-        reason = f"it fails when it goes on from kept keys and values ({type(error).__name__}: {first_line(error)})"
-    if reason and "past_key_values" not in fit.accepts:
-        reason = "its forward takes no keys and values of earlier tokens"
-    if reason:
-        raise ModelLoadError(
-            f"{model.name!r} cannot be decoded step by step: {reason}; choose a model whose layers all keep keys and "
-            "values."
-        )
-
-
-def _has_state(layer_type: str) -> bool:
-    kept = DYNAMIC_LAYER_TYPE_MAPPING.get(layer_type)
-    return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
+        if fit.state not in fit.accepts:
+            return takes_none
+        return f"it fails when it goes on from what it keeps ({type(error).__name__}: {first_line(error)})"
+    return "" if agree else "from what it keeps of earlier tokens it gives other logits than from the whole text"
 
 
 def _steps_agree(model: LanguageModel) -> bool:
-    stepped, expected = _stepped(model)  # (4, R, V) each
+    stepped, expected = _stepped(model)  # (8, R, V) each
     spread = (expected - expected.mean(-1, keepdim=True)).norm()
     limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
     return bool((stepped - expected).norm() <= limit * spread + 1e-3)
 
 
 def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(4, R, V)`` each."""
-    generator = torch.Generator().manual_seed(0)
+    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(8, R, V)`` each.
+
+    Two rows of one length come first, as the branches of an audit are, and then two rows of unequal lengths.
+    """
     longest = max(1, min(7, model.context_length - 3))
-    ids = torch.randint(model.vocabulary_size, (2, longest), generator=generator).tolist()
-    first, second, other = torch.randint(model.vocabulary_size, (3, 1), generator=generator).to(model.device)
-    prompts = [ids[0], ids[1][: max(1, longest - 3)]]
+    first, second = model.arbitrary_tokens(2, longest).tolist()
+    even, uneven = (_stepped_rows(model, [first, second[:length]]) for length in (longest, max(1, longest - 3)))
+    return torch.cat([even[0], uneven[0]]), torch.cat([even[1], uneven[1]])
+
+
+def _stepped_rows(model: LanguageModel, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """The same of some prompts, ``(4, R, V)`` each."""
+    first, second, other = model.arbitrary_tokens(3, 1, seed=1).to(model.device)
     batch = BranchBatch(model, prompts)
     stepped = [batch.logits()]
     for token in (first, second):

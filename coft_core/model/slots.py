@@ -182,12 +182,18 @@ def token_size(model: LanguageModel) -> int:
     look back only so far (sliding windows) needs at most this.
     """
     text: Any = model.module.config.get_text_config(decoder=True)
-    heads, layers = getattr(text, "num_attention_heads", None), getattr(text, "num_hidden_layers", None)
-    if not heads or not layers:
+    # Where layers differ, each has a configuration of its own, and asking the whole one for a width is an error.
+    layers = getattr(text, "per_layer_config", None) or [text] * (getattr(text, "num_hidden_layers", None) or 0)
+    return sum(map(_width_of_layer, layers)) * model.dtype.itemsize
+
+
+def _width_of_layer(layer: Any) -> int:
+    """Numbers in one token's keys and values of a layer; 0 where its configuration does not tell."""
+    heads = getattr(layer, "num_attention_heads", None)
+    if not heads:
         return 0
-    width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
-    key_heads = getattr(text, "num_key_value_heads", None) or heads
-    return int(2 * layers * key_heads * width * model.dtype.itemsize)
+    width = getattr(layer, "head_dim", None) or (getattr(layer, "hidden_size", None) or 0) // heads
+    return int(2 * (getattr(layer, "num_key_value_heads", None) or heads) * width)
 
 
 def rows_size(model: LanguageModel, rows: int, length: int) -> int:
