@@ -58,6 +58,10 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/theme.css", "open"),
     # What those outside check the signatures of bundles with.
     ("/public-key.pem", "open"),
+    # What a proxy asks before it sends anybody here. The figures need an account: a token of one goes with the question.
+    ("/health", "open"),
+    ("/ready", "open"),
+    ("/metrics", READ),
     ("/gradio_api/theme.css", "open"),
     # Gradio asks itself for this when it is launched: it starts the queue, once.
     ("/gradio_api/startup-events", "open"),
