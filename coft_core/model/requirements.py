@@ -13,10 +13,13 @@ import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMultimodalLM
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    MODEL_FOR_MULTIMODAL_LM_MAPPING,
     MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 )
@@ -49,6 +52,23 @@ _WITH_OTHER_INPUTS = frozenset(
 )
 
 
+def brings_its_class(config: Any, trusted: bool) -> bool:
+    """Whether a trusted model has a causal class of its own, of which nothing is known before it is run."""
+    return trusted and "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+
+
+def loader_of(config: Any) -> Any:
+    """The class of transformers that loads a configuration's model: as one of text alone where there is one.
+
+    A model that reads images or sound besides text is else loaded whole, and is given text alone.
+    """
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM
+    if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForMultimodalLM if type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING else AutoModelForCausalLM
+
+
 def require_causal(name: str, config: Any) -> None:
     """Refuse what a configuration says is no decoder of text."""
     stated = getattr(config, "architectures", None) or []
@@ -57,6 +77,9 @@ def require_causal(name: str, config: Any) -> None:
         raise ModelLoadError(f"{name!r} is a {kind}, an encoder with a decoder; choose a decoder-only model.")
     loadable = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     # The decoder of text that is part of some models with other inputs can be loaded by itself.
+    whole = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING or type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING
+    if whole and kind in _WITH_OTHER_INPUTS:
+        return
     if loadable and (not stated or kind in _CAUSAL or kind in _WITH_OTHER_INPUTS or kind.endswith("ForCausalLM")):
         return
     if kind in _WITH_OTHER_INPUTS:
@@ -144,6 +167,18 @@ def require_offsets(name: str, tokenizer: Any) -> None:
         )
 
 
+def output_width(name: str, module: Any) -> int:
+    """The number of tokens that a model's logits are over.
+
+    Raises:
+        ModelLoadError: It has no head that gives logits over tokens.
+    """
+    head = module.get_output_embeddings()
+    if getattr(head, "weight", None) is None:
+        raise ModelLoadError(f"{name!r} has no head that gives logits over tokens; choose a causal language model.")
+    return int(head.weight.shape[0])
+
+
 def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
     """Refuse a tokenizer and a model of different numbers of tokens, but for an embedding's padding."""
     if tokenizer > model or model - tokenizer > PADDING_SHARE * tokenizer:
@@ -155,9 +190,19 @@ def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
 
 def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
     """Change the last token: in a causal model no earlier logit may move."""
-    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=input_device(module)) % vocabulary  # (2, 3)
-    with torch.inference_mode():
-        logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
+    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]]) % vocabulary  # (2, 3)
+    try:
+        with torch.inference_mode():
+            ids = ids.to(input_device(module))
+            logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
+    except Exception as error:
+        # What an architecture raises that needs an image, or anything else besides text, is known only by trying.
+        if out_of_memory(error):
+            raise
+        raise ModelLoadError(
+            f"{name!r} cannot be run over text alone ({type(error).__name__}: {first_line(error)}); choose a model "
+            "that reads nothing else."
+        ) from error
     if logits.isnan().any():
         dtype = str(logits.dtype).removeprefix("torch.")
         raise ModelLoadError(

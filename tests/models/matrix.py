@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+)
 
 from coft_core.calibrate.true_tokens import forced_supports
 from coft_core.errors import ModelLoadError
@@ -54,12 +57,25 @@ class Outcome:
 
 def configurations() -> dict[str, type[PreTrainedConfig]]:
     """Configuration classes of all causal models by their names."""
-    return {config_class.model_type: config_class for config_class in MODEL_FOR_CAUSAL_LM_MAPPING}
+    return {each.model_type: each for each in MODEL_FOR_CAUSAL_LM_MAPPING if _is_transformers(each)}
+
+
+def _is_transformers(config_class: type[PreTrainedConfig]) -> bool:
+    """Others are registered by models that bring their own code."""
+    return config_class.__module__.startswith("transformers.models.")
+
+
+def with_images() -> dict[str, type[PreTrainedConfig]]:
+    """Those of models that read images besides text, and of which no text part is mapped to a causal model."""
+    causal = configurations()
+    return {each.model_type: each for each in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING if each.model_type not in causal}
 
 
 def architecture_of(config_class: type[PreTrainedConfig]) -> str:
     """The class that transformers makes of a configuration."""
-    return str(MODEL_FOR_CAUSAL_LM_MAPPING[config_class].__name__)
+    causal = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+    mapping = MODEL_FOR_CAUSAL_LM_MAPPING if causal else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return str(mapping[config_class].__name__)
 
 
 def examined(config_class: type[PreTrainedConfig]) -> Outcome:

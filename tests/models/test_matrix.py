@@ -8,8 +8,11 @@ import re
 import pytest
 import transformers
 
-from tests.models.matrix import architecture_of, configurations, examined
+import coft_core as cc
+from coft_core.model.fake import byte_tokenizer
+from tests.models.matrix import architecture_of, configurations, examined, require_equal, with_images
 from tests.models.table import DOCUMENT
+from tests.models.tiny import random_module, tiny_config
 
 WORKS = {
     "llama": "slots",
@@ -52,4 +55,15 @@ def test_the_document_names_every_class_of_the_installed_transformers_or_is_of_a
     if stated.group(1) != transformers.__version__:
         pytest.fail(f"docs/models.md is of transformers {stated.group(1)}: write it anew by 'make matrix'.")
     rows = set(re.findall(r"^\| (\S+) \| (\S+) \|", text, re.MULTILINE))
-    assert {(kind, architecture_of(each)) for kind, each in configurations().items()} <= rows
+    known = configurations() | with_images()
+    assert {(kind, architecture_of(each)) for kind, each in known.items()} <= rows
+
+
+def test_a_saved_model_that_reads_images_is_loaded_whole_and_given_text(tmp_path):
+    config = tiny_config(with_images()["mistral3"])
+    random_module(config).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    model = cc.load_model(str(tmp_path), device="cpu")
+    assert type(model.module).__name__ == "Mistral3ForConditionalGeneration"
+    require_equal(model)
+    assert len(cc.generate(model, "She was", cc.CoftPolicy(), spans=[], max_new_tokens=3).steps) == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
+
+from coft_core.model.requirements import loader_of
 
 VOCABULARY = 258
 CONTEXT = 96
@@ -43,6 +45,7 @@ SMALL = {name: number for number, names in NUMBERS.items() for name in names.spl
 SPREAD = ("initializer_range", "init_std", "initializer_std")
 """Standard deviations of random weights: large, so that wrong keys and states are seen in the logits."""
 
+AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
 ZAMBA = {"attention_hidden_size": 64, "attention_head_dim": 16}
 HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
@@ -62,6 +65,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "dots1": {"n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 2},
     "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16, "mamba_n_groups": 1},
     "gemma3n_text": {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "activation_sparsity_pattern": None},
+    **dict.fromkeys(
+        ("glm4v_text", "glm_ocr_text", "glmga_text", "paddleocr_vl_text", "qwen2_5_omni_text", "qwen2_5_vl_text",
+         "qwen2_vl_text"), AXES),
+    "glm4v_moe_text": {"rope_parameters": {**AXES["rope_parameters"], "mrope_section": [1, 1, 0]}},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], **MAMBA},
     "hunyuan_v1_dense": {"head_dim": 8},
@@ -69,6 +76,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "qk_head_dim": 12, **HYBRID,
                     "mlp_layer_types": ["dense", "sparse"]},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "longcat_flash": {"expert_ffn_hidden_size": 16, "zero_expert_num": 2},
     "mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 1},
@@ -88,7 +96,32 @@ OVERRIDES: dict[str, dict[str, Any]] = {
 """What a kind of model needs besides, by its ``model_type``."""
 
 
+UNWRITTEN = "no small configuration of it was written"
 NOT_MADE = {
+    **dict.fromkeys(
+        [
+            "chameleon",
+            "deepseek_ocr2",
+            "diffusion_gemma",
+            "ernie4_5_vl_moe",
+            "evolla",
+            "exaone4_5",
+            "glm5_next",
+            "granite4_vision",
+            "granite_docling",
+            "hunyuan_vl",
+            "inkling2",
+            "kosmos-2.5",
+            "mistral4",
+            "mistral_large4",
+            "molmo2",
+            "muse_spark",
+            "nemotron_h_omni",
+            "step3p7",
+            "t5gemma2",
+        ],
+        UNWRITTEN,
+    ),
     "blt": "its parts hash groups of bytes, and no small configuration of it was written",
     "dots3_note": "no small configuration of its parts for images and sound was written",
     "gemma4_assistant": "it drafts tokens for another model, with that model's keys and values",
@@ -108,7 +141,7 @@ def random_module(config: PreTrainedConfig, seed: int = 1) -> Any:
     """A causal model of random weights, in evaluation mode."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        module: Any = AutoModelForCausalLM.from_config(config)
+        module: Any = loader_of(config).from_config(config)
     return module.eval().requires_grad_(False)
 
 
@@ -123,6 +156,8 @@ def _small(config: PreTrainedConfig) -> dict[str, Any]:
             small[name] = min(value, SMALL[name]) if SMALL[name] < 8 and value > 0 else SMALL[name]
         elif name in SPREAD and isinstance(value, float):
             small[name] = 0.3
+        elif isinstance(value, dict) and "mrope_section" in value:
+            small[name] = {**value, "mrope_section": [2, 1, 1]}
         elif isinstance(value, list) and depth and len(value) == depth and name != "layer_types":
             # A setting of each layer: its first and its last values.
             small[name] = [SMALL.get(name, each) for each in (*value[: max(len(layers), 2) - 1], value[-1])]
