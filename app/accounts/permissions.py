@@ -62,7 +62,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/theme.css", "open"),
     # What those outside check the signatures of bundles with.
     ("/public-key.pem", "open"),
-    # What a proxy asks before it sends anybody here. The figures need an account: a token of one goes with the question.
+    # What a proxy asks before it sends anybody here; whoever asks for the figures sends the token of an account.
     ("/health", "open"),
     ("/ready", "open"),
     ("/metrics", READ),
