@@ -33,6 +33,7 @@ from coft_core.model.requirements import (
     require_all_weights,
     require_causal,
     require_causal_behaviour,
+    require_independent_rows,
     require_offsets,
     require_possible_size,
     require_safetensors,
@@ -198,6 +199,7 @@ def _checked(
         places=places(module),
         quantization=checkpoint_quantization(module.config) or "none",
     )
+    require_independent_rows(model)
     require_steps(model)
     return model
 
