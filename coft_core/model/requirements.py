@@ -283,8 +283,8 @@ def require_independent_rows(model: LanguageModel) -> None:
     if moved > max(least, 4 * _largest_difference(swapped, beside[0])):
         raise ModelLoadError(
             f"{model.name!r} cannot be audited with {model.quantization} weights: what else is in a batch moved a "
-            f"row's log-probabilities by {moved:.2g}, so that the branches of an audit would feel each other; load it with "
-            "whole weights, or quantised otherwise."
+            f"row's log-probabilities by {moved:.2g}, so that the branches of an audit would feel each other; load "
+            "it with whole weights, or quantised otherwise."
         )
 
 

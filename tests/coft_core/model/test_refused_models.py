@@ -178,8 +178,8 @@ def test_memory_that_runs_out_is_one_sentence(folder, monkeypatch, error):
 
 
 def test_a_single_file_is_called_a_file(tmp_path):
-    path = tmp_path / "m.gguf"
-    path.write_bytes(b"GGUF")
+    path = tmp_path / "m.ggml"
+    path.write_bytes(b"ggml")
     said = refusal(path)
     assert "names a file" in said
 
