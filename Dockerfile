@@ -7,6 +7,8 @@ ARG ACCELERATOR=cpu
 # Wheel index for torch alone, e.g. PyTorch's CPU index for a much smaller image; empty takes pip's default.
 ARG TORCH_INDEX_URL=
 
+# It listens on every address of the container, and starts with accounts (COFT_ACCOUNTS=on, once an admin is added) or
+# where something in front of it asks who people are (COFT_ACCOUNTS=elsewhere); the README has both commands.
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PIP_NO_CACHE_DIR=1 \
@@ -24,9 +26,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/coft-audit
-COPY requirements.txt ./
+COPY requirements.txt requirements-postgresql.txt ./
 RUN pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' requirements.txt)" \
-    && pip install -r requirements.txt
+    && pip install -r requirements.txt -r requirements-postgresql.txt
 
 COPY LICENSE README.md ./
 COPY coft_core ./coft_core
@@ -42,7 +44,7 @@ USER auditor
 VOLUME ["/data"]
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'], timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'] + '/robots.txt', timeout=4)"]
 # A container's first process is sent no signal that it does not ask for, and has to bury what its children leave: tini does.
 ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "app", "serve"]

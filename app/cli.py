@@ -107,15 +107,23 @@ def _serve(
     open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
 ) -> Callable[[], None]:
     def serving() -> None:
-        from app.server import require_agents_package, require_free_port, serve
+        from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
         given = {"host": host, "port": port, "mcp": mcp, "completions": completions}
         settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
         if settings.mcp:
             require_agents_package()
+        require_accounts_elsewhere(settings)
         require_free_port(settings)
         with services(settings, owns_store=True) as wired:
-            serve(wired, settings, open)
+            if settings.accounts == "on":
+                from app.accounts.service import require_accounts
+                from db.accounts import AccountsRepository
+
+                require_accounts(settings, wired[AccountsRepository])
+            told = serve(wired, settings, open)
+        if told:
+            end_now()
 
     return serving

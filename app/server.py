@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 import webbrowser
+from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_address
+from threading import Event, Thread, Timer, current_thread, main_thread
 from typing import Any
 
 import gradio as gr
+from starlette.types import ASGIApp
 
 from app.settings import Settings
 from app.shared import web as assets
@@ -18,6 +25,10 @@ from app.shared.addresses import Addresses
 from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobRunner
+from app.shared.limits import share_queue
+from app.shared.logs import begin_log, log_requests
+from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
 from app.shared.request_gate import gated
 from app.shared.wiring import Page, Services
@@ -65,8 +76,12 @@ def _is_file(item: Any) -> bool:
 
 TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
+LONGEST_END = 7.0
+"""Seconds from the signal to end until the process is ended: whoever sends it kills after ten."""
 WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
+ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
+"""Tells the pages' scripts that accounts sign."""
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -86,7 +101,12 @@ def build_app(services: Services) -> gr.Blocks:
         for feature, page in others:
             _begin_page(app, page)
             feature.build_page(app, services)
+    if services.settings.accounts == "on":
+        from app.accounts.doors import Doors
+
+        services[Doors].guard(app)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
+    share_queue(app._queue)
     return app
 
 
@@ -113,16 +133,27 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
         InvalidInputError: The policy that the completions name, or one of its options, is unknown.
     """
-    app_kwargs = served(services.pages, [*services[Bell].routes, *services[Addresses].routes])
+    others = [one for feature in services.features for one in feature.served(services)]
+    routes = [
+        route for one in (services[Bell], services[Addresses], services[Monitor], *others) for route in one.routes
+    ]
+    with_accounts = services.settings.accounts == "on"
+    app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService
 
         # The policy is made now, so that a setting that cannot be used ends the start and not the first request.
         app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
+    gates = None
+    if with_accounts:
+        from app.accounts.doors import Doors
+
+        app_kwargs["routes"] += services[Doors].routes
+        gates = services[Doors].gate
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings)},
+        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates, partial(_measured, services))},
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
@@ -136,8 +167,13 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     return options
 
 
-def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
-    """Serve the pages until interrupted.
+def _measured(services: Services, app: ASGIApp) -> ASGIApp:
+    told = log_requests if services.settings.log == "json" else None
+    return Measured(app, services[Metrics], told)
+
+
+def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
+    """Serve the pages until interrupted, and tell whether a signal did so: then :func:`end_now` is called at the end.
 
     Args:
         wired: The services.
@@ -147,6 +183,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     Raises:
         ServiceError: Agents are to be served, and cannot be.
     """
+    begin_log(settings.log)
     app = build_app(wired)
     options = {**launch_options(wired, settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
     app.launch(
@@ -158,10 +195,97 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     )
     if settings.mcp:
         finish_agents(app)
+        if settings.accounts == "on":
+            from app.accounts.doors import Doors
+
+            wired[Doors].let_agents_in(app)
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
+    print(_reachable(settings), flush=True)
     if open_page and _has_screen():
         webbrowser.open(f"http://{settings.host}:{settings.port}")
+    told = _end_soon_when_told(wired)
     app.block_thread()
+    return told.is_set()
+
+
+def end_now() -> None:
+    """End the process without taking the interpreter apart: the libraries that run models take seconds for that."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _end_soon_when_told(wired: Services) -> Event:
+    """From the signal on nobody is sent here, jobs stop where they can, and the process ends in time."""
+    monitor, runner, ended = wired[Monitor], wired[JobRunner], Event()
+
+    def told(*_: object) -> None:
+        ended.set()
+        monitor.end()
+        end_within(LONGEST_END)
+        # In a thread of its own: the interrupted one may be writing.
+        Thread(target=runner.shutdown, args=(False,), daemon=True).start()
+        raise KeyboardInterrupt
+
+    if current_thread() is main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, told)
+    return ended
+
+
+def end_within(seconds: float, end: Callable[[int], None] = os._exit) -> Timer:
+    """See to it that the process ends, whatever is still at work in it.
+
+    Every step that was shown is stored, and jobs that are cut off here are found as interrupted by the next start.
+
+    Args:
+        seconds: Time for jobs and requests to come to a place where they can stop.
+        end: Ends the process with a code.
+
+    Returns:
+        What is waiting, and ends nothing once it is cancelled.
+    """
+    last = Timer(seconds, end, (0,))
+    last.daemon = True
+    last.start()
+    return last
+
+
+def _reachable(settings: Settings) -> str:
+    """Who can use the server, in a sentence."""
+    if settings.accounts == "on":
+        return "Everybody signs in; 'python -m app accounts' manages accounts."
+    if is_loopback(settings.host):
+        return "It serves this computer only."
+    return (
+        f"WARNING: it listens on {settings.host} and asks nobody who they are (COFT_ACCOUNTS=elsewhere): whoever "
+        "reaches the port may read, change and delete everything."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this computer's own, which no other reaches."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def require_accounts_elsewhere(settings: Settings) -> None:
+    """Refuse to listen on an address that others reach, unless somebody asks who they are.
+
+    Raises:
+        ServiceError: Nobody does; the sentence says the two lines that change it.
+    """
+    if settings.accounts == "off" and not is_loopback(settings.host):
+        raise ServiceError(
+            f"Others could reach {settings.host}, and nobody would be asked who they are: the server does not start. "
+            "Turn accounts on and add an admin:\n\n"
+            "    python -m app accounts add NAME --role admin\n"
+            "    export COFT_ACCOUNTS=on\n\n"
+            "Where something in front of the server asks already, set COFT_ACCOUNTS=elsewhere instead."
+        )
 
 
 def require_free_port(settings: Settings) -> None:

@@ -17,6 +17,16 @@ class Settings(BaseSettings):
         port: ``COFT_PORT``: its port.
         hosts: ``COFT_HOSTS``: names by which others reach it beside loopback and ``host``, separated by commas.
         origins: ``COFT_ORIGINS``: websites that may ask it beside its own pages, separated by commas.
+        accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
+            serves any address because something in front of the server asks who people are.
+        sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
+        oidc_issuer: ``COFT_OIDC_ISSUER``: address of the OpenID provider that signs accounts in too; empty for none.
+        oidc_client_id: ``COFT_OIDC_CLIENT_ID``: what the provider calls this server.
+        oidc_client_secret: ``COFT_OIDC_CLIENT_SECRET``: its secret; empty where the provider knows it without one.
+        oidc_label: ``COFT_OIDC_LABEL``: what the provider is called on the page to sign in on.
+        oidc_role_claim: ``COFT_OIDC_ROLE_CLAIM``: claim of the provider's token that roles follow from.
+        oidc_roles: ``COFT_OIDC_ROLES``: what the claim says, and the role, such as ``audit-leads=lead,*=viewer``; ``*``
+            is anybody whom the provider signs in.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -37,6 +47,12 @@ class Settings(BaseSettings):
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
+        models: ``COFT_MODELS``: models that are loaded: names, folders with all below them, organisations of a hub as
+            ``name/``, separated by commas; empty loads any.
+        jobs_per_visitor: ``COFT_JOBS_PER_VISITOR``: jobs of one visitor that are at work or wait; 0 sets no limit.
+        uploads_mb_per_hour: ``COFT_UPLOADS_MB_PER_HOUR``: megabytes that one visitor may upload within an hour; 0 sets
+            no limit.
+        log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
@@ -48,6 +64,8 @@ class Settings(BaseSettings):
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
         completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
             served in the shape of OpenAI's interface; empty serves none.
+        thinking_marks: ``COFT_THINKING_MARKS``: what models write before and behind their thinking, such as
+            ``<think> </think>``, several separated by commas; looked for before those of published models.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -57,6 +75,14 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     hosts: str = ""
     origins: str = ""
+    accounts: Literal["off", "on", "elsewhere"] = "off"
+    sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    oidc_label: str = "your organisation"
+    oidc_role_claim: str = "groups"
+    oidc_roles: str = ""
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"
@@ -71,6 +97,10 @@ class Settings(BaseSettings):
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
+    models: str = ""
+    jobs_per_visitor: int = Field(default=16, ge=0)
+    uploads_mb_per_hour: int = Field(default=1000, ge=0)
+    log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
@@ -79,6 +109,12 @@ class Settings(BaseSettings):
     signing_key: str = ""
     mcp: bool = False
     completions: str = ""
+    thinking_marks: str = ""
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of a request's body: the largest upload, and what goes around it."""
+        return (self.max_upload_mb + 1) * 1_000_000
 
     @property
     def placement(self) -> dict[str, object]:

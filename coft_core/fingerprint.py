@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
-from coft_core.types import CertifiedIn
+from coft_core.types import OWN, CertifiedIn
 
 WHOLE = 64
 """Hexadecimal digits of a whole SHA-256."""
@@ -23,7 +23,10 @@ _DIGEST = re.compile(rf"(?<![0-9A-Za-z])[0-9a-f]{{12,{WHOLE}}}(?![0-9A-Za-z])")
 SINGLE_BRANCH = "single branch"
 """Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
 
-_MAY_LACK = frozenset(("method", "rendering"))
+_PROMPTS = ("system", "prefill", "turns")
+"""Fields in which the prompts of a calibration may differ, which then holds for any of them."""
+
+_MAY_LACK = frozenset(("method", "rendering", "thinking", *_PROMPTS))
 """Fields that are not written where they are empty, so that older fingerprints keep their digest."""
 
 
@@ -52,6 +55,11 @@ class Fingerprint:
         rendering: What the chat template makes of a fixed text, with the moment where it prints the date (see
             :func:`coft_core.text.rendering.rendering_label`); empty without a template, and in fingerprints made
             before there was this field.
+        thinking: ``"on"`` or ``"off"`` where the model is asked to think or not to; empty where its chat template
+            decides.
+        system: Digest of the system prompt; empty without one, :data:`coft_core.types.OWN` where prompts differ.
+        prefill: What the answer begins with; empty for nothing, the same word where prompts differ.
+        turns: ``"several"`` where prompts have earlier turns; empty where none has, the same word where they differ.
     """
 
     model: str
@@ -71,6 +79,10 @@ class Fingerprint:
     source: str
     method: str = ""
     rendering: str = ""
+    thinking: str = ""
+    system: str = ""
+    prefill: str = ""
+    turns: str = ""
 
     @property
     def digest(self) -> str:
@@ -84,6 +96,7 @@ class Fingerprint:
         Fingerprints of earlier versions hold shortened digests; these agree with the whole ones that begin with them.
         """
         unrecorded = {"rendering"} if self._fits(other) else set()
+        unrecorded |= {name for name in _PROMPTS if getattr(self, name) == OWN}
         names = (f.name for f in fields(self) if f.name not in unrecorded)
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return tuple(
@@ -102,7 +115,7 @@ class Fingerprint:
             raise CalibrationMismatch(differences)
 
     def to_dict(self) -> dict[str, str | float | int]:
-        """Plain dictionary in field order; an empty method and an empty rendering are left out."""
+        """Plain dictionary in field order; what may be empty and is, is left out."""
         return {name: value for name, value in asdict(self).items() if value != "" or name not in _MAY_LACK}
 
     @classmethod

@@ -388,6 +388,10 @@ class Step:
         return any(abs(distance) <= noise for distance in distances)
 
 
+OWN = "each prompt's own"
+"""In place of a system prompt, a prefill or a number of turns in which the prompts of a set differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One calibration prompt.

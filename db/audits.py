@@ -15,6 +15,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     Row,
     Select,
     Table,
@@ -26,7 +27,16 @@ from sqlalchemy import (
 
 from coft_core.types import Span
 from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing
-from db.types import AnyText, CalibrationDeletedError, ConflictError, JsonObject, NotFoundError, UtcDateTime, utc_now
+from db.types import (
+    AnyText,
+    CalibrationDeletedError,
+    ConflictError,
+    ImportedSessionError,
+    JsonObject,
+    NotFoundError,
+    UtcDateTime,
+    utc_now,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,27 @@ class BranchRecord:
     finished: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOrigin:
+    """Where an imported session came from.
+
+    Attributes:
+        source_session_id: Its number there.
+        source_file: Name of the bundle's file.
+        bundle_digest: SHA-256 of the bundle's manifest.
+        signers: SHA-256 of each public key that signed the bundle; empty for an unsigned one.
+        program: Name and version of the program that wrote the bundle.
+        imported_at: When it was imported.
+    """
+
+    source_session_id: int
+    source_file: str
+    bundle_digest: str
+    signers: tuple[str, ...]
+    program: str
+    imported_at: datetime
+
+
 sessions = Table(
     "audit_sessions",
     METADATA,
@@ -195,6 +226,16 @@ branches = Table(
     **NEVER_REUSED,
 )
 
+imported_sessions = Table(
+    "imported_sessions",
+    METADATA,
+    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    *columns(SessionOrigin, signers=Rewritten(list, tuple)),
+    # As it was imported, so that it can be handed on and still verifies; read only where it is asked for.
+    Column("bundle", LargeBinary, nullable=False),
+    UniqueConstraint("bundle_digest"),
+)
+
 # Statements that pages ask for at every frame are built once.
 _OWN: BindParameter[int] = bindparam("own")
 _SESSION = select(*fields_in(SessionRecord, sessions)).where(sessions.c.id == _OWN)
@@ -202,6 +243,7 @@ _SPANS = (
     select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == _OWN).order_by(session_spans.c.position)
 )
 _PLACE = select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == _OWN)
+_ORIGIN = select(*fields_in(SessionOrigin, imported_sessions)).where(imported_sessions.c.session_id == _OWN)
 _BRANCH = select(branches).where(branches.c.id == _OWN)
 _ACTIVE_BRANCH = (
     select(branches).join(sessions, sessions.c.active_branch_id == branches.c.id).where(sessions.c.id == _OWN)
@@ -261,6 +303,22 @@ def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> Non
     connection.execute(
         update(batch_rows).where(batch_row).values(session_id=session_id, begun_at=utc_now(), error=None)
     )
+
+
+def session_origin(connection: Connection, session_id: int) -> SessionOrigin | None:
+    """Where a session came from; None where it was made here."""
+    row = connection.execute(_ORIGIN, {"own": session_id}).one_or_none()
+    return None if row is None else SessionOrigin(**row._asdict())
+
+
+def require_own(connection: Connection, session_id: int) -> None:
+    """Refuse to change what was imported.
+
+    Raises:
+        ImportedSessionError: The session came from another server.
+    """
+    if session_origin(connection, session_id) is not None:
+        raise ImportedSessionError(session_id)
 
 
 def require_calibration(calibration_id: int | None, label: str) -> None:

@@ -112,6 +112,16 @@ calibration_bins = Table(
 )
 
 
+def add_calibration(connection: Connection, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> int:
+    """Store a finished calibration in a transaction, and return its id."""
+    columns = field_values(fields, CalibrationFields)
+    key = add_row(connection, calibrations, **columns, values=values, created_at=utc_now())
+    if bins:
+        rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
+        connection.execute(insert(calibration_bins), rows)
+    return key
+
+
 class CalibrationsRepository(Repository[CalibrationRecord]):
     """Adds, lists, renames and deletes calibration runs; audits that used one keep the label it had, and outlive it."""
 
@@ -121,12 +131,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
     def add(self, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> CalibrationRecord:
         """Store a finished calibration with its own serialisation, which is returned as given."""
         with self._database.writing() as connection:
-            columns = field_values(fields, CalibrationFields)
-            key = add_row(connection, calibrations, **columns, values=values, created_at=utc_now())
-            if bins:
-                rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
-                connection.execute(insert(calibration_bins), rows)
-            return self._one(connection, key)
+            return self._one(connection, add_calibration(connection, fields, bins, values))
 
     def list(
         self,

@@ -37,10 +37,19 @@ from sqlalchemy import (
 )
 
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
-from db.audits import branches, require_calibration, sessions
+from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
+from db.logit_bases import LogitBases, PackedLogits
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
-from db.types import AnyText, ConflictError, RealNumber, UnstorableValueError, UtcDateTime, utc_now
+from db.types import (
+    AnyText,
+    ConflictError,
+    ImportedSessionError,
+    RealNumber,
+    UnstorableValueError,
+    UtcDateTime,
+    utc_now,
+)
 
 
 def _families_to_json(families: tuple[FamilyStep, ...]) -> list[dict[str, Any]]:
@@ -182,6 +191,31 @@ _step_values, _diagnostic_values, _candidate_values = (
 )  # fmt: skip
 
 
+def _step_row(branch_id: int, step: Step, logits: bytes | None) -> dict[str, Any]:
+    return (
+        dict(zip(_STEP, _step_values(step), strict=True))
+        | dict(zip(_DIAGNOSTICS, _diagnostic_values(step.diagnostics), strict=True))
+        | {"branch_id": branch_id, "logits": logits}
+    )
+
+
+def _candidate_rows(step: Step) -> list[dict[str, Any]]:
+    return [
+        {"rank": rank, **dict(zip(_CANDIDATE, _candidate_values(candidate), strict=True))}
+        for rank, candidate in enumerate(step.candidates)
+    ]
+
+
+def insert_past_step(
+    connection: Connection, branch_id: int, step: Step, logits: bytes | None, stored_at: datetime
+) -> None:
+    """Store a step that another store had, with the moment at which it was stored there."""
+    row = {**_step_row(branch_id, step, logits), "created_at": stored_at}
+    key: Any = connection.execute(insert(steps), row).inserted_primary_key
+    if rows := [{"step_id": key[0], **row} for row in _candidate_rows(step)]:
+        connection.execute(insert(candidates), rows)
+
+
 def chain_length(connection: Connection, branch_id: int, fork_step: int | None) -> int:
     """The number of steps of a branch's chain, which is the index of its next step."""
     last = connection.scalar(select(func.max(steps.c.index)).where(steps.c.branch_id == branch_id))
@@ -199,6 +233,10 @@ _PLACE = (
         sessions.c.calibration_id,
         sessions.c.calibration_label,
         select(func.max(steps.c.index)).where(steps.c.branch_id == branches.c.id).scalar_subquery().label("last"),
+        select(imported_sessions.c.session_id)
+        .where(imported_sessions.c.session_id == branches.c.session_id)
+        .scalar_subquery()
+        .label("imported"),
     )
     .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
     .where(branches.c.id == bindparam("own"))
@@ -233,9 +271,10 @@ class StepWriter:
     An error is nobody's yet: each step is then written alone, and only those fail that fail by themselves.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, bases: LogitBases) -> None:
         """Work on an open store; nobody waits."""
         self._database = database
+        self._bases = bases
         lock = Lock()
         self._changed, self._arrived = Condition(lock), Condition(lock)
         self._newest: frozenset[int] = frozenset()
@@ -248,23 +287,15 @@ class StepWriter:
         """Steps that no transaction has taken yet."""
         return len(self._waiting)
 
-    def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
+    def append(
+        self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None, packed: PackedLogits | None
+    ) -> None:
         """Store the next step of a branch; see :meth:`Chains.append_step`."""
-        request = _Append(
-            branch_id,
-            dict(zip(_STEP, _step_values(step), strict=True))
-            | dict(zip(_DIAGNOSTICS, _diagnostic_values(step.diagnostics), strict=True))
-            | {
-                "branch_id": branch_id,
-                "logits": None if step.logits is None else step.logits.to_bytes(),
-                "seconds": seconds,
-                "peak_bytes": peak_bytes,
-            },
-            [
-                {"rank": rank, **dict(zip(_CANDIDATE, _candidate_values(candidate), strict=True))}
-                for rank, candidate in enumerate(step.candidates)
-            ],
-        )
+        logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
+        if packed is not None:
+            self._bases.keep(packed)
+        cost = {"seconds": seconds, "peak_bytes": peak_bytes}
+        request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step))
         try:
             if self._leads(request):
                 self._lead()
@@ -354,6 +385,8 @@ def _session_of_next(connection: Connection, request: _Append) -> int:
     place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
     if place is None:
         raise missing(branches, request.branch_id)
+    if place.imported is not None:
+        raise ImportedSessionError(place.session_id)
     require_calibration(place.calibration_id, place.calibration_label)
     index, expected = request.step["index"], (place.fork_step or 0) if place.last is None else place.last + 1
     if index != expected:
@@ -370,7 +403,12 @@ class BranchChains:
     _steps: StepWriter
 
     def append_step(
-        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
+        self,
+        branch_id: int,
+        step: Step,
+        seconds: float | None = None,
+        peak_bytes: int | None = None,
+        packed: PackedLogits | None = None,
     ) -> None:
         """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
 
@@ -379,6 +417,7 @@ class BranchChains:
             step: The step; its index is the present length of the branch's chain.
             seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
             peak_bytes: Most memory that the device held meanwhile; None if not measured.
+            packed: What is kept of its logits in place of themselves.
 
         Raises:
             CalibrationDeletedError: The session's calibration is no longer stored.
@@ -386,7 +425,7 @@ class BranchChains:
             UnstorableValueError: A number is NaN.
             StoreError: The database refuses.
         """
-        self._steps.append(branch_id, step, seconds, peak_bytes)
+        self._steps.append(branch_id, step, seconds, peak_bytes, packed)
 
     def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
         """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""
@@ -414,7 +453,7 @@ class BranchChains:
             )
 
     def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
-        """Return the logits that were kept of a chain from a step on, by the step's index; they are large."""
+        """Return the logits of a chain from a step on as they are stored, by the step's index; they are large."""
         with self._database.reading() as connection:
             query = select(steps.c.index, steps.c.logits).where(
                 in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)
@@ -462,7 +501,8 @@ class BranchChains:
     def beginnings(self, calibration_id: int, first: int) -> Sequence[SessionBeginning]:
         """Return the first steps, at most so many, of each root branch that uses a calibration, oldest session first.
 
-        Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
+        Sessions without a step are left out, and those of other servers. Pages ask for this often, so that only a few
+        columns are read.
         """
         group = sessions.c.policy_settings["settings"]["group"].as_string()
         columns = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
@@ -471,6 +511,7 @@ class BranchChains:
             .join(branches, branches.c.session_id == sessions.c.id)
             .join(steps, steps.c.branch_id == branches.c.id)
             .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
+            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)))
             .order_by(sessions.c.id, steps.c.index)
         )
         names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")

@@ -7,8 +7,10 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
@@ -252,16 +254,20 @@ def _back_up(engine: Engine, path: Path, name: str) -> None:
     """
     copies = (path.with_name(f"{name}{number}") for number in chain([""], (f"-{more}" for more in count(2))))
     target = next(copy for copy in copies if not copy.exists())
+    # A process that ends meanwhile must leave nothing that looks like a backup and is half of one.
+    half = path.with_name(f"{path.name}.half-written-backup")
     try:
+        half.unlink(missing_ok=True)
         # The statement takes an empty file that is there, and leaves its mode as it is.
-        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = engine.raw_connection()
         try:
-            connection.cursor().execute("VACUUM INTO ?", (str(target),))
+            connection.cursor().execute("VACUUM INTO ?", (str(half),))
         finally:
             connection.close()
+        half.rename(target)
     except (OSError, sqlite3.Error) as error:
-        target.unlink(missing_ok=True)
+        half.unlink(missing_ok=True)
         raise StoreError(
             f"The database file {path} has to be brought up to date, and the backup {target} that is written before "
             f"cannot be ({error}); nothing was changed: make room there, or give the folder to this user."
@@ -314,6 +320,14 @@ Access = Literal["read", "write"]
 NOT_OPEN = "The store is not open; call open() before using it."
 
 
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """A transaction that several repositories share: its connection, and what is done after it, or if it fails."""
+
+    connection: Connection
+    afterwards: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
+
+
 class Database:
     """A store at a URL; one object serves all threads of a process.
 
@@ -337,6 +351,7 @@ class Database:
         self._checked = checked
         self._engine: Engine | None = None
         self._binds: dict[Access, Engine] = {}
+        self._shared: ContextVar[_Together | None] = ContextVar("together", default=None)
 
     @property
     def url(self) -> str:
@@ -404,9 +419,56 @@ class Database:
             UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
-        bind = self._bind("write")
+        bind, shared = self._bind("write"), self._shared.get()
+        if shared is not None:
+            # An error that somebody catches inside the block must not leave half of what it came from.
+            with _plain_errors(), shared.connection.begin_nested():
+                yield shared.connection
+            return
         with _plain_errors(), bind.begin() as connection:
             yield connection
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make all that this thread writes inside the block one transaction, whatever repositories it writes through.
+
+        It holds SQLite's only write lock from its first statement on, so no model runs inside it. What another thread
+        is to do with the rows is begun by :meth:`afterwards`.
+
+        Raises:
+            StoreError: As :meth:`writing`; nothing of the block is kept then.
+        """
+        outer = self._shared.get()
+        begun = self._bind("write").begin() if outer is None else outer.connection.begin_nested()
+        with _plain_errors(), begun as given:
+            shared = _Together(given if isinstance(given, Connection) else outer.connection)
+            token = self._shared.set(shared)
+            try:
+                yield
+            except BaseException:
+                for _, undone in shared.afterwards:
+                    undone()
+                raise
+            finally:
+                self._shared.reset(token)
+        if outer is not None:
+            outer.afterwards.extend(shared.afterwards)
+            return
+        for call, _ in shared.afterwards:
+            call()
+
+    def afterwards(self, call: Callable[[], None], undone: Callable[[], None]) -> None:
+        """Do something once the rows that this thread has written are there for all: at once outside of a block.
+
+        Args:
+            call: What is done.
+            undone: What is done instead where the block of :meth:`together` fails.
+        """
+        shared = self._shared.get()
+        if shared is None:
+            call()
+        else:
+            shared.afterwards.append((call, undone))
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -415,7 +477,11 @@ class Database:
         Raises:
             StoreError: The store is not open, or the database refuses.
         """
-        bind = self._bind("read")
+        bind, shared = self._bind("read"), self._shared.get()
+        if shared is not None:
+            with _plain_errors():
+                yield shared.connection
+            return
         with _plain_errors(), bind.connect() as connection:
             yield connection
 
@@ -439,14 +505,27 @@ def _plain_errors() -> Iterator[None]:
         raise UnstorableValueError(
             "A whole number is larger than the store can keep (64 bits); give one between -2^63 and 2^63 - 1."
         ) from error
-    except IntegrityError as error:
-        raise ConflictError(f"The store refused the change: {_reason(error)}.") from error
     except SQLAlchemyError as error:
+        if _refused(error):
+            raise ConflictError(f"The store refused the change: {_reason(error)}.") from error
         if isinstance(error, StatementError) and isinstance(error.orig, UnstorableValueError):
             raise error.orig from error
         raise StoreError(f"The store could not do that: {_reason(error)}.") from error
 
 
+RAISED_BY_TRIGGER = "P0001"
+"""PostgreSQL's code of what a trigger refuses; SQLite counts that among broken constraints."""
+
+
+def _refused(error: SQLAlchemyError) -> bool:
+    """Whether a constraint or a trigger refuses the change."""
+    if isinstance(error, IntegrityError):
+        return True
+    return isinstance(error, StatementError) and getattr(error.orig, "sqlstate", None) == RAISED_BY_TRIGGER
+
+
 def _reason(error: SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, StatementError) and error.orig is not None else error
-    return " ".join(str(cause).split()).rstrip(".")
+    # PostgreSQL's own sentence; what its driver adds are the lines of the function that was at work.
+    said = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+    return " ".join(said.split()).rstrip(".")

@@ -236,6 +236,16 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         with self._database.reading() as connection:
             return {(suite, method, seed): count for suite, method, seed, count in connection.execute(query)}
 
+    def all_counts(self) -> dict[int, dict[tuple[str, str, int], int]]:
+        """Return the same of every evaluation, by its number; without those of which nothing is done."""
+        row = items.c
+        group = (row.evaluation_id, row.suite, row.method, row.seed)
+        found: dict[int, dict[tuple[str, str, int], int]] = {}
+        with self._database.reading() as connection:
+            for number, suite, method, seed, count in connection.execute(select(*group, func.count()).group_by(*group)):
+                found.setdefault(number, {})[suite, method, seed] = count
+        return found
+
     def places(self, evaluation_id: int, suite: str, seed: int) -> set[tuple[str, int]]:
         """Return method and place of the items of a suite that are done under a seed."""
         row = items.c

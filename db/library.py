@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, sessions, touch
+from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, require_own, sessions, touch
 from db.batches import batches
 from db.chains import steps
 from db.database import Database
@@ -404,6 +404,7 @@ class LibraryRepository:
             ConflictError: The branch belongs to another session.
         """
         with self._database.writing() as connection:
+            require_own(connection, session_id)
             own_branch(connection, session_id, branch_id)
             change_row(connection, branches, branch_id, name=name)
             touch(connection, session_id)
@@ -427,6 +428,7 @@ class LibraryRepository:
         with self._database.writing() as connection:
             # The verdict log is extended under the same lock, so that no entry comes between check and deletion.
             owner = find(connection, sessions, session_id, lock=True)
+            require_own(connection, session_id)
             branch = own_branch(connection, session_id, branch_id)
             if branch.parent_id is None:
                 raise ConflictError("The main branch cannot be pruned; delete the session instead.")

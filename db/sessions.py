@@ -10,6 +10,7 @@ from coft_core.types import Span
 from db.audits import (
     BranchRecord,
     SessionFields,
+    SessionOrigin,
     SessionRecord,
     SessionSummary,
     active_branch_record,
@@ -18,6 +19,8 @@ from db.audits import (
     claim_row,
     own_branch,
     require_calibration,
+    require_own,
+    session_origin,
     session_record,
     session_spans,
     sessions,
@@ -26,6 +29,7 @@ from db.audits import (
 from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
+from db.logit_bases import LogitBases
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
@@ -37,7 +41,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._steps = StepWriter(database)
+        self._steps = StepWriter(database, LogitBases(database))
 
     def create(
         self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""
@@ -81,8 +85,29 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return connection.execute(select(func.count()).select_from(sessions).where(*_found(search))).scalar_one()
 
     def rename(self, session_id: int, name: str) -> SessionRecord:
-        """Change a session's name."""
-        return self._change(session_id, name=name, updated_at=utc_now())
+        """Change a session's name.
+
+        Raises:
+            ImportedSessionError: It came from another server.
+        """
+        with self._database.writing() as connection:
+            require_own(connection, session_id)
+            change_row(connection, sessions, session_id, name=name, updated_at=utc_now())
+            return session_record(connection, session_id)
+
+    def origin(self, session_id: int) -> SessionOrigin | None:
+        """Return where a session came from; None where it was made here."""
+        with self._database.reading() as connection:
+            return session_origin(connection, session_id)
+
+    def require_own(self, session_id: int) -> None:
+        """Refuse to change what was imported.
+
+        Raises:
+            ImportedSessionError: The session came from another server.
+        """
+        with self._database.reading() as connection:
+            require_own(connection, session_id)
 
     def add_computation(self, session_id: int, computation: JsonObject) -> None:
         """Add a way in which steps of a session were computed, unless it is there; nothing else changes."""
@@ -117,10 +142,12 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
         Raises:
             CalibrationDeletedError: The session's calibration is no longer stored.
+            ImportedSessionError: The session came from another server.
             ConflictError: The parent belongs to another session, the fork step lies outside its
                 chain, or the path is taken.
         """
         with self._database.writing() as connection:
+            require_own(connection, session_id)
             parent = own_branch(connection, session_id, parent_id)
             length = chain_length(connection, parent.id, parent.fork_step)
             if not 0 <= fork_step <= length:
@@ -166,6 +193,8 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
     def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
         """Write why a branch ended, or None to let it go on."""
         with self._database.writing() as connection:
+            branch = branch_record(connection, branch_id)
+            require_own(connection, branch.session_id)
             change_row(connection, branches, branch_id, finished=finished)
             branch = branch_record(connection, branch_id)
             touch(connection, branch.session_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import datetime
 from types import NoneType, UnionType
@@ -22,6 +23,7 @@ from sqlalchemy import (
     delete,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -144,6 +146,12 @@ def change_row(connection: Connection, table: Table, key: int, **values: Any) ->
         raise missing(table, key)
 
 
+def one_writer(connection: Connection, key: int) -> None:
+    """Let no other transaction past a call with the same key before this one ends; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
+
 Record = TypeVar("Record")
 
 
@@ -157,6 +165,10 @@ class Repository(Generic[Record]):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
+        return self._database.together()
 
     def get(self, key: int, /) -> Record:
         """Return what has an id."""

@@ -42,6 +42,17 @@ class CalibrationDeletedError(ConflictError):
         )
 
 
+class ImportedSessionError(ConflictError):
+    """A session that came from another server would be changed."""
+
+    def __init__(self, session_id: int) -> None:
+        """Name the session by its number."""
+        super().__init__(
+            f"Session {session_id} was imported from another server and is read-only; duplicate it to audit its prompt "
+            "here."
+        )
+
+
 _ESCAPE = "\x10"
 _TO_ESCAPE = re.compile("[\x00\x10]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstraint, func, select
 
-from db.audits import branches, own_branch, sessions
+from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.database import Database
 from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find
 from db.types import ConflictError, utc_now
@@ -175,6 +175,7 @@ class AnnotationRecord(AnnotationFields):
         entry: Its number in the session's log, 1-based.
         previous: Digest of the entry before it.
         digest: Its own digest; see :func:`entry_digest`.
+        source_session_id: The session's number where it was made, for an imported one; None for all others.
     """
 
     id: int
@@ -183,6 +184,7 @@ class AnnotationRecord(AnnotationFields):
     created_at: datetime
     previous: str
     digest: str
+    source_session_id: int | None = None
 
     @property
     def target(self) -> Target:
@@ -203,7 +205,7 @@ class AnnotationRecord(AnnotationFields):
     def content(self) -> LogContent:
         """What its digest covers: nothing that only this store knows, so that a copy can be checked elsewhere."""
         return {
-            "session": self.session_id,
+            "session": self.session_id if self.source_session_id is None else self.source_session_id,
             "entry": self.entry,
             "kind": self.kind,
             "branch": self.branch_path,
@@ -224,6 +226,7 @@ log_entries = Table(
     *columns(
         AnnotationRecord,
         branch_path=None,
+        source_session_id=None,
         session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
         branch_id=ForeignKey("branches.id", ondelete="CASCADE"),
     ),
@@ -269,10 +272,20 @@ tombstones = Table(
     **NEVER_REUSED,
 )
 
-entries = select(*fields_in(AnnotationRecord, log_entries), branches.c.path.label("branch_path")).join_from(
-    log_entries, branches, branches.c.id == log_entries.c.branch_id, isouter=True
+entries = (
+    select(
+        *fields_in(AnnotationRecord, log_entries),
+        branches.c.path.label("branch_path"),
+        imported_sessions.c.source_session_id,
+    )
+    .join_from(log_entries, branches, branches.c.id == log_entries.c.branch_id, isouter=True)
+    .join(imported_sessions, imported_sessions.c.session_id == log_entries.c.session_id, isouter=True)
 )
 """Reads the fields of :class:`AnnotationRecord`."""
+
+
+NOT_STORED = ("id", "branch_path", "source_session_id")
+"""Fields of an entry that other tables or the store itself tell."""
 
 
 class AnnotationsRepository:
@@ -285,6 +298,7 @@ class AnnotationsRepository:
         """Add an entry at the end of a session's log.
 
         Raises:
+            ImportedSessionError: The session came from another server.
             ConflictError: The branch belongs to another session, or steps are given without a branch, without an end
                 or in the wrong order.
         """
@@ -293,6 +307,7 @@ class AnnotationsRepository:
         with self._database.writing() as connection:
             # Two writers must not both follow the same entry; the session's row is what they wait for.
             session_id = find(connection, sessions, fields.session_id, lock=True).id
+            require_own(connection, session_id)
             path = None if fields.branch_id is None else own_branch(connection, session_id, fields.branch_id).path
             of_session = log_entries.c.session_id == session_id
             newest = select(log_entries).where(of_session).order_by(log_entries.c.entry.desc()).limit(1)
@@ -307,7 +322,7 @@ class AnnotationsRepository:
                 digest="",
             )
             entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
-            key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, ("id", "branch_path")))
+            key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, NOT_STORED))
             change_row(connection, sessions, session_id, updated_at=entry.created_at)
             return replace(entry, id=key)
 

@@ -22,7 +22,7 @@ from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.detection import SpanDetector
 
-pytest_plugins = ["tests.browser"]
+pytest_plugins = ["tests.browser", "tests.postgresql"]
 
 # A busy machine is no reason to fail.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

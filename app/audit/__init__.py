@@ -21,4 +21,5 @@ FEATURE = Feature(
             Named("calibration", *CALIBRATION),
         ),
     ),
+    serves=("app.audit.routes.FirstChain",),
 )

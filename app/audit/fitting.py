@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
 from app.shared.audits import AuditSettings, SettingsFit
 from app.shared.errors import ServiceError
@@ -18,10 +19,11 @@ from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.text.masking import DEFAULT_HINT, MaskSettings
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import resolve_sentinel
+from coft_core.text.turns import Thinking
 
 Difference = tuple[str, str, str]
 
-_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template", "rendering")
+_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template", "rendering", "thinking")
 """Fields of a fingerprint that the model alone decides."""
 
 
@@ -83,6 +85,7 @@ class Fitting:
             proceed_uncertified=False,
             prompt_format=self._prompt_format(settings, fingerprint),
             chat_date=moment_of(fingerprint.rendering),
+            thinking=cast(Thinking, fingerprint.thinking or settings.thinking),
         )
         if readings_of(stored) == "factual":
             return adopted

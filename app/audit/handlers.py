@@ -73,6 +73,17 @@ class AuditHandlers(SettingsHandlers):
         view = self._audits.view(int(event.session), event.branch)
         return self._opened(event, session_message(view), view.settings, stored)
 
+    def first_message(self, session_id: int, branch_id: int | None) -> Message:
+        """What a page whose address names a session draws first; :meth:`settle` sets its controls afterwards."""
+        view = self._audits.view(session_id, branch_id)
+        values = control_values(view.settings, self.stored())
+        return {**session_message(view), "settings": values, "shown": values}
+
+    @shown
+    def settle(self, event: gr.EventData) -> list[object]:
+        """Set the controls to the settings of a session that the page shows already."""
+        return self.updates(self._audits.settings(int(event.session)), self.stored(), None)
+
     @shown
     def start(self, event: gr.EventData, *values: object) -> str:
         """Begin a session; a calibration of another policy is told apart, because one may proceed."""

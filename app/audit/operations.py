@@ -23,7 +23,7 @@ from app.shared.json import chain_text, contributions_json, session_json, span_j
 from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
-from app.shared.settings_json import USUAL, Settings, spans_from_json
+from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
 from app.shared.step_words import certificate_words, finding, masked_words, quoted, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
 from app.shared.wiring import Services
@@ -159,25 +159,35 @@ def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tupl
 
 
 @operation(json=session_json)
-def start_audit(wired: Services, prompt: str, spans: list[Json] | None = None, settings: Settings = USUAL) -> AuditView:
+def start_audit(
+    wired: Services,
+    prompt: str = "",
+    spans: list[Json] | None = None,
+    settings: Settings = USUAL,
+    messages: list[Json] | None = None,
+) -> AuditView:
     """Begin an audit session without a step.
 
     Args:
-        prompt: The text that the model continues.
+        prompt: The text that the model continues; the prompt of a session that is a conversation does as well.
         spans: Sensitive spans, as detect_spans returns them; of each, start, end and category are needed. Without
             them the detector finds them.
         settings: All optional: model, policy (a key that policies lists; coft), parameters (an object with the
             policy's own parameters by name), calibration_id (without one, nothing is certified), group, lam, alpha,
             temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel, proceed_uncertified,
             masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard or soft), mask_hint,
-            whitelist, prompt_format (auto, chat or plain) and chat_date (a day such as 2026-11-21, for a chat
-            template that prints the date).
+            whitelist, prompt_format (auto, chat or plain), chat_date (a day such as 2026-11-21, for a chat template
+            that prints the date), system_prompt (of prompts that have none), thinking (auto, on or off) and prefill
+            (what the answer begins with).
+        messages: A conversation in place of the prompt: objects with role (system, user, assistant) and content;
+            the answer goes on with a last message of the assistant. Spans are those of the session's prompt, which
+            detect_spans takes too.
 
     Returns:
         The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
         warnings and others.
     """
-    return wired[AuditService].start(StartAudit(prompt, settings, spans_from_json(spans)))
+    return wired[AuditService].start(StartAudit(asked_prompt(prompt, messages), settings, spans_from_json(spans)))
 
 
 @operation(
@@ -367,13 +377,15 @@ class AuditOptions:
 
     Attributes:
         prompt: the text to continue
+        messages: JSON file with a conversation in place of the prompt: a list of objects with role and content
         name: session name (default: the prompt's beginning)
         policy: a method that 'policies' lists; several, separated by commas, are run beside each other and compared
         spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
         until: stop earlier: at the first fallback, sensitive[:LOG RATIO] or overruled, or after steps:N
     """
 
-    prompt: str
+    prompt: str = ""
+    messages: Path | None = None
     name: str | None = None
     policy: Annotated[str, typer.Option("--policy", metavar="NAME[,NAME]")] = "coft"
     spans: str | None = None
@@ -383,9 +395,11 @@ class AuditOptions:
         """The audit at these settings.
 
         Raises:
-            ServiceError: The spans are no list of spans.
+            ServiceError: The spans are no list of spans, or the messages no conversation.
         """
-        return StartAudit(self.prompt, settings, spans_from_json(spans_of(self.spans)), self.name)
+        messages = None if self.messages is None else read_messages(self.messages)
+        prompt = asked_prompt(self.prompt, messages)
+        return StartAudit(prompt, settings, spans_from_json(spans_of(self.spans)), self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,7 @@ PICTURES = (
 )
 """The pictures: name, title, what the marks mean."""
 
-SESSION_SCRIPT = (
-    "coft.session.mount(trigger, props, watch, ['open', 'start', 'step', 'run', 'more', 'pause', 'fork', 'overhead'])"
-)
+SESSION_EVENTS = ("open", "settle", "start", "step", "run", "more", "pause", "fork", "overhead")
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -83,7 +81,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             # A component without content, because Gradio renders a component's whole template with each message.
             stage = gr.HTML(
                 html_template="<span></span>",
-                js_on_load=SESSION_SCRIPT,
+                js_on_load=f"coft.session.mount(trigger, props, watch, {list(SESSION_EVENTS)})",
                 apply_default_css=False,
                 elem_id="transcript-wire",
                 elem_classes=["wire"],
@@ -115,6 +113,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
 def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail) -> None:
     events = {
         "open": On(handlers.open, [stage, *rail.inputs]),
+        "settle": On(handlers.settle, rail.inputs),
         "start": On(handlers.start, stage, rail.inputs, GENERATING),
         "step": On(handlers.step, stage, settings=GENERATING),
         "run": On(handlers.run, stage, settings=GENERATING),

@@ -15,7 +15,7 @@ from app.shared.chain_words import calibration_choices, drift_badge
 from app.shared.errors import USER_ERRORS
 from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown, told
 from app.shared.markup import html
-from app.shared.prompt_words import preview_message, spans_from, spans_message, too_long_message
+from app.shared.prompt_words import preview_message, refused_message, spans_from, spans_message
 from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
@@ -35,6 +35,7 @@ from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.errors import PromptTooLongError
 from coft_core.model.loading import LoadingPhase
+from coft_core.text.turns import ConversationError
 
 LOADING_PHASES = {
     LoadingPhase.TOKENIZER: "reading the tokenizer",
@@ -48,7 +49,7 @@ UNRELATED = ("greedy", "max_new_tokens", "seed")
 
 TUNED_BY = (
     "policy", "model", "mask", "temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "whitelist",
-    "prompt_format",
+    "prompt_format", "system_prompt", "thinking", "prefill",
 )  # fmt: skip
 """Settings that must be those of a tuning for its strengths to be offered."""
 
@@ -74,8 +75,8 @@ class SettingsHandlers:
         settings = settings_from(without_parameters(values))
         try:
             preview = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
-        except PromptTooLongError as error:
-            return packed(event, too_long_message(error))
+        except (PromptTooLongError, ConversationError) as error:
+            return packed(event, refused_message(error))
         return packed(event, preview_message(preview, self._audits.context_length(settings.model)))
 
     def describe_model(self, name: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Event, Lock, RLock
@@ -24,10 +24,12 @@ from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
+from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.step_words import masked_words
+from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
@@ -37,6 +39,7 @@ from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
+from coft_core.text.thinking import ThinkingMarks, named_marks
 from coft_core.types import Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
@@ -56,15 +59,20 @@ class AuditService:
         detectors: Detectors,
         pool: RolloutPool,
         full_logits_kb: int = 0,
+        metrics: Metrics | None = None,
+        marks: Sequence[ThinkingMarks] = (),
     ) -> None:
-        """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads."""
+        """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads.
+
+        ``marks`` of thinking are looked for before the known ones.
+        """
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
         self.masked_families = detectors.masked_families
         """Families that are masked unless the settings say otherwise."""
-        self._planner = Planner(thresholds, detectors, host, full_logits_kb)
-        self._live = LiveBranches(sessions, self._planner, host, detectors, pool)
+        self._planner = Planner(thresholds, detectors, host, full_logits_kb, marks)
+        self._live = LiveBranches(sessions, self._planner, host, detectors, pool, metrics or Metrics())
         self._views = AuditViews(sessions, thresholds, detectors)
         self.model, self.loading = host.describe, host.loading
         fitting = Fitting(thresholds, detectors, host)
@@ -78,7 +86,8 @@ class AuditService:
         """Built from the program's services."""
         return cls(
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
-            services[RolloutPool], services.settings.full_logits_kb,
+            services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
+            named_marks(services.settings.thinking_marks),
         )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
@@ -122,13 +131,20 @@ class AuditService:
         record = self._sessions.get(session_id)
         return self._views.view(record, self._branch(session_id, branch_id))
 
+    def settings(self, session_id: int) -> AuditSettings:
+        """What a session was started with."""
+        return settings_from_json(self._sessions.get(session_id).policy_settings["settings"])
+
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
         record = self._sessions.get(session_id)
         branch = self._branch(session_id, branch_id)
-        chain = self._views.chain(record, self._live.steps(branch.id), branch.finished)
+        steps = self._live.steps(branch.id)
+        chain = self._views.chain(record, steps, branch.finished)
         masked = masked_words(record.prompt, record.spans)
-        return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record), masked)
+        thinking = thinking_view(steps, record.policy_settings)
+        noise, computed = session_noise(record), computations_of(record)
+        return ChainProgress(branch.finished, chain, noise, computed, masked, thinking)
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.

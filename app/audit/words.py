@@ -7,12 +7,13 @@ from dataclasses import asdict
 
 from app.audit.branch_words import crumbs
 from app.audit.until import stop_sentence
-from app.shared.audits import FAMILY_NAMES, AuditView, BinView, ChainProgress, RunUntil
+from app.shared.audits import FAMILY_NAMES, AuditView, BinView, ChainProgress, RunUntil, ThinkingView
 from app.shared.chain_words import chain_panel, no_chain
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
 from app.shared.step_words import clock, count, masked_words, plural, signed, step_card
+from app.shared.thinking import thinking_sentence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Certificate, Step
 
@@ -49,6 +50,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "cost": branches_text(view.preview.branches),
         "method": method_facts(view.settings),
         "computed": computed_facts(view),
+        "thinking": thinking_message(view.thinking),
     }
 
 
@@ -61,6 +63,7 @@ def steps_message(steps: Sequence[Step], progress: ChainProgress, done: bool = F
         "finished": finished_text(progress.finished),
         "chain": chain_panel(progress.chain),
         "computed": computed_facts(progress),
+        "thinking": thinking_message(progress.thinking),
         "done": done,
     }
 
@@ -81,6 +84,13 @@ def end_message(
         "why": stop_sentence(until, last, written, progress.finished),
     }
     return message if last is None else {**message, "length": last.index + 1}
+
+
+def thinking_message(view: ThinkingView | None) -> Message | None:
+    """Which steps (0-based, inclusive) are thinking, whether an answer follows, and both parts in a sentence."""
+    if view is None:
+        return None
+    return {"ranges": view.ranges, "answered": view.answer.steps > 0, "text": thinking_sentence(view)}
 
 
 def computed_facts(chain: AuditView | ChainProgress) -> list[tuple[str, str]]:

@@ -53,6 +53,7 @@ from coft_core.decode.plan import Plan
 from coft_core.errors import CalibrationMismatch, InvalidInputError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import prompt_ids
+from coft_core.text.turns import framed
 from coft_core.types import Step
 from db.audits import BatchPlace
 from db.batches import BatchesRepository, BatchRecord, BatchRowRecord
@@ -86,6 +87,23 @@ class BatchRequest:
     accept_errors: bool = False
     same_seed: bool = False
     group_thresholds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatches:
+    """Batches of the same prompts that were checked and can be stored.
+
+    Attributes:
+        filename: Name of the file that the prompts came in.
+        digest: SHA-256 of that file.
+        rows: The prompts that all requests can use.
+        requests: What was asked of each batch, with its prompts read alike.
+    """
+
+    filename: str
+    digest: str
+    rows: tuple[PromptRow, ...]
+    requests: tuple[BatchRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +258,14 @@ class BatchService(PromptSetReader):
             CoftError: A setting is outside its range, or the model cannot be loaded.
             NotFoundError: The calibration or the word list has been deleted.
         """
-        (batch,) = self.store(prompts, (request,))
-        self._start(batch)
+        prepared = self.prepare(prompts, (request,))
+        with self._batches.together():
+            (batch,) = self.store(prepared)
+            self._start(batch)
         return batch.id
 
-    def store(self, prompts: ParsedPromptSet, requests: Sequence[BatchRequest]) -> builtins.list[BatchRecord]:
-        """Store a batch for each request, all of the same prompts, or none; :meth:`resume` starts each of them.
+    def prepare(self, prompts: ParsedPromptSet, requests: Sequence[BatchRequest]) -> PreparedBatches:
+        """Check a batch for each request, all of the same prompts, and load what they need; nothing is stored.
 
         Rows that one of the requests cannot use are left out of all.
 
@@ -273,9 +293,14 @@ class BatchService(PromptSetReader):
                 self._require_settings(request, usable[0])
             except CalibrationMismatch as mismatch:
                 raise ColumnMismatch(place, mismatch) from mismatch
-        lines = [row.line for row in usable]
-        stored = self._prompt_sets.add(requests[0].name, prompts.filename, prompts.digest, usable)
-        return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
+        return PreparedBatches(prompts.filename, prompts.digest, tuple(usable), tuple(requests))
+
+    def store(self, prepared: PreparedBatches) -> builtins.list[BatchRecord]:
+        """Store batches with their prompts, all or none; :meth:`resume` starts each of them."""
+        lines, requests = [row.line for row in prepared.rows], prepared.requests
+        with self._batches.together():
+            stored = self._prompt_sets.add(requests[0].name, prepared.filename, prepared.digest, prepared.rows)
+            return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
 
     def cancel(self, batch_id: int) -> None:
         """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
@@ -398,7 +423,7 @@ class BatchService(PromptSetReader):
 
     def _start(self, batch: BatchRecord, part_of: JsonObject | None = None) -> int:
         """Run what is left of a batch as a job and return the job's id."""
-        with self._starting:
+        with self._batches.together(), self._starting:
             last = self._jobs.find(batch.job_id)
             if last is not None:
                 require_own(last)
@@ -546,7 +571,8 @@ def _usable(prompts: ParsedPromptSet, errors: Sequence[RowError]) -> list[Prompt
 
 def _too_long(prompts: ParsedPromptSet, model: LanguageModel) -> Iterator[RowError]:
     for line, example in prompts.rows:
-        length = len(prompt_ids(model.tokenizer, example.prompt, model.prompting))
+        written, _ = framed(example.prompt, (), model.prompting.frame, lambda _: ())
+        length = len(prompt_ids(model.tokenizer, written, model.prompting))
         if length >= model.context_length:
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 

@@ -25,7 +25,8 @@ FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    "temperature", "top_p", "top_k", "by_group", "verification_share", "prompt_format", "chat_date", "seed",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", "prompt_format", "chat_date",
+    "system_prompt", "thinking", "prefill", "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 
@@ -109,6 +110,9 @@ def calibration_request(
         by_group=bool(fields["by_group"]),
         prompt_format=str(fields["prompt_format"]),
         chat_date=_text(fields["chat_date"]),
+        system_prompt=_text(fields["system_prompt"]),
+        thinking=fields["thinking"],
+        prefill=str(fields["prefill"] or "") if _text(fields["prefill"]) else None,
     )
 
 

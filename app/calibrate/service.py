@@ -245,8 +245,9 @@ class CalibrationService(PromptSetReader):
         work, errors = self._work(prompts, request)
         if errors and not request.accept_errors:
             raise ServiceError(_refusal(prompts, errors))
-        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, work.rows)
-        return self._start(work, stored.id)
+        with self._prompt_sets.together():
+            stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, work.rows)
+            return self._start(work, stored.id)
 
     def resume(self, job_id: int) -> int:
         """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id.
@@ -340,8 +341,11 @@ class CalibrationService(PromptSetReader):
         def run(context: JobContext) -> JsonObject:
             with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:
                 calibration = self._calibrate(context, work, ledger)
-                record = self._store.add(calibration, prompt_set_id, context.job_id)
-            return {"calibration_id": record.id}
+                # Ended in between, a job that is resumed would calibrate a second time.
+                with self._prompt_sets.together():
+                    made = {"calibration_id": self._store.add(calibration, prompt_set_id, context.job_id).id}
+                    context.complete(made)
+            return made
 
         return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
 

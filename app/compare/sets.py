@@ -212,10 +212,13 @@ class SetComparisonService:
             BatchRequest(f"{name} · {label}", settings, request.accept_errors)
             for settings, label in zip(columns, labels_of(columns), strict=True)
         ]
-        batches = self._running.store(prompts, requests)
-        comparison_id = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
-        for batch in batches:
-            self._running.resume(batch.id, {"comparison_id": comparison_id.id, "comparison": name})
+        prepared = self._running.prepare(prompts, requests)
+        # Ended in between, there would be prompts and batches that no comparison names.
+        with self._comparisons.together():
+            batches = self._running.store(prepared)
+            comparison_id = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
+            for batch in batches:
+                self._running.resume(batch.id, {"comparison_id": comparison_id.id, "comparison": name})
         return comparison_id.id
 
     def prompt_sets(self) -> builtins.list[PromptSetRecord]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ IMPOSSIBLE = -9999.0
 Head = dict[str, Any]
 
 
-class Shape:
+class Shape(ABC):
     """How one request is answered."""
 
     def __init__(self, service: CompletionService, asked: CompletionRequest | ChatRequest, head: Head) -> None:
@@ -41,13 +42,13 @@ class Shape:
         extra = self._extra(enumerate(zip(choices, ends, strict=True)))
         return {**self._head, "choices": listed, "usage": self._usage(choices, ends), EXTRA: extra}
 
+    @abstractmethod
     def opening(self, number: int, choice: Choice) -> Iterator[dict[str, Any]]:
         """What a stream begins a choice with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def piece(self, number: int, piece: Piece) -> dict[str, Any]:
         """One part of a stream."""
-        raise NotImplementedError
 
     def closing(self, number: int, choice: Choice, ended: Ended) -> dict[str, Any]:
         """What a stream ends a choice with: why, and what an audit shows of it."""
@@ -57,11 +58,13 @@ class Shape:
         """The last part of a stream that was asked for it."""
         return {**self._head, "choices": [], "usage": self._usage(choices, ends)}
 
+    @abstractmethod
     def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
-        raise NotImplementedError
+        """One choice of the answer at once."""
 
+    @abstractmethod
     def _last(self, number: int, ended: Ended) -> dict[str, Any]:
-        raise NotImplementedError
+        """The last part of a stream's choice, without what an audit shows."""
 
     def _usage(self, choices: Sequence[Choice], ends: Sequence[Ended]) -> dict[str, int]:
         prompts = {choice.prompt: len(choice.plan.prompt.factual_ids) for choice in choices}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from app.shared.errors import ServiceError
-from coft_core.text.conversation import Turn
+from coft_core.text.turns import Turn
 
 MOST_TOP = 20
 """Likeliest tokens that are told of a position at most."""

@@ -648,6 +648,7 @@ def estimate(
     data: str = "",
     experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
+    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
 ) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite.
 
@@ -660,26 +661,37 @@ def estimate(
         data: as for evaluate
         experiment: as for evaluate; what cannot take part is said too
         given: as for evaluate
+        judges: as for evaluate; one that cannot be had is told now
     """
+    judged = tuple((pairs("--judges", judges) or {}).items())
     if experiment:
         if told := [name for name, value in (("--suite", suite), ("--method", method)) if value]:
             raise ServiceError(f"An experiment has its own suites and methods; leave {' and '.join(told)} out.")
-        return _estimated(wired, experiment, model, seeds, limit, data, given)
+        return _estimated(wired, experiment, model, seeds, limit, data, given, judged)
     service = wired[EvaluationService]
     suites = suites_from(suite or (), service.known_suites())
     methods = methods_from(method or ["table1"], AuditSettings())
     drawn = _seeds(seeds) if seeds else USUAL.seeds
-    request = EvaluationRequest("", suites, methods, model or wired.settings.model, drawn, limit, data=data)
+    request = EvaluationRequest(
+        "", suites, methods, model or wired.settings.model, drawn, limit, data=data, judges=judged
+    )
     return service.estimate(request)
 
 
 def _estimated(
-    wired: Services, experiment: str, model: str, seeds: str, limit: int | None, data: str, given: str | None
+    wired: Services,
+    experiment: str,
+    model: str,
+    seeds: str,
+    limit: int | None,
+    data: str,
+    given: str | None,
+    judges: tuple[tuple[str, str], ...],
 ) -> EvaluationEstimate:
     """What an experiment will take."""
     service, own = wired[ExperimentService], tuple((pairs("--set", given) or {}).items())
     drawn = _seeds(seeds) if seeds else None
-    request = ExperimentRequest(experiment, model or wired.settings.model, limit, drawn, data, given=own)
+    request = ExperimentRequest(experiment, model or wired.settings.model, limit, drawn, data, judges, own)
     return service.estimate(service.plan(request))
 
 

@@ -187,13 +187,14 @@ class EvaluateHandlers:
     @shown
     def opened(self, shown_id: int | None) -> list[Any]:
         """What can be chosen of the shown evaluation, and the list of all."""
-        runs = runs_markup(self._evaluations.list(), shown_id)
+        listed = self._evaluations.list()
+        runs = runs_markup(listed, shown_id)
         if shown_id is None:
             return [runs, EMPTY, *[gr.skip()] * 4, gr.Column(visible=False)]
         view = self._evaluations.view(shown_id)
         labels = [method.label for method in view.request.methods]
         suites = [("Main figures of all", MAIN), *((plan.title, plan.suite) for plan in view.plans)]
-        others = [(run.name, run.id) for run in self._evaluations.list() if run.id != shown_id]
+        others = [(run.name, run.id) for run in listed if run.id != shown_id]
         return [
             runs,
             head_markup(view),

@@ -182,6 +182,7 @@ def _shared(method: EvaluationMethod) -> Hashable:
     """Equal for methods that can be read together."""
     settings, policy = method.settings, policy_of(method.settings, None)
     return (
-        settings.prompt_format, settings.chat_date, settings.masked_families, settings.user_list_id, method.dropped,
+        settings.prompt_format, settings.chat_date, settings.system_prompt, settings.thinking, settings.prefill,
+        settings.masked_families, settings.user_list_id, method.dropped,
         tuple(sorted(policy.models.items())), tuple(sorted(policy.scorers.items())),
     )  # fmt: skip

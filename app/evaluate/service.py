@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from threading import Lock
@@ -156,8 +156,9 @@ class EvaluationService:
         suites = tuple(self._taking_part(key, request) for key in request.suites)
         self._require_beginnings(request, suites)
         work = EvaluationWork(0, request, suites, self._judges(request))
-        record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
-        self._start(record)
+        with self._store.together():
+            record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
+            self._start(record)
         return record.id
 
     # What becomes of it.
@@ -188,7 +189,11 @@ class EvaluationService:
 
     def list(self) -> tuple[EvaluationSummary, ...]:
         """All evaluations, newest first."""
-        return tuple(self._summary(record) for record in self._store.list())
+        counts, jobs = self._store.all_counts(), {job.id: job for job in self._jobs.list(JOB_KIND, limit=None)}
+        return tuple(
+            self._summary(record, counts.get(record.id, {}), jobs.get(record.job_id or 0))
+            for record in self._store.list()
+        )
 
     def view(self, evaluation_id: int) -> EvaluationView:
         """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data.
@@ -340,7 +345,7 @@ class EvaluationService:
     # Running.
 
     def _start(self, record: EvaluationRecord) -> int:
-        with self._starting:
+        with self._store.together(), self._starting:
             self._require_idle(record)
             payload: JsonObject = {"evaluation_id": record.id}
             if (experiment := request_from(record.request).experiment) is not None:
@@ -384,20 +389,17 @@ class EvaluationService:
         return unmeasured or any(part.done < part.planned for part in progress)
 
     def _progress(self, record: EvaluationRecord) -> tuple[Done, ...]:
-        request, counts = request_from(record.request), self._store.counts(record.id)
-        plans = {plan.suite: plan for plan in plans_from(record.plan, request.suites)}
-        return tuple(
-            Done(suite, method.label, seed, counts.get((suite, method.label, seed), 0), plans[suite].evaluated[seed])
-            for suite, method, seed in product(request.suites, request.methods, request.seeds)
-        )
+        return _progress(record, self._store.counts(record.id))
 
     def _notes(self, evaluation_id: int, request: EvaluationRequest) -> tuple[CalibrationNote, ...]:
         found = {(each.suite, each.method, each.seed): each for each in self._store.calibrations(evaluation_id)}
         ordered = product(request.suites, (method.label for method in request.methods), request.seeds)
         return tuple(note_from(found[place].summary, *place) for place in ordered if place in found)
 
-    def _summary(self, record: EvaluationRecord) -> EvaluationSummary:
-        request, progress = request_from(record.request), self._progress(record)
+    def _summary(
+        self, record: EvaluationRecord, counts: Mapping[tuple[str, str, int], int], job: JobView | None
+    ) -> EvaluationSummary:
+        request, progress = request_from(record.request), _progress(record, counts)
         return EvaluationSummary(
             id=record.id,
             name=record.name,
@@ -407,9 +409,19 @@ class EvaluationService:
             created_at=record.created_at,
             done=sum(part.done for part in progress),
             planned=sum(part.planned for part in progress),
-            job=self._jobs.find(record.job_id),
+            job=job,
             experiment="" if request.experiment is None else request.experiment.title,
         )
+
+
+def _progress(record: EvaluationRecord, counts: Mapping[tuple[str, str, int], int]) -> tuple[Done, ...]:
+    """How far each suite, method and seed of an evaluation is."""
+    request = request_from(record.request)
+    plans = {plan.suite: plan for plan in plans_from(record.plan, request.suites)}
+    return tuple(
+        Done(suite, method.label, seed, counts.get((suite, method.label, seed), 0), plans[suite].evaluated[seed])
+        for suite, method, seed in product(request.suites, request.methods, request.seeds)
+    )
 
 
 def _require(request: EvaluationRequest) -> None:

@@ -31,6 +31,10 @@ LARGEST_FILE = 512 * 2**20
 """Bytes of one file of an archive, unpacked."""
 LARGEST_TOTAL = 1024 * 2**20
 """Bytes of all files of an archive, unpacked."""
+SMALL = 64 * 2**20
+"""Bytes that any archive may unpack to, however small it is."""
+MOST_TIMES = 100
+"""How many times its own size a larger archive may unpack to; reports come to about fifteen."""
 MOST_FILES = 64
 STORED_ALREADY_COMPRESSED = (".zip", ".npz", ".bin")
 
@@ -60,7 +64,7 @@ def unpack(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            _check(entries, path.name)
+            _check(entries, path.name, path.stat().st_size)
             return {entry.filename: _read(archive, entry) for entry in entries}
     except FileNotFoundError as error:
         raise ServiceError(f"There is no file {path}; check the path.") from error
@@ -70,7 +74,7 @@ def unpack(path: Path) -> dict[str, bytes]:
         ) from error
 
 
-def _check(entries: list[zipfile.ZipInfo], archive: str) -> None:
+def _check(entries: list[zipfile.ZipInfo], archive: str, size: int) -> None:
     if len(entries) > MOST_FILES:
         raise ServiceError(f"{archive} holds {len(entries)} files; a bundle holds at most {MOST_FILES}.")
     names = [entry.filename for entry in entries]
@@ -83,8 +87,11 @@ def _check(entries: list[zipfile.ZipInfo], archive: str) -> None:
             raise ServiceError(f"{archive} holds {name!r} twice, so that it is not clear which one counts.")
         if entry.file_size > LARGEST_FILE:
             raise ServiceError(f"{name} in {archive} is larger than {LARGEST_FILE // 2**20} MB; it was not read.")
-    if sum(entry.file_size for entry in entries) > LARGEST_TOTAL:
+    total = sum(entry.file_size for entry in entries)
+    if total > LARGEST_TOTAL:
         raise ServiceError(f"{archive} unpacks to more than {LARGEST_TOTAL // 2**20} MB; it was not read.")
+    if total > max(SMALL, MOST_TIMES * size):
+        raise ServiceError(f"{archive} unpacks to more than {MOST_TIMES} times its size; it was not read.")
 
 
 def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -135,7 +142,8 @@ def logits_from(data: bytes) -> dict[tuple[int, int], StoredLogits]:
 
 def _entries(archive: zipfile.ZipFile) -> Iterator[tuple[tuple[int, int], StoredLogits]]:
     entries = archive.infolist()
-    if len(entries) > MOST_STEPS or sum(entry.file_size for entry in entries) > LARGEST_TOTAL:
+    # They are compressed already and stored as they are, so that their sizes are those of the archive's own bytes.
+    if len(entries) > MOST_STEPS or any(entry.file_size > entry.compress_size for entry in entries):
         raise ServiceError(f"{LOGITS_FILE} holds more than can be read.")
     for entry in entries:
         named = _NAME.fullmatch(entry.filename)

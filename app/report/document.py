@@ -33,6 +33,7 @@ from app.shared.audits import SENSITIVE
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
 from app.shared.json import chain_json
+from app.shared.thinking import thinking_json, thinking_view
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.families import AnyCalibration
 from coft_core.types import BinState, Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
@@ -306,7 +307,7 @@ class ThresholdsPart(DocumentPart):
 class SummaryPart(GrownPart):
     """Counts and extremes of one branch's whole chain; steps count from 0."""
 
-    added = ("least_log_factual", "too_weak")
+    added = ("least_log_factual", "too_weak", "thinking")
 
     branch: Text
     steps: Whole
@@ -327,6 +328,7 @@ class SummaryPart(GrownPart):
     mean_kl_fused_masked: Real | None
     chain: dict[str, Any] | None
     too_weak: Whole | None = None
+    thinking: dict[str, Any] | None = None
 
 
 class ReportPart(DocumentPart):
@@ -375,8 +377,17 @@ def report_from(text: str | bytes) -> ReportPart:
         raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
 
 
-def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | None) -> SummaryPart:
-    """Counts and extremes of one chain, which begins with its first step."""
+def summary_of(
+    branch: str, steps: Sequence[Step], chain: ChainCertificate | None, stored: Mapping[str, Any]
+) -> SummaryPart:
+    """Counts and extremes of one chain, which begins with its first step.
+
+    Args:
+        branch: Its branch's path.
+        steps: Its steps.
+        chain: Its certificate as a whole.
+        stored: The session's settings as they are stored.
+    """
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
     return SummaryPart(
         branch=branch,
@@ -398,6 +409,7 @@ def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | Non
         mean_kl_fused_masked=fmean(step.diagnostics.kl_fused_masked for step in steps) if steps else None,
         chain=chain_json(chain),
         too_weak=sum(step.state == "uninformative" and step.log_tau > -math.inf for step in steps),
+        thinking=thinking_json(thinking_view(steps, stored)),
     )
 
 
@@ -430,7 +442,8 @@ def document_of(
         log=tuple(_log_part(record) for record in data.log),
         log_head=data.log[-1].digest if data.log else "",
         summary=tuple(
-            summary_of(branch.path, data.chains[branch.id], data.certificates[branch.id]) for branch in data.branches
+            summary_of(branch.path, data.chains[branch.id], data.certificates[branch.id], data.record.policy_settings)
+            for branch in data.branches
         ),
         drift=data.drift,
     )

@@ -30,6 +30,7 @@ from app.shared.step_words import (
     times,
     visible,
 )
+from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
@@ -116,7 +117,7 @@ def _chain(
     return {
         "name": names[branch.id],
         "origin": origin,
-        "sentences": words.what_happened(summary, steps, settings),
+        "sentences": [*words.what_happened(summary, steps, settings), *_parts_told(data, steps)],
         "chain_sentence": "" if certificate is None else certificate.sentence,
         "near_sentence": words.near_threshold(steps, session_noise(data.record)),
         "tokens": [_token(step, step.index < first, settings.policy) for step in steps],
@@ -125,6 +126,12 @@ def _chain(
         "rows": [_row(step, verdict_at(verdicts, branch.path, step.index)) for step in steps[first:]],
         "finished": ended.get(branch.finished, "a full context"),
     }
+
+
+def _parts_told(data: SessionData, steps: Sequence[Step]) -> list[str]:
+    """What of a chain is thinking and what the answer; nothing where the model marks no thinking."""
+    view = thinking_view(steps, data.record.policy_settings)
+    return [] if view is None else [thinking_sentence(view)]
 
 
 def _branch_name(branch: BranchPart) -> str:
@@ -242,7 +249,9 @@ def _prompt_format(record: SessionRecord) -> str:
     if not record.rendering["chat"]:
         return "plain text"
     at = moment_of(str(record.fingerprint.get("rendering", "")))
-    return "chat template" + (f", which prints the date, as of {at}" if at else "")
+    thinking = str(record.fingerprint.get("thinking", ""))
+    asked = f", thinking {thinking}" if thinking else ""
+    return "chat template" + (f", which prints the date, as of {at}" if at else "") + asked
 
 
 def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str]]:

@@ -11,8 +11,10 @@ from typing import Any
 from app.report.tables import SessionData
 from app.shared.errors import ServiceError
 from app.shared.json import chain_json, span_json
+from app.shared.thinking import step_parts
 from app.shared.verdicts import standing
 from coft_core.step_numbers import finite, step_numbers
+from coft_core.text.turns import ASSISTANT, SYSTEM, USER, Turn, turns_of
 from coft_core.types import Step
 from db.audits import BranchRecord
 
@@ -93,7 +95,6 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
     from inspect_ai.model import (
         ChatCompletionChoice,
         ChatMessageAssistant,
-        ChatMessageUser,
         ModelOutput,
         ModelUsage,
     )
@@ -102,9 +103,12 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
     from coft_core.adapters.inspect_provider import log_probabilities
 
     record, steps = data.record, data.chains[branch.id]
-    prompt, text = _encodable(record.prompt), _encodable("".join(step.token for step in steps))
+    read = _read(record.prompt)
     reply = ChatMessageAssistant(
-        content=text, model=record.model, source="generate", metadata={"certificate": record.certificate}
+        content=_written(data, steps),
+        model=record.model,
+        source="generate",
+        metadata={"certificate": record.certificate},
     )
     choice = ChatCompletionChoice(
         message=reply,
@@ -122,9 +126,9 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
     return EvalSample(
         id=f"{record.id}.{branch.id}",
         epoch=1,
-        input=prompt,
+        input=read if turns_of(record.prompt) else read[0].text,
         target="",
-        messages=[ChatMessageUser(content=prompt, source="input"), reply],
+        messages=[*read, reply],
         output=ModelOutput(
             model=record.model,
             choices=[choice],
@@ -148,6 +152,29 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
             ],
         },
     )
+
+
+def _read(prompt: str) -> list[Any]:
+    """What the model read, as messages: the turns of a conversation, or the prompt as the user's."""
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+
+    kinds = {SYSTEM: ChatMessageSystem, USER: ChatMessageUser, ASSISTANT: ChatMessageAssistant}
+    turns = turns_of(prompt) or (Turn(USER, prompt),)
+    return [kinds[turn.role](content=_encodable(turn.content), source="input") for turn in turns]
+
+
+def _written(data: SessionData, steps: Sequence[Step]) -> Any:
+    """What the model wrote, its thinking apart where it marks any."""
+    from inspect_ai.model import ContentReasoning, ContentText
+
+    told = step_parts(steps, data.record.policy_settings) or ("answer",) * len(steps)
+    by_part = {
+        part: _encodable("".join(step.token for step, its in zip(steps, told, strict=True) if its == part))
+        for part in ("thinking", "answer")
+    }
+    if not by_part["thinking"]:
+        return by_part["answer"]
+    return [ContentReasoning(reasoning=by_part["thinking"]), ContentText(text=by_part["answer"])]
 
 
 def _scores(steps: Sequence[Step], certificate: str) -> Mapping[str, float]:

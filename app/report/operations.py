@@ -10,6 +10,7 @@ from textwrap import wrap
 from typing import Annotated
 
 from app.report.bundle import bundle_digest
+from app.report.imports import BundleImports, ImportedSession
 from app.report.service import FORMAL, SUFFIXES, ReportService
 from app.report.signing import Signer
 from app.report.verify.findings import Check, Verification
@@ -156,6 +157,29 @@ def verify(wired: Services, file: Path, *, replay: bool = False, key: Path | Non
         key: file with the public key that must have signed the bundle
     """
     return wired[BundleVerifier].verify(file, replay, key)
+
+
+def _print_import(imported: ImportedSession) -> None:
+    begun = "stands here already as" if imported.already else "is now"
+    print(f"“{imported.name}” {begun} session {imported.session_id}; {imported.checks} checks of its bundle passed.")
+    print(imported.origin)
+
+
+@operation(command="import", answer="imported", json=asdict, text=_print_import)
+def import_bundle(wired: Services, file: Path, *, key: Path | None = None) -> ImportedSession:
+    """Bring in the session of another server's evidence bundle, to be read and exported again, and never changed.
+
+    A bundle that does not verify is refused, and nothing of it is kept.
+
+    Args:
+        file: the bundle (.zip)
+        key: file with the public key that must have signed it
+
+    Returns:
+        The session's number here and its name, whether it stood here already, where it came from with the key that
+        signed it, and how many checks passed.
+    """
+    return wired[BundleImports].add(file, key)
 
 
 @operation(command="key")

@@ -1,4 +1,4 @@
-"""The menu of exports, which every page that shows a session has: its own script opens it at a button."""
+"""The menu of exports, which every page that shows a session has, and the field that takes bundles of other servers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.report.imports import BundleImports
 from app.report.service import FORMAL, ReportService
-from app.shared.events import MULTIPLE, downloaded, shown, told_of_failure
+from app.report.signing import PUBLIC_KEY_FILE, Signer
+from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, told_of_failure
 from app.shared.formal_reports import LANGUAGES, Statement
-from app.shared.markup import place
+from app.shared.markup import html, markup, place, upload
+from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services
 
 EXPORTS = (
@@ -44,6 +47,33 @@ class DownloadHandlers:
         """Write one session's report for download."""
         statement = Statement(str(event.auditor), str(event.question), str(event.language))
         return str(self._reports.write(int(event.id), str(event.kind), Path(self._folder.name), statement))
+
+
+BUNDLES = """
+<div class="bar"><h2>Evidence bundles</h2></div>
+<p class="hint">This server signs what it exports by the key with SHA-256 <span class="mono">{{ fingerprint }}</span>.
+<a href="./{{ file }}" download>Public key</a></p>
+<p class="hint">The bundle of another server is verified, and its session stands here read-only.</p>"""
+IMPORTED = """
+<p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
+{{ "stood here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>"""
+
+
+def place_imports(services: Services) -> None:
+    """Place the key that bundles are signed by, and the field that takes those of other servers."""
+
+    @shown
+    def bring_in(path: str | None) -> str:
+        if path is None:
+            return ""
+        imported = or_refusal(lambda: services[BundleImports].add(Path(path)))
+        return str(refused_file(imported) if isinstance(imported, str) else html(IMPORTED, one=imported))
+
+    with gr.Column(elem_classes=["group"], elem_id="bundles"):
+        markup(str(html(BUNDLES, fingerprint=services[Signer].fingerprint, file=PUBLIC_KEY_FILE)))
+        file = upload("Evidence bundle", "bundle-upload", (".zip",))
+        said = markup("", "bundle-said")
+    file.change(bring_in, file, said, **LATEST)
 
 
 def place_downloads(services: Services) -> None:

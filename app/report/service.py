@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from app.report.bundle import (
     CALIBRATION,
     LOGITS_FILE,
     PROMPTS_FILE,
+    REPORT,
     CalibrationSource,
     bundle_of,
     logits_file,
@@ -25,11 +28,13 @@ from app.report.inspect_log import inspect_log
 from app.report.pdf import pdf_of
 from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
+from app.review.service import VerdictService
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.fingerprints import detector_parts
 from app.shared.formal_reports import AuditedBatch, Statement
+from app.shared.kept_logits import KeptLogits
 from app.shared.planning import stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
@@ -37,12 +42,12 @@ from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
 from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
+from db.imports import ImportsRepository
 from db.jobs import JobsRepository
 from db.prompt_sets import PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 from db.user_lists import UserListsRepository
-from db.verdicts import AnnotationsRepository
 
 Read = tuple[bytes, AnyCalibration]
 """The file of a calibration, and the calibration as a session reads it."""
@@ -72,7 +77,9 @@ class ReportService:
         """Take what is stored of sessions and calibrations from the program's services."""
         self._services = services
         self._sessions = services[SessionsRepository]
-        self._log = services[AnnotationsRepository]
+        self._logits = services[KeptLogits]
+        self._imports = services[ImportsRepository]
+        self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
         self._thresholds = services[Thresholds]
         self._runs = services[CalibrationsRepository]
@@ -102,7 +109,7 @@ class ReportService:
             record=record,
             branches=branches,
             chains=chains,
-            log=self._log.history(session_id),
+            log=self._verdicts.whole_history(session_id),
             certificates={
                 branch.id: self._views.chain(record, chains[branch.id], branch.finished) for branch in listed
             },
@@ -118,7 +125,9 @@ class ReportService:
         return steps_csv(self.data(session_id, branch_id), whole_chains=branch_id is not None)
 
     def json(self, session_id: int) -> str:
-        """The report as a typed, versioned JSON document."""
+        """The report as a typed, versioned JSON document; that of an imported session is the one that came with it."""
+        if self._sessions.origin(session_id) is not None:
+            return self._imported(session_id, REPORT).decode("ascii")
         data = self.data(session_id)
         return report_text(self._document(data, self._calibration(data.record)))
 
@@ -175,6 +184,8 @@ class ReportService:
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
 
+        That of an imported session is the one that came, byte for byte, so that its signature still holds.
+
         Args:
             session_id: The session.
             with_prompts: Also the prompts of its calibration, so that this can be made again.
@@ -182,13 +193,17 @@ class ReportService:
         Raises:
             ServiceError: These prompts are asked for and are not stored.
         """
+        if self._sessions.origin(session_id) is not None:
+            if with_prompts:
+                self._imported(session_id, PROMPTS_FILE)
+            return self._imports.bundle(session_id)
         data = self.data(session_id)
         calibration = self._calibration(data.record)
         further = {} if calibration is None else {CALIBRATION: calibration[0]}
         if logits := [
             (branch.id, index, kept)
             for branch in data.branches
-            for index, kept in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
+            for index, kept in sorted(self._logits.of(branch.id, branch.fork_step or 0).items())
         ]:
             further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:
@@ -230,6 +245,15 @@ class ReportService:
         content = self.content(session_id, kind, statement)
         return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
 
+    def _imported(self, session_id: int, file: str) -> bytes:
+        """A file of the bundle that an imported session came in."""
+        with zipfile.ZipFile(io.BytesIO(self._imports.bundle(session_id))) as archive:
+            if file not in archive.namelist():
+                raise ServiceError(
+                    f"Session {session_id} was imported with a bundle without {file}; choose another export."
+                )
+            return archive.read(file)
+
     def _found(self, session_id: int) -> SessionData | None:
         """A session with its chains and its log, without what certifies them; None if it has been deleted."""
         try:
@@ -238,7 +262,7 @@ class ReportService:
             return None
         branches = self._sessions.branches(session_id)
         chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
-        return SessionData(record, branches, chains, self._log.history(session_id), {}, None)
+        return SessionData(record, branches, chains, self._verdicts.whole_history(session_id), {}, None)
 
     def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
         settings = settings_from_json(data.record.policy_settings["settings"])

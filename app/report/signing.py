@@ -20,6 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     load_pem_public_key,
 )
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from app.report.document import canonical
 from app.shared.errors import ServiceError
@@ -27,12 +30,13 @@ from app.shared.wiring import Services
 from db.database import store_folder
 
 KEY_FILE = "signing-key.pem"
+PUBLIC_KEY_FILE = "public-key.pem"
 ALGORITHM = "ed25519"
 SIGNATURES = "signatures"
 
 
 class Signer:
-    """Signs manifests with the key of this store, which is made when it is first needed and never leaves its file."""
+    """Signs manifests with the key of this store, which is made at the first start and never leaves its file."""
 
     def __init__(self, path: Path) -> None:
         """Read the key, or make one.
@@ -72,6 +76,20 @@ class Signer:
         """The public half as PEM text, to be published."""
         form = PublicFormat.SubjectPublicKeyInfo
         return self._key.public_key().public_bytes(Encoding.PEM, form).decode("ascii")
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the public half, by which people compare keys."""
+        return fingerprint_of(self._key.public_key())
+
+    @property
+    def routes(self) -> list[Route]:
+        """Where the public half is had as a file; a server that serves it has made its key."""
+        return [Route(f"/{PUBLIC_KEY_FILE}", self.answer)]
+
+    def answer(self, request: Request) -> Response:
+        """The public half."""
+        return PlainTextResponse(self.public_key, media_type="application/x-pem-file")
 
     def sign(self, manifest: Mapping[str, Any]) -> dict[str, str]:
         """The signature of a manifest, as the manifest lists it."""

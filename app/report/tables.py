@@ -11,6 +11,8 @@ from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
 from app.shared.files import to_csv
 from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text
+from app.shared.thinking import STORED as STORED_MARKS
+from app.shared.thinking import step_parts
 from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.step_numbers import step_numbers
@@ -38,6 +40,9 @@ COMPUTED = ("near_threshold", "numeric_noise", "computed")
 
 RANGES = ("set_size_low", "set_size_high", "noise")
 """Further columns of sessions whose steps give their set size as a range."""
+
+PART = "part"
+"""Further column, the last, of sessions whose model marks its thinking: ``thinking`` or ``answer``."""
 
 CERTIFIED_IN = "certified_in"
 """Further column of tables whose tokens are certified in the factual reading alone."""
@@ -77,18 +82,21 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     rows, noise = [], stated_noise(data.record)
     for branch_id, chain in data.chains.items():
         whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
+        told = step_parts(chain, data.record.policy_settings) or ()
         for step in chain:
             owner = owner_of(branches, branches[branch_id], step.index)
             if whole_chains or owner.id == branch_id:
                 near = {"near_threshold": step.near_threshold(noise.nats)}
-                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts)})
+                part = {PART: told[step.index]} if told else {}
+                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts), **part})
     # Tables of sessions without such parameters, or certified in both readings, keep the columns that they always had.
     further = [name for name, held in (("parameters", "parameters" in common), (CERTIFIED_IN, certified_alone(data)))
                if held]  # fmt: skip
     # The same holds for sessions that do not say how their steps were computed.
-    told = COMPUTED if common["computed"] is not None else ()
+    computed = COMPUTED if common["computed"] is not None else ()
     ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
-    return to_csv((*COLUMNS, *told, *further, *ranges), rows)
+    marked = (PART,) if STORED_MARKS in data.record.policy_settings else ()
+    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked), rows)
 
 
 def certified_alone(data: SessionData) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from app.review.service import signed_name
+from app.review.service import signature, signed_name
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.verdicts import ReviewView, reviews
@@ -184,7 +184,7 @@ class AssignmentService:
             ServiceError: Nobody signs or is named, no session is named or found, or they are too many.
             NotFoundError: There is no such session.
         """
-        lead, reviewers = signed_name(request.lead), _names(request.reviewers)
+        lead, reviewers = signature(request.lead), _names(request.reviewers)
         session_ids = self._found(request)
         if len(session_ids) * len(reviewers) > MOST_AT_ONCE:
             raise ServiceError(

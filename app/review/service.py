@@ -1,6 +1,7 @@
 """Verdicts of reviewers: an append-only log, blind second reviews, decisions of disagreements, and agreement.
 
-Blindness is a rule of the program between people who use their own names; it is no access control.
+On a server with accounts the account signs and reads, whatever name a request gives, so that nobody reads past her own
+blind review. Without accounts blindness is a rule between people who use their own names.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from app.shared.verdicts import (
     standing,
     under_blind_review,
 )
+from app.shared.visitors import present_account
 from app.shared.wiring import Services
 from db.assignments import AssignmentsRepository, ReadingsRepository
 from db.sessions import SessionsRepository
@@ -267,7 +269,7 @@ class VerdictService:
             ServiceError: The reviewer has no name, there is no such verdict, or a step is not in the branch's chain.
             NotFoundError: There is no such session or branch.
         """
-        reviewer = signed_name(request.reviewer)
+        reviewer = signature(request.reviewer)
         blind = is_blind(self._entries(request.session_id), reviewer)
         return self._write(request, reviewer, target_of(self._sessions, request), "verdict", blind)
 
@@ -279,7 +281,7 @@ class VerdictService:
                 branch's chain.
             NotFoundError: There is no such session or branch.
         """
-        reviewer = signed_name(request.reviewer)
+        reviewer = signature(request.reviewer)
         if not request.note.strip():
             raise ServiceError("The comment says nothing; write a text.")
         if request.verdict is not None:
@@ -290,6 +292,22 @@ class VerdictService:
     def history(self, session_id: int, reviewer: str | None = None) -> tuple[AnnotationRecord, ...]:
         """The log as far as a reader may see it, oldest entry first; see :meth:`current`."""
         return self._shown(session_id, self._entries(session_id), _reader(reviewer))
+
+    def whole_history(self, session_id: int) -> tuple[AnnotationRecord, ...]:
+        """The whole log, as a report tells it; an account that reads it is taken to have seen what others said.
+
+        Raises:
+            ServiceError: The account that asks may not see all of it yet.
+            NotFoundError: There is no such session.
+        """
+        entries = self._entries(session_id)
+        shown = self._shown(session_id, entries, _reader(None))
+        if len(shown) < len(entries):
+            raise ServiceError(
+                f"You review session {session_id} blind, and a report would show what others said of it; finish your "
+                "review first."
+            )
+        return entries
 
     def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
         """How every target stands, as far as the reader may see it.
@@ -348,7 +366,7 @@ class VerdictService:
             ServiceError: The reviewer has an open review here, or it should be blind and she may have seen the verdicts
                 of others already.
         """
-        name, entries = signed_name(reviewer), self._entries(session_id)
+        name, entries = signature(reviewer), self._entries(session_id)
         if open_review(entries, name) is not None:
             raise ServiceError(f"{name} has an open review of session {session_id}; finish that one first.")
         if blind and self._may_have_seen(session_id, entries, name):
@@ -367,7 +385,7 @@ class VerdictService:
         Raises:
             ServiceError: The reviewer has no open review here.
         """
-        name, entries = signed_name(reviewer), self._entries(session_id)
+        name, entries = signature(reviewer), self._entries(session_id)
         review = open_review(entries, name)
         if review is None:
             raise ServiceError(f"{name} has no open review of session {session_id}; start one first.")
@@ -383,7 +401,7 @@ class VerdictService:
             ServiceError: The reviewers do not disagree there, the adjudicator is one of them, is in the middle of a
                 blind review, or gives no verdict.
         """
-        name, entries = signed_name(request.reviewer), self._entries(request.session_id)
+        name, entries = signature(request.reviewer), self._entries(request.session_id)
         if is_blind(entries, name):
             raise ServiceError(f"{name} is in the middle of a blind review; finish it before deciding disagreements.")
         if request.verdict is None:
@@ -543,8 +561,20 @@ def signed_name(reviewer: str) -> str:
     return name
 
 
+def signature(reviewer: str) -> str:
+    """What signs something: the account that is being answered, whatever name is given, or else that name.
+
+    Raises:
+        ServiceError: There is no account, and no name or one that is too long.
+    """
+    account = present_account()
+    return signed_name(reviewer) if account is None else account.name
+
+
 def _reader(reviewer: str | None) -> str | None:
-    """Who reads: empty is a visitor without a name, None the program itself."""
+    """Who reads: empty is a visitor without a name, None the program itself; an account reads as nobody else."""
+    if (account := present_account()) is not None:
+        return account.name
     if reviewer is None:
         return None
     return signed_name(reviewer) if reviewer.strip() else ""

@@ -16,6 +16,7 @@ from app.shared.markup import badge, html
 from app.shared.prompt_words import beginning
 from app.shared.step_words import clock, count, day, plural, shown_token
 from app.shared.verdicts import ReviewView, StandingVerdict
+from app.shared.visitors import present_account
 from db.verdicts import AnnotationRecord, Target
 
 
@@ -135,7 +136,9 @@ def commented_sentence(entry: AnnotationRecord) -> str:
 
 
 def signed_verdict(reviewer: object) -> str:
-    """A reviewer's name as verdicts are signed with it; empty for none."""
+    """A reviewer's name as verdicts are signed with it: the account's, or else what was typed; empty for none."""
+    if (account := present_account()) is not None:
+        return account.name
     return " ".join(str(reviewer or "").split())
 
 

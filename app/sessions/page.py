@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 import gradio as gr
 
-from app.report.panel import place_downloads
+from app.report.panel import place_downloads, place_imports
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
@@ -153,6 +153,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             elem_id="library",
             elem_classes=["coft"],
         )
+        place_imports(services)
     place_downloads(services)
     file = gr.DownloadButton("Reports", elem_id="session-file", elem_classes=["offscreen"])
     library.find(handlers.find, None, library, **MULTIPLE)  # type: ignore[attr-defined]

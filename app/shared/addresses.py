@@ -57,11 +57,10 @@ class Addresses:
     def _is_there(self, named: Named, value: str) -> bool:
         module, _, name = named.store.rpartition(".")
         repository = self._services[getattr(importlib.import_module(module), name)]
-        by_number = named.method != "named"
-        if by_number and not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
+        if named.by is int and not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
             return False
         try:
-            found: Any = getattr(repository, named.method)(int(value) if by_number else value)
+            found: Any = getattr(repository, named.method)(named.by(value))
         except NotFoundError:
             return False
         return not named.job or found.kind == named.job

@@ -17,6 +17,7 @@ from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter
+from coft_core.text.turns import Thinking
 from coft_core.types import Span, Step
 from db.audits import BatchPlace
 from db.chains import BranchOutline
@@ -360,6 +361,10 @@ class AuditSettings:
         prompt_format: ``auto`` (the model's chat template if it has one), ``chat`` or ``plain`` (the text alone).
         chat_date: Local day, or day and time, as of which a chat template that prints the date is rendered, such as
             ``"2026-11-21"``; None takes the present.
+        system_prompt: Put before every prompt that has no system prompt of its own; None puts nothing there.
+        thinking: Whether the model is asked to think before it answers: ``auto`` (as its chat template has it), ``on``
+            or ``off``.
+        prefill: What the answer begins with, where a prompt says nothing else; None is nothing.
     """
 
     model: str = "demo"
@@ -385,6 +390,9 @@ class AuditSettings:
     parameters: tuple[tuple[str, ParameterValue], ...] = ()
     prompt_format: str = "auto"
     chat_date: str | None = None
+    system_prompt: str | None = None
+    thinking: Thinking = "auto"
+    prefill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +450,38 @@ class MaskPreview:
 
 
 @dataclass(frozen=True, slots=True)
+class PartFigures:
+    """One part of a chain.
+
+    Attributes:
+        steps: Steps that belong to it.
+        strongest: Its step (0-based) with the largest absolute log ratio; None where it has no step.
+        largest_log_ratio: That log ratio, in nats.
+    """
+
+    steps: int
+    strongest: int | None
+    largest_log_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingView:
+    """What a chain's thinking and its answer are.
+
+    Attributes:
+        ranges: First and last step (0-based, inclusive) of each run of thinking.
+        thinking: The thinking.
+        answer: The answer.
+        ended: Whether the thinking ended, so that there can be an answer.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    thinking: PartFigures
+    answer: PartFigures
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AuditView:
     """A session as a page shows it: one branch's whole chain, and the tree around it.
 
@@ -463,6 +503,7 @@ class AuditView:
         noise: Bound on the numeric noise of the model at the session's temperature.
         computed: How its steps were computed, every way that was used; empty before the first step, and for sessions
             stored without it.
+        thinking: What of the chain is thinking and what the answer; None where the model marks no thinking.
     """
 
     session_id: int
@@ -488,6 +529,7 @@ class AuditView:
     drift: DriftReport | None = None
     noise: NumericNoise = field(default_factory=lambda: noise_of(None))
     computed: tuple[Computation, ...] = ()
+    thinking: ThinkingView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,6 +541,7 @@ class ChainProgress:
     noise: NumericNoise = field(default_factory=lambda: noise_of(None))
     computed: tuple[Computation, ...] = ()
     masked: tuple[str, ...] = ()
+    thinking: ThinkingView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,6 +638,9 @@ class CalibrationRequest:
             in the paper.
         prompt_format: As in an audit's settings: ``auto``, ``chat`` or ``plain``.
         chat_date: As in an audit's settings; None takes the moment at which the calibration is asked for.
+        system_prompt: As in an audit's settings.
+        thinking: As in an audit's settings.
+        prefill: As in an audit's settings.
     """
 
     name: str
@@ -632,6 +678,9 @@ class CalibrationRequest:
     bin_spacing: str = "widening"
     prompt_format: str = "auto"
     chat_date: str | None = None
+    system_prompt: str | None = None
+    thinking: Thinking = "auto"
+    prefill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

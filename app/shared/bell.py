@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from app.shared.jobs import ACTIVE, JobRunner
 from app.shared.step_words import day, duration
-from app.shared.visitors import visitor_of
+from app.shared.visitors import visitor_asking
 from app.shared.wiring import Feature, JobPlace, Services
 from db.jobs import JobNotice, JobsRepository
 
@@ -43,17 +43,17 @@ class Bell:
 
     def listed(self, request: Request) -> Response:
         """What is told of the visitor's jobs, newest first."""
-        owners = visitor_of(request.cookies).owners
+        owners = visitor_asking(request).owners
         return JSONResponse({"jobs": self.told(owners)}, headers={"Cache-Control": "no-store"})
 
     def seen(self, request: Request) -> Response:
         """Note that she saw that the jobs of the request have ended."""
-        self._jobs.mark_seen(_asked(request), visitor_of(request.cookies).owners)
+        self._jobs.mark_seen(_asked(request), visitor_asking(request).owners)
         return self.listed(request)
 
     def dismissed(self, request: Request) -> Response:
         """Tell her of the jobs of the request no more."""
-        self._jobs.dismiss(_asked(request), visitor_of(request.cookies).owners)
+        self._jobs.dismiss(_asked(request), visitor_asking(request).owners)
         return self.listed(request)
 
     def told(self, owners: Sequence[str]) -> list[dict[str, Any]]:

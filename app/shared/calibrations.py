@@ -54,8 +54,8 @@ class CalibrationStore:
         embedded: bool = False,
     ) -> CalibrationRecord:
         """Store a finished calibration."""
-        fields = replace(_fields(calibration), prompt_set_id=prompt_set_id, job_id=job_id, embedded=embedded)
-        return self._runs.add(fields, _bins(calibration), calibration.to_bytes())
+        fields = replace(fields_of(calibration), prompt_set_id=prompt_set_id, job_id=job_id, embedded=embedded)
+        return self._runs.add(fields, bins_of(calibration), calibration.to_bytes())
 
     def get(self, calibration_id: int) -> CalibrationRecord:
         """What is known of a calibration without its values.
@@ -104,12 +104,13 @@ class CalibrationStore:
         calibration = Calibration.load(path)
         for record in self._runs.list(embedded=True):
             same = same_digests(record.fingerprint_digest, calibration.fingerprint.digest)
-            if same and record.name == calibration.name and record.bins == tuple(_bins(calibration)):
+            if same and record.name == calibration.name and record.bins == tuple(bins_of(calibration)):
                 return record
         return self.add(calibration, embedded=True)
 
 
-def _fields(calibration: AnyCalibration) -> CalibrationFields:
+def fields_of(calibration: AnyCalibration) -> CalibrationFields:
+    """What the store lists of a calibration."""
     fingerprint, measured = calibration.fingerprint, calibration.coverage
     coverage: dict[str, Any] = {
         "coverage": measured.coverage,
@@ -136,7 +137,7 @@ def _fields(calibration: AnyCalibration) -> CalibrationFields:
     )
 
 
-def _bins(calibration: AnyCalibration) -> builtins.list[BinRecord]:
+def bins_of(calibration: AnyCalibration) -> builtins.list[BinRecord]:
     """The position bins; those of factorized masks stand with their families, in the stored values alone."""
     return list(_bin_records(calibration)) if calibration.layout == "joint" else []
 

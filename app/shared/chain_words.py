@@ -14,6 +14,7 @@ from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.informative import WHY_WEAK
+from coft_core.types import OWN
 
 FACTORIZED = (
     "With one mask for each family there is no certificate for the whole chain; each step is certified by itself, "
@@ -144,6 +145,10 @@ NAMES = {
     "rendering": "day that the chat template prints:",
     "prompt_format": "prompt format",
     "chat_date": "day that the chat template prints",
+    "thinking": "thinking",
+    "system": "system prompt",
+    "prefill": "what the answer begins with:",
+    "turns": "earlier turns:",
     "lam": "lambda",
     "temperature": "temperature",
     "top_p": "top-p",
@@ -240,6 +245,13 @@ def difference_text(name: str, calibrated: str, used: str) -> str:
         if not all(days):
             return "another rendering of the chat template"
         calibrated, used = days
+    if name == "system":
+        told = {"": "no system prompt", OWN: "a system prompt of each prompt"}
+        return f"{told.get(calibrated, 'a system prompt')} there, {told.get(used, 'another one')} here"
+    if name == "thinking":
+        calibrated, used = (value or "as the template has it" for value in (calibrated, used))
+    if name in ("prefill", "turns"):
+        calibrated, used = (value or "none" for value in (calibrated, used))
     if name in ("weights", "tokenizer", "detector", "chat_template"):
         return f"another {NAMES[name]}" if name != "weights" else "other weights of the model"
     if name == "user_list":

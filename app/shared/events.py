@@ -14,10 +14,10 @@ import gradio as gr
 from gradio.components import Component
 from gradio.context import LocalContext
 from gradio.events import Dependency
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection, cookie_parser
 
 from app.shared.errors import USER_ERRORS
-from app.shared.visitors import Visitor, answering, visitor_of
+from app.shared.visitors import Visitor, answering, visitor_asking, visitor_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,12 @@ def shown(handler: Callable[P, T]) -> Callable[P, T]:
 def _asking() -> Visitor | None:
     """Whose page has triggered the event; None where none has."""
     request = LocalContext.request.get(None)
-    return None if request is None else visitor_of(cookie_parser(request.headers.get("cookie") or ""))
+    if request is None:
+        return None
+    asking = getattr(request, "request", None)
+    if isinstance(asking, HTTPConnection):
+        return visitor_asking(asking)
+    return visitor_of(cookie_parser(request.headers.get("cookie") or ""))
 
 
 def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
+from app.shared.thinking import thinking_json
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.step_numbers import step_numbers
@@ -127,6 +128,7 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "computed": [item.sentence for item in view.computed],
         "masked_branches": _masked_branches(view),
         "chain": chain_json(view.chain),
+        **({} if view.thinking is None else {"thinking": thinking_json(view.thinking)}),
         "drift": None if view.drift is None else view.drift.status,
         "branches": [asdict(branch) for branch in view.branches],
         "warnings": list(view.warnings),

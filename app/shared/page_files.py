@@ -11,6 +11,7 @@ import hashlib
 import json
 import posixpath
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
 from app.shared.policy_menu import policies_shown
+from app.shared.request_gate import HEADERS, POLICY
 from app.shared.web import ASSETS
 from app.shared.wiring import Page
 
@@ -124,6 +126,24 @@ def page_files() -> PageFiles:
     return PageFiles(contents)
 
 
+_SCRIPT = re.compile(rb"<script\b(?P<attributes>[^>]*)>.*?</script>", re.DOTALL)
+
+
+def with_nonce(page: bytes, nonce: str) -> bytes:
+    """A page whose scripts carry a nonce; what stands inside of one, as text, is left as it is."""
+    mark = f'<script nonce="{nonce}"'.encode()
+    return _SCRIPT.sub(lambda script: mark + script[0].removeprefix(b"<script"), page)
+
+
+def script_policy(nonce: str) -> str:
+    """What a page's scripts may be: the server's own files, and those in the page that carry the nonce.
+
+    Gradio makes functions of texts that its pages' configuration holds, which takes ``unsafe-eval``; a script that
+    somebody's text brought into the page would still not run.
+    """
+    return f"{HEADERS[POLICY]}; script-src 'self' 'unsafe-eval' 'nonce-{nonce}'; worker-src 'self' blob:"
+
+
 class PageHeads:
     """Middleware that writes each page's own scripts and styles into its head, which Gradio has only one of."""
 
@@ -152,7 +172,9 @@ class PageHeads:
                 page = page.replace(b"<head>", b"<head>" + head[0].encode(), 1)
                 # what is shown may name the tag as well, in the settings that the head holds: the last one ends it
                 above, end, below = page.rpartition(b"</head>")
-                page = above + head[1].encode() + end + below
+                nonce = secrets.token_urlsafe(16)
+                page = with_nonce(above + head[1].encode() + end + below, nonce)
+                MutableHeaders(raw=begun[0]["headers"])[POLICY] = script_policy(nonce)
                 MutableHeaders(raw=begun[0]["headers"])["content-length"] = str(len(page))
             await send(begun[0])
             await send({"type": "http.response.body", "body": page})
@@ -160,10 +182,16 @@ class PageHeads:
         await self._app(scope, receive, whole)
 
 
-def served(pages: Iterable[Page], routes: Iterable[Route] = ()) -> dict[str, list[object]]:
-    """What the web application is made with, so that it serves files and routes, and its pages name the files."""
+def served(pages: Iterable[Page], routes: Iterable[Route] = (), meta: str = "") -> dict[str, list[object]]:
+    """What the web application is made with, so that it serves files and routes, and its pages name the files.
+
+    Args:
+        pages: The pages.
+        routes: Other routes.
+        meta: What every page's head begins with.
+    """
     files = page_files()
-    heads = {page.path: files.head(page) for page in pages}
+    heads = {page.path: (meta + files.head(page)[0], files.head(page)[1]) for page in pages}
     return {
         "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer), *routes],
         "middleware": [Middleware(PageHeads, heads=heads)],

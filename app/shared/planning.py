@@ -15,6 +15,7 @@ from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, Mask
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
+from app.shared.thinking import STORED, marks_json
 from app.shared.thresholds import Thresholds, own_notes
 from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
@@ -31,7 +32,9 @@ from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, masked_pieces
 from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
+from coft_core.text.thinking import ThinkingMarks
 from coft_core.text.tokens import require_encodable
+from coft_core.text.turns import Frame
 from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
 from db.audits import SessionFields
@@ -42,12 +45,14 @@ Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
 
 
 def prompted(model: LanguageModel, settings: AuditSettings | CalibrationRequest) -> LanguageModel:
-    """A model as the settings prompt it, with all prompts rendered as of one moment.
+    """A model as the settings prompt it: all prompts in their frame, and rendered as of one moment.
 
     Raises:
-        InvalidInputError: There is no such prompt format, the model has no chat template, or the date is none.
+        InvalidInputError: There is no such prompt format or thinking, the model has no chat template, or the date is
+            none.
     """
-    return model.formatted(settings.prompt_format).dated(settings.chat_date)
+    frame = Frame(settings.system_prompt or "", settings.prefill or "", settings.thinking)
+    return model.formatted(settings.prompt_format).dated(settings.chat_date).framed(frame)
 
 
 def pinned(model: LanguageModel, settings: Asked) -> Asked:
@@ -307,12 +312,23 @@ def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
-    def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
-        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, and the heads of larger ones."""
+    def __init__(
+        self,
+        thresholds: Thresholds,
+        detectors: Detectors,
+        host: ModelHost,
+        full_logits_kb: int = 0,
+        marks: Sequence[ThinkingMarks] = (),
+    ) -> None:
+        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, and the heads of larger ones.
+
+        ``marks`` of thinking are looked for before the known ones.
+        """
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host
         self._full_bytes = full_logits_kb * 1024
+        self._marks = tuple(marks)
 
     @classmethod
     def wired(cls, services: Services) -> Planner:
@@ -396,9 +412,10 @@ class Planner:
         detector = self._detectors.choose(settings)
         fingerprint = prepared.policy.fingerprint(model, detector.version)
         thresholds = self._thresholds.of(settings) if certified else None
+        marks = marks_json(model, prepared.prompt, self._marks)
         return SessionFields(
             name=request.name or _name_of(request.prompt),
-            prompt=request.prompt,
+            prompt=prepared.prompt.factual_text,
             model=model.name,
             model_revision=model.revision,
             policy=settings.policy,
@@ -407,6 +424,7 @@ class Planner:
                 "user_list": self._detectors.list_name(settings),
                 "preview": preview_to_json(preview_of(prepared, request.spans or ())),
                 "model_label": label_of(model),
+                **({} if marks is None else {STORED: marks}),
             },
             lam=settings.lam if info.fuses else None,
             alpha=settings.alpha if certified else None,

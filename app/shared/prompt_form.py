@@ -24,6 +24,7 @@ from app.shared.prompt_sets import (
     RowError,
     SamplePromptSet,
     grouping_note,
+    names_prompts,
 )
 from app.shared.step_words import count, plural
 from app.shared.web import TEMPLATES
@@ -43,12 +44,13 @@ SOURCES = [
 """Where the contexts of a calibration can come from."""
 
 FIELD_HELP = {
-    "prompt": "required",
+    "prompt": "required, or messages",
     "reference": "its true continuation",
     "spans": "JSON list of [start, end, family]",
     "group": "whom the prompt is about",
     "context": "what belongs together and counts as one",
     "weight": "how likely in use",
+    "messages": "a conversation in place of a prompt: JSON list of role and content",
 }
 """What each field of a prompt set holds, in a few words."""
 
@@ -92,7 +94,7 @@ def samples_list(samples: Sequence[SamplePromptSet]) -> Markup:
 def needs_mapping(parsed: ParsedPromptSet) -> bool:
     """Whether a reader should look at the columns: one that matters was not found, and others were left over."""
     mapping = dict(parsed.mapping)
-    return "prompt" not in mapping or ("reference" not in mapping and bool(parsed.ignored_columns))
+    return not names_prompts(mapping) or ("reference" not in mapping and bool(parsed.ignored_columns))
 
 
 def column_choices(parsed: ParsedPromptSet) -> list[tuple[str, str]]:

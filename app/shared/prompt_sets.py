@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from app.shared.files import RowProblem, Table, all_records, decode, read_bytes,
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
 from coft_core.text.merging import validate_spans
+from coft_core.text.turns import ConversationError, Turn, conversation_from, messages_of, turns_of
 from coft_core.types import FAMILIES, Example, Span
 from db.prompt_sets import PromptRow
 
-PROMPT_SET_FIELDS = ("prompt", "reference", "spans", "group", "context", "weight")
-"""What a row of a prompt set can hold; only ``prompt`` is required."""
+PROMPT_SET_FIELDS = ("prompt", "reference", "spans", "group", "context", "weight", "messages")
+"""What a row of a prompt set can hold; ``prompt`` is required, or ``messages``: a conversation in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "group": ("group",),
     "context": ("context", "context id"),
     "weight": ("weight", "weights"),
+    "messages": ("messages", "conversation", "conversations"),
 }
 """Names under which a field is looked for where no column has exactly its own, likeliest first."""
 
@@ -165,15 +167,21 @@ def grouping_note(prompts: ParsedPromptSet) -> str:
     )
 
 
+def names_prompts(mapping: Mapping[str, str]) -> bool:
+    """Whether a mapping of fields to columns says where the prompts are."""
+    return "prompt" in mapping or "messages" in mapping
+
+
 def require_prompts(prompts: ParsedPromptSet) -> None:
     """Refuse a prompt set of which nobody knows what column holds its prompts.
 
     Raises:
         ServiceError: It is such a one.
     """
-    if "prompt" not in dict(prompts.mapping) and prompts.columns:
+    if not names_prompts(dict(prompts.mapping)) and prompts.columns:
         raise ServiceError(
-            f"{prompts.filename} has no column “prompt”; its columns are {_listed(prompts.columns)}: name one of them "
+            f"{prompts.filename} has no column “prompt” and no column “messages”; its columns are "
+            f"{_listed(prompts.columns)}: name one of them "
             "“prompt”, or say which one holds the prompts."
         )
 
@@ -214,8 +222,10 @@ def parse_prompt_set(
 ) -> ParsedPromptSet:
     """Read a prompt set.
 
-    CSV has a header row; JSONL has one object a line. ``prompt`` is required; ``reference`` is needed to calibrate on
-    references; ``spans`` is a JSON list of ``[start, end, category]``; ``group`` and ``context`` are text or whole
+    CSV has a header row; JSONL has one object a line. ``prompt`` is required, or ``messages``: a list of objects with
+    ``role`` (``system``, ``user``, ``assistant``) and ``content``, as JSON text in a CSV; ``reference`` is needed to
+    calibrate on references; ``spans`` is a JSON list of ``[start, end, category]``, or of ``[message, start, end,
+    category]`` in messages, which count from 1; ``group`` and ``context`` are text or whole
     numbers; ``weight`` is a number above 0, given for all rows or for none. A file none of whose columns is known to
     hold the prompts is read without rows, so that its columns can be chosen from.
 
@@ -242,7 +252,7 @@ def parse_prompt_set(
     if not records:
         raise ServiceError(f"{name} has no rows; put one prompt on each line below the header.")
     # A file without any readable object has no columns to choose from; what is wrong with its lines says more.
-    rows, errors = _read(records, mapping) if "prompt" in mapping or not table.columns else ([], [])
+    rows, errors = _read(records, mapping) if names_prompts(mapping) or not table.columns else ([], [])
     return ParsedPromptSet(
         filename=name,
         size=len(data),
@@ -296,13 +306,19 @@ def _row(line: int, record: Any, mapping: Mapping[str, str], weighted: bool) -> 
     if isinstance(record, RowProblem):
         raise record
     cells = {field: record.get(column) for field, column in mapping.items()}
-    prompt = _text("prompt", cells.get("prompt"))
+    turns: tuple[Turn, ...] = ()
+    if _is_empty(cells.get("messages")):
+        prompt = _text("prompt", cells.get("prompt"))
+    elif _is_empty(cells.get("prompt")):
+        prompt, turns = _conversation(cells["messages"])
+    else:
+        raise RowProblem("messages", "stands beside a prompt; give one of them")
     if prompt is None:
         raise RowProblem("prompt", "is empty")
     example = Example(
         prompt=prompt,
         reference=_text("reference", cells.get("reference")),
-        spans=_spans(cells.get("spans"), prompt),
+        spans=_spans(cells.get("spans"), prompt, turns),
         group=_label("group", cells.get("group")),
         context=_label("context", cells.get("context")),
     )
@@ -341,7 +357,17 @@ def _weight(value: Any) -> float:
     raise RowProblem("weight", f"is {json.dumps(value)[:40]}, not a number above 0")
 
 
-def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
+def _conversation(value: Any) -> tuple[str, tuple[Turn, ...]]:
+    try:
+        messages = json.loads(value) if isinstance(value, str) else value
+        text, turns = conversation_from(messages)
+    except (ValueError, RecursionError) as error:
+        told = str(error) if isinstance(error, ConversationError) else f"is no JSON: {str(value)[:40]}"
+        raise RowProblem("messages", told) from error
+    return readable("messages", text), turns
+
+
+def _spans(value: Any, prompt: str, turns: Sequence[Turn] = ()) -> tuple[Span, ...] | None:
     if _is_empty(value):
         return None
     if isinstance(value, str):
@@ -351,7 +377,7 @@ def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
             raise RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
     if not isinstance(value, list):
         raise RowProblem("spans", "is not a list of [start, end, category]")
-    spans = tuple(_span(item, prompt) for item in value)
+    spans = tuple(_turn_span(item, turns) if turns else _span(item, prompt) for item in value)
     try:
         validate_spans(prompt, spans)
     except InvalidInputError as error:
@@ -359,12 +385,27 @@ def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
     return spans
 
 
+def _turn_span(item: Any, turns: Sequence[Turn]) -> Span:
+    """A span within one message, which is named by its number."""
+    if not isinstance(item, list) or len(item) not in (3, 4) or not _is_whole(item[0]):
+        raise RowProblem("spans", f"has {json.dumps(item)[:40]}, not [message, start, end, category]")
+    if not 1 <= item[0] <= len(turns):
+        raise RowProblem("spans", f"names message {item[0]} of {len(turns)}")
+    turn = turns[item[0] - 1]
+    span = _span(item[1:], turn.content)
+    return replace(span, start=span.start + turn.start, end=span.end + turn.start)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _span(item: Any, prompt: str) -> Span:
     if not isinstance(item, list) or len(item) not in (2, 3):
         raise RowProblem("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
     start, end = item[0], item[1]
     category = item[2] if len(item) == 3 else "other"
-    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end)):
+    if not (_is_whole(start) and _is_whole(end)):
         raise RowProblem("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
     if end > len(prompt):
         raise RowProblem("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
@@ -436,9 +477,11 @@ def rows_jsonl(rows: Iterable[PromptRow]) -> str:
 
 def _stored_row(row: PromptRow) -> dict[str, Any]:
     example = row.example
-    spans = None if example.spans is None else [[s.start, s.end, s.category] for s in example.spans if not s.kept]
+    turns, messages = turns_of(example.prompt), messages_of(example.prompt)
+    spans = None if example.spans is None else [_placed(s, turns) for s in example.spans if not s.kept]
     fields = {
-        "prompt": example.prompt,
+        "prompt": None if messages else example.prompt,
+        "messages": messages,
         "reference": example.reference,
         "spans": spans,
         "group": example.group,
@@ -446,3 +489,11 @@ def _stored_row(row: PromptRow) -> dict[str, Any]:
         "weight": row.weight,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _placed(span: Span, turns: Sequence[Turn]) -> list[int | str]:
+    """A span as a file has it: in a conversation, within one of its messages."""
+    for number, turn in enumerate(turns, start=1):
+        if turn.start <= span.start and span.end <= turn.end:
+            return [number, span.start - turn.start, span.end - turn.start, span.category]
+    return [span.start, span.end, span.category]

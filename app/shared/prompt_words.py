@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
 from app.shared.step_words import count, named, plural
-from coft_core.errors import PromptTooLongError
+from coft_core.errors import InvalidInputError
 from coft_core.text.language import language_note
 from coft_core.types import Span
 from db.user_lists import UserListRecord
@@ -47,8 +47,8 @@ def preview_message(preview: MaskPreview, limit: int = 0) -> Message:
     }
 
 
-def too_long_message(error: PromptTooLongError) -> Message:
-    """A prompt that fills the model's context, so that no branch reads it."""
+def refused_message(error: InvalidInputError) -> Message:
+    """A prompt that no branch reads: it fills the model's context, or its turns are not all there yet."""
     return {"kind": "toolong", "text": str(error)}
 
 

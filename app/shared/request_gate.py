@@ -15,11 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
+from app.shared.limits import UploadShares
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -29,9 +31,11 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 PORTS = {"http": 80, "https": 443}
 
+POLICY = "Content-Security-Policy"
+
 HEADERS = {
     # A page of ours in somebody's frame could be clicked unawares; a changed base would fetch scripts from elsewhere.
-    "Content-Security-Policy": "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
+    POLICY: "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
     # Addresses name sessions, and are nobody else's business.
@@ -157,15 +161,25 @@ def _stated(origin: str) -> tuple[str, str, int]:
 class RequestGate:
     """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
 
-    def __init__(self, app: ASGIApp, allowed: Allowed) -> None:
-        self._app, self._allowed = app, allowed
+    def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int, uploads: UploadShares | None = None) -> None:
+        """Stand around an application.
+
+        Args:
+            app: The application.
+            allowed: Whom it answers.
+            largest_body: Bytes of a request's body that it reads at most.
+            uploads: What each visitor may upload; None sets no limit.
+        """
+        self._app, self._allowed, self._largest, self._uploads = app, allowed, largest_body, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse in one sentence."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        problem = self._allowed.problem(Headers(scope=scope))
+        problem = self._allowed.problem(Headers(scope=scope)) or self._too_large(Headers(scope=scope))
+        if problem is None and scope["type"] == "http" and self._uploads is not None:
+            problem = self._uploads.problem(HTTPConnection(scope), self._largest)
         if scope["type"] == "websocket":
             if problem is None:
                 await self._app(scope, receive, send)
@@ -179,8 +193,12 @@ class RequestGate:
         async def protected(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                # A page that loads less than others says so itself.
+                stricter = headers.get(POLICY)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if stricter is not None:
+                    headers[POLICY] = stricter
                 if listed:
                     # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
                     headers["Access-Control-Allow-Origin"] = origin
@@ -188,23 +206,81 @@ class RequestGate:
             await send(message)
 
         answer = self._app if problem is None else PlainTextResponse(problem[1], problem[0])
-        await answer(scope, receive, protected)
+        body = _Body(receive, protected, self._largest, self._refusal)
+        try:
+            await answer(scope, body.receive, body.send)
+        except _TooLarge:
+            await body.refuse(scope)
+
+    def _too_large(self, headers: Headers) -> tuple[int, str] | None:
+        """Why a body that says its length is not read; one that does not is cut off at the limit."""
+        stated = headers.get("content-length", "0")
+        if not stated.isdecimal():
+            return 400, "The request's Content-Length is no number."
+        return (413, self._refusal) if len(stated) > 18 or int(stated) > self._largest else None
+
+    @property
+    def _refusal(self) -> str:
+        return (
+            f"The request is larger than the {self._largest // 1_000_000} MB that are read. Whoever runs this server "
+            "sets that in COFT_MAX_UPLOAD_MB."
+        )
 
 
-def gated(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+class _TooLarge(Exception):  # noqa: N818 - ends the reading of a body, and is shown to nobody
+    """A body went on after the limit."""
+
+
+class _Body:
+    """A request's body, up to a limit, and its answer, of which only one is begun."""
+
+    def __init__(self, receive: Receive, send: Send, largest: int, refusal: str) -> None:
+        self._receive, self._send, self._left, self._refusal = receive, send, largest, refusal
+        self._answered = False
+
+    async def receive(self) -> Message:
+        """The next piece of the body."""
+        message = await self._receive()
+        self._left -= len(message.get("body", b"")) if message["type"] == "http.request" else 0
+        if self._left < 0:
+            raise _TooLarge
+        return message
+
+    async def send(self, message: Message) -> None:
+        """A piece of the answer."""
+        self._answered = True
+        await self._send(message)
+
+    async def refuse(self, scope: Scope) -> None:
+        """Say that it is too large, unless an answer was begun."""
+        if not self._answered:
+            await PlainTextResponse(self._refusal, 413)(scope, self._receive, self._send)
+
+
+def gated(
+    settings: Settings,
+    inner: Callable[[Any, ASGIApp], ASGIApp] | None = None,
+    around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """What runs when the web application begins: it puts the gate around all else.
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
     when it begins; so the gate is put around them all once they stand, before the first request.
 
+    Args:
+        settings: Names, websites and the largest body.
+        inner: Given the web application and what it runs, another gate behind this one.
+        around: What is put around the gate again.
+
     Raises:
         ServiceError: The settings name a host or an origin that is none.
     """
-    allowed = Allowed.by(settings)
+    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour)
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
-        app.middleware_stack = RequestGate(app.middleware_stack, allowed)
+        behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
+        app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body, uploads))
         yield
 
     return begun

@@ -6,6 +6,7 @@ from app.shared.audits import AuditSettings, AuditView, preview_from_json, setti
 from app.shared.computations import computations_of, session_noise
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
+from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds, bins_for
 from app.shared.wiring import Services
 from coft_core.conformal.chain import ChainCertificate, certify_chain
@@ -61,6 +62,7 @@ class AuditViews:
             drift=self.drift(record),
             noise=session_noise(record),
             computed=computations_of(record),
+            thinking=thinking_view(steps, record.policy_settings),
         )
 
     def chain(self, record: SessionRecord, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
+from app.shared.files import decode, plain_json, read_bytes
 from app.shared.operations import Json, Read, checked, record
 from app.shared.policies import parameter_values, policy_info
+from coft_core.text.turns import conversation_from
 from coft_core.types import Span
+
+MOST_BYTES = 20_000_000
+"""Largest file of messages that is read."""
 
 COLUMNS = "columns"
 """The one setting of a calibration, a batch or a comparison that belongs to its file."""
@@ -60,6 +66,32 @@ def spans_from_json(given: list[Json] | None) -> tuple[Span, ...] | None:
         ServiceError: One is no span.
     """
     return None if given is None else tuple(sorted(record(Span, item, what="span's field") for item in given))
+
+
+def asked_prompt(prompt: str, messages: object) -> str:
+    """The prompt, or the conversation that is given in its place.
+
+    Raises:
+        ServiceError: Both are given, or none.
+        ConversationError: The messages are no conversation.
+    """
+    if messages is not None and prompt.strip():
+        raise ServiceError("A prompt and messages are given; give one of them.")
+    if messages is None and not prompt.strip():
+        raise ServiceError("The prompt is empty; type at least one word, or give messages.")
+    return prompt if messages is None else conversation_from(messages)[0]
+
+
+def read_messages(file: Path) -> object:
+    """What a JSON file with messages holds.
+
+    Raises:
+        ServiceError: It cannot be read, or is no JSON.
+    """
+    try:
+        return plain_json(decode(read_bytes(file, file.name, MOST_BYTES), file.name))
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"{file.name} is no JSON ({error}).") from error
 
 
 Settings = Annotated[AuditSettings, Read(settings_from_json)]

@@ -25,11 +25,12 @@ from db.user_lists import UserListRecord
 FIELDS = (
     "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
     "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
-    "whitelist", "group", "prompt_format", "chat_date", "parameters",
+    "whitelist", "group", "prompt_format", "chat_date",
+    "system_prompt", "thinking", "prefill", "parameters",
 )  # fmt: skip
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
-TEXTS = ("sentinel", "mask_hint", "group", "chat_date")
+TEXTS = ("sentinel", "mask_hint", "group", "chat_date", "system_prompt")
 """Fields whose empty text is none."""
 
 SINGLE = "single"
@@ -63,6 +64,8 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     given["whitelist"] = terms(given["whitelist"])
     for name in TEXTS:
         given[name] = str(given[name] or "").strip() or None
+    # Blanks at the end of an answer's beginning are part of it.
+    given["prefill"] = str(given["prefill"] or "") if str(given["prefill"] or "").strip() else None
     if given["mask_mode"] == "hard":
         given["mask_hint"] = None
     for name in ("top_k", "max_new_tokens", "seed"):
@@ -118,7 +121,7 @@ def control_values(settings: AuditSettings, stored: StoredChoices) -> list[objec
     values = {name: getattr(settings, name, None) for name in FIELDS}
     for name, known in (("calibration_id", stored.calibrations), ("user_list_id", stored.user_lists)):
         values[name] = values[name] if values[name] in {item.id for item in known} else 0
-    values |= {name: getattr(settings, name) or "" for name in TEXTS}
+    values |= {name: getattr(settings, name) or "" for name in (*TEXTS, "prefill")}
     values["whitelist"] = ", ".join(settings.whitelist)
     values["parameters"] = parameters_text(settings)
     values["mask"] = SINGLE if single else settings.mask_layout
@@ -198,6 +201,7 @@ MASKS = [
     ("One mask for each family", "factorized"),
 ]
 MODES = [("Hard: the sentinel", "hard"), ("Soft: a neutral hint", "soft")]
+THINKING = [("As the chat template has it", "auto"), ("On", "on"), ("Off", "off")]
 PROMPT_FORMATS = [("As the model has it", "auto"), ("Chat template", "chat"), ("Plain text", "plain")]
 CHANGED = "(...values) => coft.settings(values)"
 """Runs in the browser with all values whenever one changes; ``input`` events of text fields lag one key behind."""
@@ -322,7 +326,7 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
 
 
 def prompt_format(put: dict[str, Component]) -> None:
-    """Whether prompts go through the chat template, and as of which day; also on the calibrate page."""
+    """How prompts are put before the model: template, its day, system prompt, thinking; also on the calibrate page."""
     put["prompt_format"] = gr.Dropdown(
         PROMPT_FORMATS, value=AuditSettings().prompt_format, label="Prompt format", elem_id="prompt-format"
     )
@@ -330,6 +334,16 @@ def prompt_format(put: dict[str, Component]) -> None:
         "", label="Day that the template prints", placeholder="today", max_lines=1, elem_id="chat-date"
     )
     hint("A chat template may print the date; a calibration then holds for prompts of its own day, such as 2026-11-21.")
+    put["system_prompt"] = gr.Textbox(
+        "", label="System prompt", placeholder="none", lines=1, max_lines=6, elem_id="system-prompt"
+    )
+    hint("Stands before every prompt that has none of its own; its sensitive words are found and masked like others.")
+    put["thinking"] = gr.Dropdown(THINKING, value=AuditSettings().thinking, label="Thinking", elem_id="thinking")
+    hint("Whether the model is asked to think before it answers, where its chat template asks for it.")
+    put["prefill"] = gr.Textbox(
+        "", label="The answer begins with", placeholder="nothing", lines=1, max_lines=4, elem_id="prefill"
+    )
+    hint("The model goes on behind these words, which are part of the prompt.")
 
 
 def _under(name: str) -> gr.HTML:

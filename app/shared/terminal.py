@@ -44,6 +44,9 @@ class PolicyOptions:
             the template where the model has one
         no_chat_template: --prompt-format plain
         chat_date: day as of which a chat template that prints the date is rendered, such as 2026-11-21 (default: today)
+        system: system prompt that is put before every prompt without one of its own
+        thinking: whether the model is asked to think before it answers: 'auto' as its chat template has it, 'on', 'off'
+        prefill: what the answer begins with
         mask: 'joint' (one masked branch), 'factorized' (one for each attribute family), or one family that alone is
             masked
         mask_mode: sentinels, or a neutral hint
@@ -66,6 +69,9 @@ class PolicyOptions:
     prompt_format: Literal["auto", "chat", "plain"] = "auto"
     no_chat_template: bool = False
     chat_date: Annotated[str | None, typer.Option("--chat-date", metavar="DAY")] = None
+    system: Annotated[str | None, typer.Option("--system", metavar="TEXT")] = None
+    thinking: Literal["auto", "on", "off"] = "auto"
+    prefill: Annotated[str | None, typer.Option("--prefill", metavar="TEXT")] = None
     mask: Annotated[str, typer.Option("--mask", metavar="LAYOUT")] = "joint"
     mask_mode: Literal["hard", "soft"] = "hard"
     mask_hint: Annotated[str | None, typer.Option("--mask-hint", metavar="TEXT")] = None
@@ -88,6 +94,9 @@ class PolicyOptions:
             },
             "prompt_format": "plain" if self.no_chat_template else self.prompt_format,
             "chat_date": self.chat_date,
+            "system_prompt": self.system,
+            "thinking": self.thinking,
+            "prefill": self.prefill,
             "mask_layout": layout,
             "mask_mode": self.mask_mode,
             "mask_hint": self.mask_hint,

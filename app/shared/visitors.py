@@ -1,4 +1,4 @@
-"""Who a page is shown to: the reviewer's name or, where none was given, a key that the browser keeps."""
+"""Who a page is shown to: an account, or else the reviewer's name or, where none was given, a key of the browser."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from starlette.requests import HTTPConnection
+
+from db.accounts import AccountRecord
+
 NAME_COOKIE = "coft-reviewer"
 KEY_COOKIE = "coft-browser"
 LONGEST_NAME = 200
 _KEY = re.compile(r"[0-9a-f]{32}")
-_NAMED, _KEYED = "name:", "browser:"
+_NAMED, _KEYED, _ACCOUNT = "name:", "browser:", "account:"
+
+SCOPE_KEY = "coft.visitor"
+"""Where a request's scope holds whom the accounts say that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +30,18 @@ class Visitor:
     Attributes:
         name: The name that she reviews under; empty where she gave none.
         key: What her browser is told apart by; empty where it keeps none.
+        account: As whom she is signed in, on a server with accounts.
     """
 
     name: str = ""
     key: str = ""
+    account: AccountRecord | None = None
 
     @property
     def owners(self) -> tuple[str, ...]:
         """As whom she owns jobs: by her name, and by what she began in this browser before she gave one."""
+        if self.account is not None:
+            return (f"{_ACCOUNT}{self.account.name}",)
         named = (f"{_NAMED}{self.name}",) if self.name else ()
         return (*named, f"{_KEYED}{self.key}") if self.key else named
 
@@ -45,6 +56,12 @@ def visitor_of(cookies: Mapping[str, str]) -> Visitor:
     name = " ".join(unquote(cookies.get(NAME_COOKIE, "")).split())[:LONGEST_NAME].rstrip()
     key = cookies.get(KEY_COOKIE, "")
     return Visitor(name, key if _KEY.fullmatch(key) else "")
+
+
+def visitor_asking(connection: HTTPConnection) -> Visitor:
+    """Whom a request comes from: the account, on a server that has them; elsewhere what its cookies tell."""
+    signed_in = connection.scope.get(SCOPE_KEY)
+    return signed_in if isinstance(signed_in, Visitor) else visitor_of(connection.cookies)
 
 
 _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
@@ -65,6 +82,12 @@ def present() -> Visitor | None:
     return _present.get()
 
 
+def present_account() -> AccountRecord | None:
+    """The account that is being answered; None on the command line, and on a server without accounts."""
+    visitor = _present.get()
+    return None if visitor is None else visitor.account
+
+
 def is_own(owner: str | None) -> bool:
     """Whether something is hers who is being answered; what nobody owns is everybody's, and programs may do all."""
     visitor = present()
@@ -73,6 +96,7 @@ def is_own(owner: str | None) -> bool:
 
 def owner_words(owner: str | None) -> str:
     """An owner in a sentence; the key of a browser is shown to nobody."""
-    if owner is not None and owner.startswith(_NAMED):
-        return owner.removeprefix(_NAMED)
+    for prefix in (_NAMED, _ACCOUNT):
+        if owner is not None and owner.startswith(prefix):
+            return owner.removeprefix(prefix)
     return "somebody in another browser"

@@ -50,6 +50,7 @@ def topbar(services: Services, current: str) -> None:
         pages=services.pages,
         current=current,
         glossary=GLOSSARY,
+        accounts=services.settings.accounts == "on",
     )
 
 

@@ -35,6 +35,7 @@ class Named:
         lists: Address of the page that lists what there is.
         job: For what is a job: its kind.
         method: The repository's method that gives it, or refuses.
+        by: What it is known by: its number, or a text.
     """
 
     parameter: str
@@ -43,6 +44,7 @@ class Named:
     lists: str
     job: str = ""
     method: str = "get"
+    by: type[int] | type[str] = int
 
 
 SESSION = ("session", "db.sessions.SessionsRepository", "sessions")
@@ -97,6 +99,7 @@ class Feature:
         page: Its page; None where it has none of its own.
         jobs: What its long jobs are, and where they are shown.
         on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
+        serves: Services, by module and class, that the web server builds when it starts, for the ``routes`` they have.
     """
 
     package: str
@@ -104,6 +107,7 @@ class Feature:
     page: Page | None = None
     jobs: tuple[JobPlace, ...] = ()
     on_audit: bool = False
+    serves: tuple[str, ...] = ()
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -111,6 +115,11 @@ class Feature:
         from app.shared.operations import operations_of
 
         return operations_of(importlib.import_module(f"{self.package}.operations"))
+
+    def served(self, services: Services) -> tuple[Any, ...]:
+        """The services whose routes the web server has."""
+        named = (name.rpartition(".") for name in self.serves)
+        return tuple(services[getattr(importlib.import_module(module), kind)] for module, _, kind in named)
 
     @property
     def build_page(self) -> Callable[..., None]:

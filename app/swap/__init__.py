@@ -12,7 +12,7 @@ FEATURE = Feature(
         (*CHAINS, "pages/swap"),
         names=(
             Named("session", *SESSION),
-            Named("result", "swap", "db.swaps.SwapsRepository", "swap", method="named"),
+            Named("result", "swap", "db.swaps.SwapsRepository", "swap", method="named", by=str),
         ),
     ),
 )

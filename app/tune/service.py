@@ -333,8 +333,7 @@ class TuningService:
         # Only runs whose methods were all swept have a point to use.
         for job in self._ended(("done",)):
             tuned = request_from(job.payload).settings
-            alike = (tuned.model, tuned.prompt_format) == (settings.model, settings.prompt_format)
-            if not alike or controls_of(tuned) != controls_of(settings):
+            if _prompting(tuned) != _prompting(settings) or controls_of(tuned) != controls_of(settings):
                 continue
             weights = None if job.result is None else str(job.result.get("weights"))
             if loaded is not None and weights is not None and not same_digests(weights, loaded.weights_digest):
@@ -387,3 +386,8 @@ class TuningService:
         model = prompted(self._host.get(settings.model), settings)
         work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
         return tuned(work, context)
+
+
+def _prompting(settings: AuditSettings) -> tuple[str | None, ...]:
+    """Which model reads prompts, and how they are put before it."""
+    return settings.model, settings.prompt_format, settings.system_prompt, settings.thinking, settings.prefill

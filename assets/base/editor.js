@@ -1,6 +1,7 @@
 /* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
 import { act, cautions, draw, expose, link, onFailure, options, pausing, perFrame, plural, put, refocus } from "./core.js";
 import { keys } from "./keys.js";
+import { addSystem, addTurn, lined, nextTurn, removeTurn, turnsIn } from "./turns.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 const PAUSE = 450;
@@ -89,11 +90,11 @@ const marked = (text, spans, families) => {
     if (span.start < at) continue;
     const kind = `${span.kept ? " white" : span.suggested ? " offer" : ""}${span.picked ? " picked" : ""}`;
     const family = (families[span.category] || span.category) + (span.kept ? ", kept" : span.suggested ? ", suggested" : "");
-    pieces.push(text.slice(at, span.start), html`<span class=${`span f-${span.category}${kind}`}>${text.slice(span.start, span.end)}<span
+    pieces.push(lined(text.slice(at, span.start)), html`<span class=${`span f-${span.category}${kind}`}>${text.slice(span.start, span.end)}<span
       class="fam" dir="ltr">${family}</span></span>`);
     at = span.end;
   }
-  return [...pieces, text.slice(at)];
+  return [...pieces, lined(text.slice(at))];
 };
 export const markedPoints = (text, spans, families) => marked(text, inward(spans, text), families);
 
@@ -226,7 +227,17 @@ const list = () => {
   refocus(table, () => draw(table.tBodies[0], [rows, more]), again);
 };
 const listSoon = pausing(list, SETTLE);
+/* what can be done with the turns of a conversation; a plain prompt becomes the user's turn of one */
+const turnActions = () => {
+  const turns = turnsIn(state.text), next = nextTurn(state.text);
+  find("[data-do=add-system]").hidden = turns.some(({ role }) => role === "system");
+  const add = find("[data-do=add-turn]");
+  put(add.querySelector(".word"), next === "assistant" ? "Add an assistant turn" : "Add a user turn");
+  find("[data-do=remove-turn]").hidden = turns.length === 0;
+  find(".turns .hint").hidden = turns[turns.length - 1]?.role !== "assistant";
+};
 const render = () => {
+  turnActions();
   const many = offered().length;
   paint();
   list();
@@ -259,7 +270,7 @@ const reading = (preview) => {
   if (!preview) return;
   box.querySelector(".counts").textContent = preview.counts;
   const reads = box.querySelector(".masked");
-  draw(reads, preview.pieces.map(([words, masked]) => (masked ? html`<b>${words}</b>` : words)));
+  draw(reads, preview.pieces.map(([words, masked]) => (masked ? html`<b>${words}</b>` : lined(words))));
   /* a long one scrolls, and is then scrolled by keys as well */
   if (reads.scrollHeight > reads.clientHeight) reads.tabIndex = 0;
   else reads.removeAttribute("tabindex");
@@ -422,6 +433,7 @@ const write = (text) => {
   /* the rows' order tells which span a button means: a span less is told at once, other positions when there are few */
   if (state.spans.length !== before || before <= LIGHT) render();
   else { paint(); listSoon(); }
+  turnActions();
   limit();
   tell();
   if (text.trim()) { detectSoon(); return; }
@@ -445,8 +457,20 @@ const editAll = (node, change) => {
   change(spans);
   changed();
 };
+/* the turns changed; the field stands where the new turn is written */
+const turned = ({ steps, caret }) => {
+  remember(true);
+  for (const text of steps) write(text);
+  field.value = state.text;
+  field.focus();
+  field.setSelectionRange(caret, caret);
+  turnActions();
+};
 const ACTIONS = {
   undo, redo, mark,
+  "add-system": () => turned(addSystem(state.text)),
+  "add-turn": () => turned(addTurn(state.text)),
+  "remove-turn": () => turned(removeTurn(state.text, field.selectionStart)),
   detect: () => { remember(); state.removed.clear(); state.gone = []; state.spans = state.spans.filter((span) => span.source === "user"); detect(); },
   accept: (node) => accept([at(node)]),
   "accept-all": () => { accept(offered()); field.focus(); },

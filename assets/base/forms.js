@@ -6,8 +6,10 @@ import { html } from "./vendor/lit-html.js";
 /* ---- what several forms say of their folded settings ---- */
 export const samplingWords = (temperature, topP, topK, greedy = false) =>
   `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`;
-export const formatWords = (format, date) =>
-  `${{ chat: "chat template", plain: "plain text" }[format] || "as the model has it"}${date ? `, ${date}` : ""}`;
+export const formatWords = (format, date, system, thinking, prefill) => [
+  { chat: "chat template", plain: "plain text" }[format] || "as the model has it", date, system && "system prompt",
+  thinking && thinking !== "auto" && `thinking ${thinking}`, prefill && "answer begun",
+].filter(Boolean).join(", ");
 
 /* folds may be drawn late, or anew */
 export const tellFolds = (within = "") => document.querySelectorAll(`${within} .fold .label-wrap`).forEach((fold) => {

@@ -1,4 +1,5 @@
 /* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
+import { account } from "./account.js";
 import { address } from "./address.js";
 import { bell } from "./bell.js";
 import { act, download, expose, failed } from "./core.js";
@@ -11,6 +12,7 @@ import "./wide.js";
 
 const LOST = "The program cannot be reached: it was stopped, or the network is down. Everything that was written is stored.";
 const BACK = "The program can be reached again. Load the page anew to go on; what you had typed is kept.";
+const SIGNED_OUT = "You are signed out. Sign in again to go on; what is written is stored.";
 const LEAVING_MS = 3000;
 const real = window.fetch.bind(window);
 const ending = [];
@@ -23,6 +25,7 @@ export const frame = {
     act(element, { theme: toggleTheme, help, words: list });
     glossary.mount(document.getElementById("words"));
     bell.mount(element);
+    account.mount(element);
     address.mount(element.querySelector(".topbar"));
     document.documentElement.lang = "en";
     /* beside a base, charts name their own clip paths by the whole address; when that is rewritten, as for each selected
@@ -92,7 +95,8 @@ window.fetch = async (input, init) => {
   const ours = String(input instanceof Request ? input.url : input).includes("/gradio_api/");
   try {
     const answer = await real(input, init);
-    if (ours && away()) say(BACK, "Load anew");
+    if (ours && answer.status === 401) say(SIGNED_OUT, "Sign in");
+    else if (ours && away()) say(BACK, "Load anew");
     return ours ? kept(answer) : answer;
   } catch (error) {
     if (ours && error instanceof TypeError && !document.hidden && !leaving) lose();

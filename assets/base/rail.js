@@ -13,9 +13,9 @@ let latest = null;
 
 /* the rail's values by name, in the order of its fields */
 const named = ([model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, list, families, mask, attribute, mode, hint,
-  whitelist, , format, chatDate, parameters]) => ({
+  whitelist, , format, chatDate, system, thinking, prefill, parameters]) => ({
   model, policy, lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, list, families, mask, attribute, mode, hint, whitelist, format,
-  chatDate, parameters,
+  chatDate, system, thinking, prefill, parameters,
 });
 const flat = (value) => (Array.isArray(value) ? [...value].sort().join() : String(value ?? ""));
 export const sameValue = (one, other) => flat(one) === flat(other);
@@ -25,11 +25,11 @@ export const choice = (values) => {
   const { list, mask, attribute, families, whitelist } = named(values);
   return [list, mask === "single" ? [attribute] : families, whitelist].map(flat).join(":");
 };
-/* what decides how the masked spans read: one mask or several, hard or soft, the hint */
+/* what decides how the prompt and its masked spans read: one mask or several, hard or soft, the hint; what stands around it */
 export const look = (values) => {
   if (!values) return null;
-  const { mask, mode, hint } = named(values);
-  return [mask, mode, hint].map(flat).join(":");
+  const { mask, mode, hint, format, system, thinking, prefill } = named(values);
+  return [mask, mode, hint, format, system, thinking, prefill].map(flat).join(":");
 };
 /* how a method and its strengths are named in one line */
 export const strengths = (values) => {
@@ -65,7 +65,7 @@ const summarize = (values) => {
   const folded = [
     samplingWords(of.temperature, of.topP, of.topK, of.greedy),
     `${of.mode}${of.sentinel ? `, ${of.sentinel}` : ""}${Number(of.list) ? ", word list" : ""}${of.whitelist ? ", some kept" : ""}`,
-    formatWords(of.format, of.chatDate),
+    formatWords(of.format, of.chatDate, of.system, of.thinking, of.prefill),
     `${of.steps} steps, ${of.seed}`,
   ];
   document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });

@@ -1,5 +1,6 @@
 /* The reviewer's name: asked once, kept in this browser, told to all parts of a page that sign or read with it, and to
-   the server, whose long jobs belong to her; who has given none is told apart by a random key of the browser. */
+   the server, whose long jobs belong to her; who has given none is told apart by a random key of the browser. On a server
+   with accounts the account's name signs: the sign-in left it in a cookie, nobody is asked, and the server reads neither. */
 import { answered, made } from "./core.js";
 import { html } from "./vendor/lit-html.js";
 
@@ -12,7 +13,10 @@ const clean = (text) => (text || "").split(/\s+/).filter(Boolean).join(" ").slic
 const stored = () => {
   try { return clean(localStorage.getItem(KEY)); } catch { return ""; }
 };
+const ACCOUNTS = document.querySelector("meta[name='coft-accounts']") !== null;
+const account = () => clean(decodeURIComponent(document.cookie.match(/(?:^|; )coft-account=([^;]*)/)?.[1] ?? ""));
 const name = () => {
+  if (ACCOUNTS) return account();
   if (known === null) known = stored();
   return known;
 };
@@ -21,6 +25,7 @@ const cookie = (label, value) => {
   document.cookie = `${label}=${encodeURIComponent(value)}; path=/; max-age=${value ? DAYS * 86400 : 0}; samesite=lax`;
 };
 const sign = () => {
+  if (ACCOUNTS) return;
   cookie(KEY, name());
   const kept = document.cookie.match(/(?:^|; )coft-browser=([0-9a-f]{32})(?:;|$)/)?.[1];
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -50,6 +55,7 @@ export const reviewer = {
   onChange: (follower) => followers.push(follower),
   /* asks in any case; gives the name that now holds, or "" where there is still none or nothing was decided */
   async ask() {
+    if (ACCOUNTS) return name();
     if (!dialog) build();
     const field = dialog.querySelector("input");
     field.value = name();

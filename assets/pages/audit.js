@@ -11,6 +11,7 @@ import { showPictures } from "./audit_pictures.js";
 import "./audit_rereading.js";
 import { controls, permalink, stepping } from "./audit_stepping.js";
 import { appendToken, caretNode, drawOverview, onScrollAway, overviewStep, reserve, reveal } from "./audit_strip.js";
+import { thinking } from "./audit_thinking.js";
 import { inspector, spans, whole } from "./audit_token.js";
 import "./audit_verdicts.js";
 
@@ -19,7 +20,7 @@ const PACE = 150;
 const state = {
   session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
   running: false, pausing: false, busy: null, then: null, touched: false, based: null, values: null, printed: "", follow: true,
-  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false,
+  crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false, warnings: [],
 };
 const watchers = [];
 let root, strip, reel, overview, binLabels, caret, send, tokens = [], frameAt = null, drawn = 0, missing = null;
@@ -46,6 +47,7 @@ const select = (index, focus = false) => {
     node.setAttribute("aria-current", "true");
     if (focus) node.focus({ preventScroll: true });
   }
+  thinking.open(wanted);
   state.selected = wanted;
   inspector.turn(state.cards[wanted] || null);
   later();
@@ -57,7 +59,9 @@ const choose = (index, focus = false) => {
 };
 /* where a reader of a finished chain looks first: the token that the masked words moved most, of this branch's own */
 const telling = () => {
-  const own = state.cards.slice(state.crumbs?.at ?? 0);
+  const cards = state.cards.slice(state.crumbs?.at ?? 0);
+  const answer = thinking.answered() ? cards.filter(({ i }) => !thinking.within(i)) : [];
+  const own = answer.length ? answer : cards;
   return own.length ? own.reduce((one, other) => (Math.abs(other.r) > Math.abs(one.r) ? other : one)).i : state.cards.length - 1;
 };
 /* many tokens may arrive within one frame; what shows them follows once */
@@ -118,6 +122,7 @@ const extend = (message) => {
     return;
   }
   append(message.steps);
+  thinking.show(message.thinking, tokens);
   if (message.finished) state.finished = message.finished;
   state.chain = message.chain;
   whole.computed(message.computed);
@@ -143,8 +148,8 @@ const loadPrompt = (message) => {
 };
 const load = (message) => {
   const same = message.from > 0;
-  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings } = message;
-  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, touched: false, restored: false, follow: true, why: "" });
+  const { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, settings, warnings } = message;
+  Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, warnings, touched: false, restored: false, follow: true, why: "" });
   missing = null;
   notice();
   find(".empty").hidden = true;
@@ -153,12 +158,14 @@ const load = (message) => {
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);
+  if (!same) thinking.reset();
+  thinking.show(message.thinking, tokens);
   caret.hidden = Boolean(finished);
   reserve(reel, state);
   loadPrompt(message);
   state.printed = editor.print();
   if (settings) state.based = settings;
-  cautions(find(".cautions"), message.warnings);
+  cautions(find(".cautions"), warnings);
   whole.method(message.method);
   whole.computed(message.computed);
   branches.draw(find(".crumbs"), state);
@@ -234,7 +241,7 @@ const compare = () => {
   if (expected && state.values && !differs(expected, state.values)) expected = null;
   keep();
   if (state.session === null || !state.based) return;
-  const touched = differs(state.based, state.values || state.based) || editor.print() !== state.printed;
+  const touched = differs(state.based, expected || state.values || state.based) || editor.print() !== state.printed;
   if (touched === state.touched) return;
   state.touched = touched;
   const lead = state.restored ? "What you had changed before the page was reloaded is here again." : "The prompt or the settings changed.";
@@ -335,6 +342,24 @@ const ACTIONS = {
   revert: discard,
 };
 
+/* ---- the first chain: asked for while Gradio still builds the page, and drawn as soon as there is a place for it ---- */
+const asked = () => Object.fromEntries(["session", "branch", "calibration", "duplicate"].map((name) => [name, addressed(name)]));
+const early = (({ session, branch, duplicate }) => {
+  /* what was kept before a reload has settings of its own, which only the event knows how to lay on the session's */
+  if (session === null || duplicate !== null || recall()) return null;
+  return fetch(`./audit/chain?session=${session}${branch === null ? "" : `&branch=${branch}`}`)
+    .then((answer) => (answer.ok ? answer.json() : null))
+    .catch(() => null);
+})(asked());
+const beginWith = async (named) => {
+  state.busy = "open";
+  controls.show();
+  const message = await early;
+  if (!message) { open(named); return; }
+  receive(message);
+  send("settle", { session: message.session });
+};
+
 /* ---- the transcript and the wire to the server are two components, and either may be there first ---- */
 const begin = () => {
   if (!root || !send) return;
@@ -350,9 +375,8 @@ const begin = () => {
   onFailure(["start", "step", "run", "fork"], idle);
   onFailure("overhead", () => { whole.measured(""); idle(); });
   waiting = recall();
-  open({
-    ...Object.fromEntries(["session", "branch", "calibration", "duplicate"].map((name) => [name, addressed(name)])),
-    policy: new URLSearchParams(location.search).get("policy"), values: (waiting && waiting.values) || null,
+  beginWith({
+    ...asked(), policy: new URLSearchParams(location.search).get("policy"), values: (waiting && waiting.values) || null,
   });
 };
 export const session = {
@@ -374,6 +398,7 @@ export const session = {
     controls.mount(root);
     act(root, ACTIONS);
     stepping.mount(root);
+    thinking.mount(root);
     strip.addEventListener("click", ({ target }) => {
       const hit = target.closest(".tok[data-i]");
       if (hit) choose(Number(hit.dataset.i), true);

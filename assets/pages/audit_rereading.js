@@ -147,7 +147,9 @@ const answer = (message) => {
     ".standing .badge": message.state[1], ".standing .words": message.told,
   };
   Object.entries(texts).forEach(([selector, text]) => put(find(selector), text));
-  cautions(find(".cautions"), message.notes);
+  /* what stands with the session already is not said again */
+  const said = now().warnings;
+  cautions(find(".cautions"), message.notes.filter((note) => !said.includes(note)));
 };
 
 /* ---- going on ---- */

@@ -35,7 +35,7 @@ const folded = (of) => {
     "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, ${of.bin_spacing === "even" ? "even bins" : "bins"} of ${of.bin_width}`,
     "fold-shift": { none: "like these", rho: `ρ ${of.rho}`, column: "weighted by column", estimated: "weights estimated" }[of.shift],
     "fold-sampling": samplingWords(of.temperature, of.top_p, of.top_k),
-    "fold-format": formatWords(of.prompt_format, of.chat_date),
+    "fold-format": formatWords(of.prompt_format, of.chat_date, of.system_prompt, of.thinking, of.prefill),
     "fold-check": `${Math.round(100 * Number(of.verification_share))} % kept apart${of.by_group ? ", by group" : ""}`,
   };
 };

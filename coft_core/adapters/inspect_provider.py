@@ -34,7 +34,8 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.joint import JointForwards
 from coft_core.model.load import load_model
 from coft_core.step_numbers import finite, step_numbers
-from coft_core.text.conversation import Turn, conversation
+from coft_core.text.conversation import conversation
+from coft_core.text.turns import Turn
 from coft_core.types import Run, Step
 
 SOURCE = "coft"

@@ -20,7 +20,8 @@ from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import CoftPolicy, Thresholds
 from coft_core.policies.factorized import FactorizedCoftPolicy
-from coft_core.text.masking import continuation_ids, joined, mask_prompt
+from coft_core.text.masking import continuation_ids, following, mask_prompt
+from coft_core.text.turns import framed
 from coft_core.types import Example
 
 SOURCES = ("reference", "rollout")
@@ -194,7 +195,7 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
 
 def example_length(model: LanguageModel, example: Example) -> int:
     """Tokens of an example with its reference, to be compared with the model's context."""
-    prompt = mask_prompt(model.tokenizer, example.prompt, (), chat=model.prompting)
-    reference = example.reference or ""
-    text = reference if model.chat else joined(example.prompt, reference)
+    written, _ = framed(example.prompt, (), model.prompting.frame, lambda _: ())
+    prompt = mask_prompt(model.tokenizer, written, (), chat=model.prompting)
+    text = following(model, written, example.reference or "")
     return len(prompt.factual_ids) + (len(continuation_ids(model, prompt, text)) if text else 0)

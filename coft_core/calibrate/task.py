@@ -20,8 +20,10 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 from coft_core.policies.coft import FusedPolicy, Thresholds
 from coft_core.policies.factorized import PREFIX
+from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskedPrompt, kept_terms
 from coft_core.text.rendering import require_steady
+from coft_core.text.turns import common_frame, framed
 from coft_core.types import Example, in_page_order
 
 JOINT = ""
@@ -47,6 +49,22 @@ def steady(model: LanguageModel) -> LanguageModel:
     dated = model.dated()
     require_steady(dated.rendering_label)
     return dated
+
+
+def framed_examples(
+    model: LanguageModel, examples: Sequence[Example], detector: SpanDetector
+) -> tuple[LanguageModel, tuple[Example, ...]]:
+    """Examples in the model's frame, and the model with the frame that all of them have.
+
+    Raises:
+        InvalidInputError: A prompt is no conversation although it begins as one.
+    """
+    frame = model.prompting.frame
+    placed = []
+    for example in examples:
+        prompt, spans = framed(example.prompt, example.spans, frame, detector.detect)
+        placed.append(replace(example, prompt=prompt, spans=spans))
+    return model.framed(common_frame((example.prompt for example in placed), frame.thinking)), tuple(placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +115,9 @@ class Task(Generic[Thresholds]):
             name: getattr(settings, name)
             for name in ("temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "families", "whitelist")
         }
+        model, examples = framed_examples(steady(model), examples, settings.spans)
         return cls(
-            model=steady(model),
+            model=model,
             policies=tuple(kind(lam, **controls) for lam in lams),
             examples=examples,
             contexts=context_numbers(examples, settings.by_group),

@@ -26,7 +26,7 @@ from coft_core.text.masking import (
     MaskedPrompt,
     MaskSettings,
     continuation_ids,
-    joined,
+    following,
     keep_whitelisted,
     mask_prompt,
 )
@@ -265,8 +265,7 @@ def _tokens(
     spans = detector.detect(example.prompt) if example.spans is None else example.spans
     spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
     prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.prompting)
-    reference = str(example.reference)
-    return prompt, continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
+    return prompt, continuation_ids(model, prompt, following(model, example.prompt, str(example.reference)))
 
 
 @torch.inference_mode()

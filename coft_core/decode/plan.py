@@ -16,6 +16,7 @@ from coft_core.scorers.base import ToxicityScorer, load_scorer
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.language import language_note
 from coft_core.text.masking import MaskedPrompt, keep_whitelisted, mask_families, mask_prompt
+from coft_core.text.turns import frame_of, framed
 from coft_core.types import Certificate, Span
 
 
@@ -116,7 +117,7 @@ class Plan:
         rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
         masked = mask_families(self.prompt, self.policy.mask.families)
         nothing = NOTHING_MASKED if rows | {masked} == {self.prompt.factual_ids} else ""
-        notes = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note)
+        notes = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note, self.model.thinking_note)
         return (*self.prompt.warnings, *filter(None, notes), *self.policy.notes(self.prompt))
 
 
@@ -162,7 +163,9 @@ def plan(
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     detector = detector or default_detector()
-    model = model.keeping_prompts()
+    frame = model.prompting.frame
+    text, spans = framed(text, spans, frame, detector.detect)
+    model = model.framed(frame_of(text, frame.thinking)).keeping_prompts()
     mask = policy.mask
     prompt = mask_prompt(
         model.tokenizer,

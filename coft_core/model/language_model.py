@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.integrations.accelerate import load_offloaded_parameter
 
 from coft_core.errors import InvalidInputError
-from coft_core.text.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note
+from coft_core.text.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note, thinking_switch
+from coft_core.text.turns import Frame
 
 FULL_DIGEST_BYTES = 512 * 1024 * 1024
 SAMPLED_ELEMENTS = 4096
@@ -212,7 +213,32 @@ class LanguageModel:
         moment = parse_moment(when) if isinstance(when, str) else when
         if moment is None and self.rendering is not None:
             return self
-        return replace(self, rendering=Rendering(self.chat, moment or datetime.now()))
+        return replace(self, rendering=Rendering(self.chat, moment or datetime.now(), frame=self.prompting.frame))
+
+    def framed(self, frame: Frame) -> LanguageModel:
+        """This model with every prompt in a frame: a system prompt, thinking or not, what the answer begins with."""
+        if frame == self.prompting.frame:
+            return self
+        return replace(self, rendering=replace(self.prompting, frame=frame))
+
+    @property
+    def thinking(self) -> str:
+        """``"on"`` or ``"off"`` where the model is asked to think or not to; empty where its template decides."""
+        asked = self.prompting.frame.thinking
+        return "" if asked == "auto" or not self._switches_thinking else asked
+
+    @property
+    def thinking_note(self) -> str:
+        """One sentence on thinking that is asked for in vain; empty otherwise."""
+        asked = self.prompting.frame.thinking
+        if asked == "auto" or self._switches_thinking:
+            return ""
+        why = "this model's chat template does not ask for it" if self.chat else "prompts go through no chat template"
+        return f"Thinking is set to {asked}, and {why}, so the setting changes nothing."
+
+    @property
+    def _switches_thinking(self) -> bool:
+        return self.chat and bool(thinking_switch(str(self.tokenizer.get_chat_template())))
 
     def rendered_as(self, rendering: Rendering) -> LanguageModel:
         """This model with prompts rendered as they once were.

@@ -395,6 +395,8 @@ class Policy(ABC):
             source=self.applied.source if self.applied else "none",
             method=self.label,
             rendering=model.rendering_label,
+            thinking=model.thinking,
+            **model.prompting.frame.identity,
         )
 
     def required(self, used: Fingerprint) -> Fingerprint:

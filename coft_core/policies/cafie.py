@@ -13,23 +13,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.model.branches import BranchSpec
-from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import FACTUAL, Past, parameter
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.cf_substitution import (
-    PREFIX,
-    chosen_substitutions,
-    substituted_readings,
-    substitution_notes,
-)
+from coft_core.policies.baseline import Decision
+from coft_core.policies.cf_substitution import PREFIX, SubstitutingPolicy, own_pairs
 from coft_core.policies.fusion import log_probabilities
-from coft_core.text.counterfactuals import parse_pairs, rewording_version
-from coft_core.text.masking import MaskedPrompt
 
 
 @dataclass(frozen=True)
-class CafiePolicy(BaselinePolicy):
+class CafiePolicy(SubstitutingPolicy):
     """Weigh each token by how much likelier the prompt makes it than its counterfactuals do.
 
     With ``p`` the distribution after the prompt, ``p_k`` that after its ``k``-th counterfactual, lambda and alpha::
@@ -71,28 +62,11 @@ class CafiePolicy(BaselinePolicy):
         step=10.0,
     )  # fmt: skip
     most: int = parameter(2, "whole", "Counterfactuals", "At most so many; each is one more reading.", low=1, high=16)
-    pairs: tuple[str, ...] = parameter(
-        (), "texts", "Own substitutions",
-        "Written “old = new; old = new”, one substitution each; none takes the shipped.", optional=True,
-    )  # fmt: skip
+    pairs: tuple[str, ...] = own_pairs()
 
     name: ClassVar[str] = "cafie"
     title: ClassVar[str] = "CAFIE"
-
-    def __post_init__(self) -> None:
-        """Validate; own substitutions must be readable."""
-        super().__post_init__()
-        for written in self.pairs:
-            parse_pairs(written)
-
-    @property
-    def label(self) -> str:
-        """The method, its parameters, and the tables that it substitutes by."""
-        return f"{super().label}, rewording {rewording_version()}"
-
-    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """One reading a counterfactual."""
-        return substituted_readings(model, chosen_substitutions(prompt, self.pairs, self.most))
+    done: ClassVar[str] = "Compared"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Weigh, and mix with the model's own distribution."""
@@ -106,7 +80,3 @@ class CafiePolicy(BaselinePolicy):
         weight = (counts[..., None] * (1 - torch.tanh(self.sharpness * difference))).sum(0)  # (G, V)
         # In logarithms, so that tokens of little probability are not lost.
         return Decision((log_p + (self.share * weight + (1 - self.share)).log()).log_softmax(-1))
-
-    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
-        """Which counterfactuals are compared with, and what none is known for."""
-        return substitution_notes(chosen_substitutions(prompt, self.pairs, self.most), "Compared")

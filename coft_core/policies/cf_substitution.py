@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,8 +31,54 @@ NOTHING_SUBSTITUTED = (
 )
 
 
+def own_pairs() -> Any:
+    """The parameter with the reviewer's own substitutions."""
+    return parameter(
+        (), "texts", "Own substitutions",
+        "Written “old = new; old = new”, one substitution each; none takes the shipped.", optional=True,
+    )  # fmt: skip
+
+
+class SubstitutingPolicy(BaselinePolicy):
+    """A policy that reads the prompt and counterfactual substitutions of it, each in a branch of its own.
+
+    Attributes:
+        most: Substitutions at most; each is a branch of its own.
+        pairs: The reviewer's own substitutions, in place of the shipped ones: ``old = new``, several that belong
+            together with a semicolon between them. Those that do not fit a prompt are left out for it.
+    """
+
+    most: int
+    pairs: tuple[str, ...]
+
+    done: ClassVar[str]
+    """What is done with the substituted readings, to begin a sentence with."""
+
+    def __post_init__(self) -> None:
+        """Validate; own substitutions must be readable."""
+        super().__post_init__()
+        for written in self.pairs:
+            parse_pairs(written)
+
+    @property
+    def label(self) -> str:
+        """The method, its parameters, and the tables that it substitutes by."""
+        return f"{super().label}, rewording {rewording_version()}"
+
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """One reading a substitution."""
+        chosen = chosen_substitutions(prompt, self.pairs, self.most)
+        return tuple(
+            reading(f"{PREFIX}{place}", model, substitution.text) for place, substitution in enumerate(chosen.found)
+        )
+
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """Which substitutions are read, and what none is known for."""
+        return substitution_notes(chosen_substitutions(prompt, self.pairs, self.most), self.done)
+
+
 @dataclass(frozen=True)
-class CfSubstitutionPolicy(BaselinePolicy):
+class CfSubstitutionPolicy(SubstitutingPolicy):
     """Average the distributions of the prompt and of its counterfactual substitutions.
 
     The COFT paper compares with "CF substitution" (section 5, appendix on the extended protocol), among the methods
@@ -68,28 +114,11 @@ class CfSubstitutionPolicy(BaselinePolicy):
         PROBABILITIES, "choice", "Mean of", "Probabilities (a mixture), or logits (what all agree on).",
         choices=(PROBABILITIES, LOGITS),
     )  # fmt: skip
-    pairs: tuple[str, ...] = parameter(
-        (), "texts", "Own substitutions",
-        "Written “old = new; old = new”, one substitution each; none takes the shipped.", optional=True,
-    )  # fmt: skip
+    pairs: tuple[str, ...] = own_pairs()
 
     name: ClassVar[str] = "cf_substitution"
     title: ClassVar[str] = "Counterfactual substitution"
-
-    def __post_init__(self) -> None:
-        """Validate; own substitutions must be readable."""
-        super().__post_init__()
-        for written in self.pairs:
-            parse_pairs(written)
-
-    @property
-    def label(self) -> str:
-        """The method, its parameters, and the tables that it substitutes by."""
-        return f"{super().label}, rewording {rewording_version()}"
-
-    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """One reading a substitution."""
-        return substituted_readings(model, chosen_substitutions(prompt, self.pairs, self.most))
+    done: ClassVar[str] = "Averaged"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Average."""
@@ -103,10 +132,6 @@ class CfSubstitutionPolicy(BaselinePolicy):
         weighted = torch.where(share > 0, share * log_p, 0.0)  # (K + 1, G, V)
         return Decision(weighted.sum(0).log_softmax(-1))
 
-    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
-        """Which substitutions are averaged, and what none is known for."""
-        return substitution_notes(chosen_substitutions(prompt, self.pairs, self.most), "Averaged")
-
 
 def chosen_substitutions(prompt: MaskedPrompt, pairs: Sequence[str], most: int) -> Substitutions:
     """The substitutions of a prompt, ``most`` at most: the reviewer's own by their ``pairs``, or the shipped ones."""
@@ -117,13 +142,6 @@ def chosen_substitutions(prompt: MaskedPrompt, pairs: Sequence[str], most: int) 
     candidates = (substituted(text, spans, parse_pairs(pair)) for pair in reversed(pairs))
     distinct = {substitution.text: substitution for substitution in candidates if substitution is not None}
     return Substitutions(tuple(reversed(distinct.values()))[:most], ())
-
-
-def substituted_readings(model: LanguageModel, chosen: Substitutions) -> tuple[BranchSpec, ...]:
-    """One branch a substitution."""
-    return tuple(
-        reading(f"{PREFIX}{place}", model, substitution.text) for place, substitution in enumerate(chosen.found)
-    )
 
 
 def substitution_notes(chosen: Substitutions, done: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -30,6 +30,7 @@ from coft_core.scorers.base import ToxicityScorer
 from coft_core.suites.base import Answer, Ask, Choices, Likelihood, Scored, Unread, Writing, Written
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import MaskedPrompt, MaskSettings, continuation_ids, keep_whitelisted, mask_prompt
+from coft_core.text.turns import framed
 from coft_core.types import Certificate, Span
 
 TOKEN_BUDGET = {"cpu": 4096}
@@ -126,6 +127,7 @@ class Reader:
 
     def _plans(self, ask: Ask, prepared: Sequence[_Prepared], seed: int) -> Iterator[Plan]:
         """The ask under each policy; what policies mask alike is masked once."""
+        ask = self._framed(ask)
         spans = ask.spans if ask.spans is not None else self._detector.detect(ask.prompt) if ask.prompt.strip() else ()
         masked: dict[tuple[MaskSettings, bool], MaskedPrompt] = {}
         for ready in prepared:
@@ -137,6 +139,16 @@ class Reader:
             size = policy.writing_size(self._model, ready.models, ask.prompt)
             bound = self._room.run(size, bind) if size else bind()
             yield Plan(self._model, bound, prompt, ready.certificate, seed, models=ready.models)
+
+    def _framed(self, ask: Ask) -> Ask:
+        """The ask in the model's frame."""
+        frame = self._model.prompting.frame
+        if not frame.adds:
+            return ask
+        detect = self._detector.detect
+        prompt, spans = framed(ask.prompt, ask.spans, frame, detect)
+        _, also = framed(ask.prompt, ask.also, frame, lambda _: ())
+        return replace(ask, prompt=prompt, spans=spans, also=also or ())
 
     def _masked(self, text: str, spans: Sequence[Span], mask: MaskSettings, required: bool) -> MaskedPrompt:
         if not text.strip() and text not in (self._model.prompting.kept or {}):

@@ -12,27 +12,12 @@ from jinja2 import TemplateError
 from coft_core.errors import InvalidInputError
 from coft_core.text.given import GivenPrompt, prompt_of_text
 from coft_core.text.rendering import Rendering
-
-BETWEEN_TURNS = "\n\n"
-"""What stands between the turns where a tokenizer has no chat template."""
+from coft_core.text.turns import BETWEEN_TURNS, Turn
 
 WITHOUT_TEMPLATE = (
     "This model's tokenizer has no chat template; the turns are read as plain text, one paragraph each, without the "
     "names of who says them."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What somebody says in a conversation.
-
-    Attributes:
-        role: Who, as chat templates name it: ``system``, ``user``, ``assistant``.
-        content: The text.
-    """
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True, slots=True)

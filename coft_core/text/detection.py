@@ -20,6 +20,7 @@ from coft_core.text.matching import LexicalMatches, LexiconMatcher
 from coft_core.text.merging import cut_spans, merge_spans, only_hints, settle_hints
 from coft_core.text.pipeline import AUTO, Entity, EntityPipeline
 from coft_core.text.tokens import HYPHENS, is_hyphen
+from coft_core.text.turns import outside_lines
 from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
 
@@ -123,7 +124,7 @@ class SpanDetector:
         with self._turn:
             spans = self._recent.get(text)
         if spans is None:
-            spans = self._detect(text)
+            spans = outside_lines(text, self._detect(text))
             with self._turn:
                 self._recent[text] = spans
         return list(spans)

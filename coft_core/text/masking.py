@@ -18,6 +18,7 @@ from coft_core.text.placing import ChosenTokens, chosen_tokens, copies_of, over,
 from coft_core.text.rendering import Rendering
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel, shown_sentinel
 from coft_core.text.tokens import fold, require_encodable
+from coft_core.text.turns import frame_of, outside_lines
 from coft_core.types import KNOWN_FAMILIES, Span, in_page_order
 
 MaskMode = Literal["hard", "soft"]
@@ -106,6 +107,12 @@ def mask_prompt(
     given = tuple(spans)
     require_encodable(text)
     validate_spans(text, given)
+    if len(inside := outside_lines(text, given)) < len(given):
+        over_line = next(span for span in given if span not in inside)
+        raise InvalidInputError(
+            f"A span at characters {over_line.start + 1} to {over_line.end} runs over a line that begins a turn; mark "
+            "words of one turn."
+        )
     resolved = resolve_spans(given)
     ids, places = read_tokens(tokenizer, text, chat)
     chosen = chosen_tokens(places, text, resolved)
@@ -353,3 +360,14 @@ def joined(prompt: str, reference: str) -> str:
     if prompt and reference and not prompt[-1].isspace() and (reference[0].isalnum() or reference[0] in "\"'("):
         return f" {reference}"
     return reference
+
+
+def following(model: LanguageModel, prompt: str, reference: str) -> str:
+    """The reference as the model reads it behind a prompt: a chat template ends what is said before an answer.
+
+    Args:
+        model: The model.
+        prompt: A prompt, or a conversation's text, whose answer may have begun.
+        reference: What follows it.
+    """
+    return reference if model.chat and not frame_of(prompt).prefill else joined(prompt, reference)

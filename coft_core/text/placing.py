@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 
 from coft_core.errors import InvalidInputError
-from coft_core.text.rendering import Copy, Rendering, Tokens, apply_chat_template
+from coft_core.text.rendering import Rendering, Tokens
+from coft_core.text.templated import Copy, read_text
+from coft_core.text.turns import lines_between
 from coft_core.types import Span
 
 Range = tuple[int, int]
@@ -65,8 +67,8 @@ def copies_of(offsets: Sequence[Range]) -> tuple[int, ...]:
     number, last, apart = 0, -1, False
     for start, end in offsets:
         if start < end:
-            # Between two copies, the template has tokens of its own, or the text begins anew.
-            if start < last or (apart and last >= 0):
+            # The text begins anew; one that is a single token, behind tokens of the template.
+            if start < last or (apart and start <= last):
                 number += 1
             last, apart = start, False
         elif (start, end) == NOWHERE:
@@ -100,7 +102,7 @@ def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) ->
 
 def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
     chat = rendering.chat and not rendering.as_it_stands
-    whole, copies = apply_chat_template(tokenizer, text, rendering.moment) if chat else (text, (Copy(0, len(text)),))
+    whole, copies = read_text(tokenizer, text, rendering)
     encoded = tokenizer(
         whole,
         return_offsets_mapping=True,
@@ -172,6 +174,7 @@ def _require_placed(offsets: Sequence[Range], text: str, masked: Sequence[Span])
     """
     if LOST in offsets:
         raise _unplaced(text, masked[0], "places a token where it cannot stand, or gives two copies of the text one")
+    unread = {place for start, end in lines_between(text) for place in range(start, end)}
     copies = copies_of(offsets)
     for number in range(max(copies, default=0) + 1):
         covered = _covered(offset for offset, copy in zip(offsets, copies, strict=True) if copy == number)
@@ -180,7 +183,7 @@ def _require_placed(offsets: Sequence[Range], text: str, masked: Sequence[Span])
                 raise _unplaced(text, span, "names no token that holds it")
         last = 0
         for place in range(len(text)):
-            if place in covered:
+            if place in covered or place in unread:
                 last = place
             elif not _is_unread(text, last, place):
                 why = f"names no token that holds “{text[place]}” (character {place + 1}) and may misplace what follows"

@@ -7,16 +7,17 @@ audit, and given again instead of being rendered anew.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, Self
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError, meta
 
 from coft_core.errors import InvalidInputError
+from coft_core.text.turns import ASSISTANT, USER, Frame, Thinking, Turn
 
 PromptFormat = Literal["auto", "chat", "plain"]
 FORMATS: tuple[PromptFormat, ...] = ("auto", "chat", "plain")
@@ -59,12 +60,14 @@ class Rendering:
         kept: Ids and offsets of each text rendered so far; a text that is there is not rendered anew. None keeps none.
         as_it_stands: Whether texts hold what a template, or the tokenizer, puts around them already: they are then
             tokenized as they stand, whatever ``chat`` says of where they come from.
+        frame: What is put around each text beside the template, and whether the model is asked to think.
     """
 
     chat: bool = False
     moment: datetime | None = None
     kept: dict[str, Tokens] | None = None
     as_it_stands: bool = False
+    frame: Frame = field(default_factory=Frame)
 
     @classmethod
     def of(cls, chat: bool | Rendering) -> Rendering:
@@ -90,7 +93,12 @@ class Rendering:
             for text, (ids, offsets) in (self.kept or {}).items()
         ]
         at = self.moment.isoformat() if self.chat and self.moment is not None else None
-        return {"chat": self.chat, "at": at, "texts": texts, **({"as_it_stands": True} if self.as_it_stands else {})}
+        told: dict[str, Any] = {"chat": self.chat, "at": at, "texts": texts}
+        if self.as_it_stands:
+            told["as_it_stands"] = True
+        if frame := self.frame.to_dict():
+            told["frame"] = frame
+        return told
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -109,9 +117,15 @@ class Rendering:
             }
             at = data["at"]
             moment = None if at is None else datetime.fromisoformat(at)
-            return cls(bool(data["chat"]), moment, kept, bool(data.get("as_it_stands", False)))
+            frame = Frame.from_dict(data.get("frame", {}))
+            return cls(bool(data["chat"]), moment, kept, bool(data.get("as_it_stands", False)), frame)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInputError(f"What the model read cannot be understood ({error}); it is damaged.") from error
+
+
+def present() -> datetime:
+    """The local time."""
+    return datetime.now()
 
 
 def parse_moment(text: str | None) -> datetime | None:
@@ -131,21 +145,53 @@ def parse_moment(text: str | None) -> datetime | None:
     return moment.replace(tzinfo=None)
 
 
-def render(tokenizer: Any, content: str, moment: datetime | None = None) -> str:
+SWITCHES = ("enable_thinking", "thinking")
+"""Names under which chat templates ask whether the model is to think, likeliest first."""
+
+
+@cache
+def thinking_switch(source: str) -> str:
+    """The name under which a chat template asks whether the model is to think; empty where it does not ask."""
+    try:
+        asked = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
+    except TemplateError:
+        # Templates with the library's own tags are not parsed here; what they ask stands in them all the same.
+        asked = {name for name in SWITCHES if re.search(rf"\b{name}\b", source)}
+    return next((name for name in SWITCHES if name in asked), "")
+
+
+def render(
+    tokenizer: Any, content: str | Sequence[Turn], moment: datetime | None = None, thinking: Thinking = "auto"
+) -> str:
     """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present.
 
+    Args:
+        tokenizer: A fast tokenizer.
+        content: The text, or the turns of a conversation; the model goes on with the last one where it is the
+            assistant's.
+        moment: The local time.
+        thinking: Whether the model is asked to think, where the template knows of it.
+
     Raises:
-        InvalidInputError: The template takes no single message of a user.
+        InvalidInputError: The template takes no such messages.
     """
-    messages = [{"role": "user", "content": content}]
+    turns = (Turn(USER, content),) if isinstance(content, str) else content
+    messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+    goes_on = turns[-1].role == ASSISTANT
     source = tokenizer.get_chat_template()
     fields: dict[str, Any] = {}
+    if thinking != "auto" and (switch := thinking_switch(source)):
+        fields[switch] = thinking == "on"
     if _PRINTS_TIME in source:
         moment = moment or datetime.now()
         table = {f"%{name}": moment.strftime(f"%{name}") for name in _DIRECTIVES}
-        fields = {"chat_template": _AT_MOMENT + source, "rendered_at": {**table, "%f": f"{moment.microsecond:06d}"}}
+        fields |= {"chat_template": _AT_MOMENT + source, "rendered_at": {**table, "%f": f"{moment.microsecond:06d}"}}
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **fields))
+        return str(
+            tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=not goes_on, continue_final_message=goes_on, **fields
+            )
+        )
     except (TemplateError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"This model's chat template cannot be rendered ({error}); use the plain prompt format."
@@ -216,74 +262,3 @@ def _coarser(moment: datetime) -> list[str]:
     day = moment.date()
     days = [start.isoformat() for start in (day.replace(month=1, day=1), day.replace(day=1), day)]
     return days + [moment.isoformat(timespec=spec) for spec in ("hours", "minutes", "seconds", "microseconds")]
-
-
-CHAT_PROBE = "\u2042coft\u2042"
-"""A text that no template contains, to find where a template puts the user's message."""
-
-MARK = "\uf8f0"
-"""One character, which no template can cut, to find the message in one rendering."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One place of the templated text at which a template prints the reviewer's text.
-
-    Attributes:
-        shift: Characters of white space that the template stripped from the text's beginning.
-    """
-
-    start: int
-    end: int
-    shift: int = 0
-
-    def meets(self, start: int, end: int) -> bool:
-        """Whether a range of the templated text has a character of this copy."""
-        return start < self.end and self.start < end
-
-
-def apply_chat_template(tokenizer: Any, text: str, moment: datetime | None = None) -> tuple[str, tuple[Copy, ...]]:
-    """Put a text into the tokenizer's chat template as the user's message, as of a moment; None takes the present.
-
-    Returns:
-        The templated text and all places at which it holds the reviewer's text, at least one.
-
-    Raises:
-        InvalidInputError: The template does anything else with the text than to print it, with or without the white
-            space around it, so that spans cannot be placed in all that comes of it.
-    """
-    moment = moment or datetime.now()
-    templated, probe = render(tokenizer, text, moment), render(tokenizer, CHAT_PROBE, moment)
-    copies = _copies(templated, probe, text)
-    if not copies and probe != render(tokenizer, CHAT_PROBE, moment):
-        templated, copies = _marked(tokenizer, text, moment)
-    if not copies:
-        raise InvalidInputError(
-            "This model's chat template does more with the message than print it as typed, so sensitive spans cannot "
-            "be placed in all that the model reads; use the plain prompt format."
-        )
-    return templated, copies
-
-
-def _copies(templated: str, probe: str, text: str) -> tuple[Copy, ...]:
-    """The places of a text where another one would stand; none if its template differs in more than that."""
-    if CHAT_PROBE not in probe:
-        return ()
-    forms = "|".join(map(re.escape, dict.fromkeys((text, text.rstrip(), text.lstrip(), text.strip()))))
-    match = re.fullmatch(f"({forms})".join(map(re.escape, probe.split(CHAT_PROBE))), templated, re.DOTALL)
-    stripped = len(text) - len(text.lstrip())
-    return tuple(
-        Copy(start, end, 0 if templated[start:end] in (text, text.rstrip()) else stripped)
-        for start, end in (match.regs[1:] if match else ())
-    )
-
-
-def _marked(tokenizer: Any, text: str, moment: datetime) -> tuple[str, tuple[Copy, ...]]:
-    """The templated text and its copies by a template that renders each time in another way: one rendering, marked."""
-    core, stripped = text.strip(), len(text) - len(text.lstrip())
-    message = f"{text[:stripped]}{MARK}{core}{MARK}{text[stripped + len(core) :]}"
-    parts = render(tokenizer, message, moment).split(MARK)
-    if len(parts) < 3 or len(parts) % 2 == 0 or set(parts[1::2]) != {core}:
-        return "", ()
-    ends = list(itertools.accumulate(map(len, parts)))
-    return "".join(parts), tuple(Copy(end - len(core), end, stripped) for end in ends[1::2])

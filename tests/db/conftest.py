@@ -1,15 +1,10 @@
-"""An empty store for each test, and samples of what goes into one.
-
-The tests run on SQLite; with ``COFT_TEST_DATABASE_URL`` set to a PostgreSQL database that may be
-emptied, the tests of the repositories run on that instead.
-"""
+"""An empty store of either kind for each test, and samples of what goes into one."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
 import math
-import os
 import pkgutil
 import shutil
 from contextlib import contextmanager
@@ -21,7 +16,7 @@ import db
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import SessionFields
 from db.calibrations import CalibrationFields
-from db.database import Database, downgrade, upgrade
+from db.database import Database, upgrade
 from db.library import LibraryRepository
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
@@ -30,6 +25,8 @@ from db.verdicts import AnnotationsRepository
 for found in pkgutil.iter_modules(db.__path__):
     if not found.ispkg:
         importlib.import_module(f"db.{found.name}")
+
+KINDS = ("sqlite", "postgresql")
 
 
 @pytest.fixture(autouse=True)
@@ -44,29 +41,39 @@ def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path / 'audit.db'}"
 
 
-@pytest.fixture
-def store_url(sqlite_url):
-    """URL of the store under test."""
-    return os.environ.get("COFT_TEST_DATABASE_URL", sqlite_url)
-
-
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory):
+def empty_file(tmp_path_factory):
     """An SQLite file that has every table and no row: to copy it is quicker than to migrate once more."""
     path = tmp_path_factory.mktemp("empty") / "audit.db"
     Database(f"sqlite:///{path}").open().close()
     return path
 
 
+@pytest.fixture(scope="session")
+def empty_template(postgresql):
+    """The same of PostgreSQL: the name of a database."""
+    name = postgresql.create()
+    Database(postgresql.url(name)).open().close()
+    return name
+
+
+@pytest.fixture(params=KINDS)
+def store_url(request, sqlite_url, tmp_path):
+    """URL of an empty store of either kind, with every table."""
+    if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("empty_file"), tmp_path / "audit.db")
+        yield sqlite_url
+        return
+    template = request.getfixturevalue("empty_template")
+    with request.getfixturevalue("postgresql").fresh(template) as url:
+        yield url
+
+
 @pytest.fixture
-def database(store_url, sqlite_url, tmp_path, empty_store):
-    """An open, empty store."""
-    if store_url == sqlite_url:
-        shutil.copyfile(empty_store, tmp_path / "audit.db")
+def database(store_url):
+    """An open, empty store of either kind."""
     with Database(store_url) as opened:
         yield opened
-        if store_url != sqlite_url:
-            downgrade(opened.engine)
 
 
 @pytest.fixture

@@ -14,6 +14,12 @@ from db.types import ConflictError, NotFoundError
 from db.verdicts import AnnotationFields, AnnotationsRepository, first_break
 from tests.db.conftest import new_session
 
+TRIGGERS = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'O'",
+}
+GUARDS = {"sqlite": {"annotations_keep", "annotations_stay"}, "postgresql": {"annotations_keep"}}
+
 
 @pytest.fixture
 def sessions(database) -> list[int]:
@@ -65,9 +71,9 @@ def test_a_deleted_session_takes_its_assignments_and_readings_along(database, se
     assert ReadingsRepository(database).of(sessions[0], "A") is None
 
 
-def test_a_log_of_an_older_store_stays_whole_is_guarded_as_before_and_takes_comments(sqlite_url) -> None:
-    engine = build_engine(parse_url(sqlite_url))
-    with Database(sqlite_url) as database:
+def test_a_log_of_an_older_store_stays_whole_is_guarded_as_before_and_takes_comments(store_url) -> None:
+    engine = build_engine(parse_url(store_url))
+    with Database(store_url) as database:
         session = SessionsRepository(database).create(new_session()).id
         log = AnnotationsRepository(database)
         before = [
@@ -75,10 +81,10 @@ def test_a_log_of_an_older_store_stays_whole_is_guarded_as_before_and_takes_comm
         ]
     downgrade(engine, "0013")
     with engine.connect() as connection:
-        guards = set(connection.scalars(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")))
-    assert {"annotations_keep", "annotations_stay"} <= guards
+        guards = set(connection.scalars(text(TRIGGERS[engine.dialect.name])))
+    assert guards >= GUARDS[engine.dialect.name]
     upgrade(engine)
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         log = AnnotationsRepository(database)
         assert log.history(session) == before
         log.add(AnnotationFields(session_id=session, reviewer="B", kind="comment", note="why"))

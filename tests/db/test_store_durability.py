@@ -33,13 +33,13 @@ for index in count(1):
 """
 
 
-def test_no_shown_step_is_lost_when_the_process_is_killed(sqlite_url):
-    with Database(sqlite_url) as database:
+def test_no_shown_step_is_lost_when_the_process_is_killed(store_url):
+    with Database(store_url) as database:
         session = SessionsRepository(database).create(new_session())
         first = new_step(0)
         SessionsRepository(database).append_step(session.active_branch_id, first)
     child = subprocess.Popen(
-        [sys.executable, "-c", APPENDER, sqlite_url, str(session.active_branch_id)],
+        [sys.executable, "-c", APPENDER, store_url, str(session.active_branch_id)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -51,7 +51,7 @@ def test_no_shown_step_is_lost_when_the_process_is_killed(sqlite_url):
     child.stdout.close()
     assert child.wait() == -signal.SIGKILL
 
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         sessions = SessionsRepository(database)
         chain = sessions.chain(sessions.get(session.id).active_branch_id)
         # One more step may have been committed whose line was not printed any more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import shutil
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 
 import pytest
@@ -32,9 +32,28 @@ from tests.db.conftest import new_calibration, new_session, new_step
 WITHOUT_RANGE = {"set_size_low": None, "set_size_high": None, "noise": None}
 """What a step of a store says that was written before set sizes were ranges."""
 
+GUARD_OFF_AND_ON = {
+    "sqlite": (
+        "DROP TRIGGER annotations_keep",
+        "CREATE TRIGGER annotations_keep BEFORE UPDATE ON annotations BEGIN SELECT RAISE(ABORT, 'append-only'); END",
+    ),
+    "postgresql": (
+        "ALTER TABLE annotations DISABLE TRIGGER annotations_keep",
+        "ALTER TABLE annotations ENABLE TRIGGER annotations_keep",
+    ),
+}
+"""What lets a test change the log as its owner could, and what guards it again."""
+
 
 @pytest.fixture
-def engine(sqlite_url):
+def engine(store_url):
+    built = build_engine(parse_url(store_url))
+    yield built
+    built.dispose()
+
+
+@pytest.fixture
+def sqlite_engine(sqlite_url):
     built = build_engine(parse_url(sqlite_url))
     yield built
     built.dispose()
@@ -63,23 +82,28 @@ def test_the_migrated_schema_is_the_models_schema(database):
         assert compare_metadata(context, METADATA) == []
 
 
-def test_migrated_constraints_are_the_models_constraints(engine, tmp_path):
-    upgrade(engine)
-    direct = create_engine(f"sqlite:///{tmp_path / 'direct.db'}")
-    METADATA.create_all(direct)
-    assert constraints(engine) == constraints(direct)
-    direct.dispose()
+def test_migrated_constraints_are_the_models_constraints(engine, request, tmp_path):
+    """Alembic made the one schema and SQLAlchemy makes the other, without a migration."""
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'direct.db'}"
+        if engine.dialect.name == "postgresql":
+            url = stack.enter_context(request.getfixturevalue("postgresql").fresh())
+        direct = create_engine(parse_url(url))
+        stack.callback(direct.dispose)
+        METADATA.create_all(direct)
+        assert constraints(engine) == constraints(direct)
 
 
-def test_ids_that_links_use_are_never_given_twice(engine):
-    upgrade(engine)
-    with engine.connect() as connection:
+def test_ids_that_links_use_are_never_given_twice(sqlite_engine):
+    upgrade(sqlite_engine)
+    with sqlite_engine.connect() as connection:
         definitions = dict(
             connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).tuples().all()
         )
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
         "batches", "comparisons", "evaluations", "verdict_tombstones", "swaps",
+        "accounts", "account_tokens", "account_sign_ins", "account_attempts", "audit_trail",
     }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
@@ -97,32 +121,67 @@ def test_upgrading_twice_changes_nothing(engine):
 
 
 def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine):
-    upgrade(engine)
     downgrade(engine)
     assert tables(engine) == set()
     upgrade(engine)
     assert tables(engine) == set(METADATA.tables)
 
 
-def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(sqlite_url, engine):
-    with Database(sqlite_url) as database:
+def test_a_store_whose_log_lost_its_guard_can_still_be_downgraded(engine):
+    with engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER annotations_keep" + (" ON annotations" * (engine.name == "postgresql"))))
+    downgrade(engine, "0013")
+    upgrade(engine)
+    assert tables(engine) == set(METADATA.tables)
+
+
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_a_filled_store_comes_up_from_every_version_with_its_audits_and_a_whole_log(store_url, engine):
+    """The newest first: what a version cannot hold is lost to the versions before it, and to no later one.
+
+    Of SQLite a store of each version is kept, see ``tests/contracts``.
+    """
+    with Database(store_url) as database:
+        sessions, log = SessionsRepository(database), AnnotationsRepository(database)
+        session = sessions.create(new_session(), [Span(0, 3, "race", "lexicon", "x", True)])
+        for index in range(3):
+            sessions.append_step(session.active_branch_id, new_step(index, token=f"t{index}"))
+        written = [
+            log.add(AnnotationFields(session_id=session.id, reviewer="A", verdict="fair", note=note)) for note in "ab"
+        ]
+    versions = [script.revision for script in ScriptDirectory.from_config(make_config()).walk_revisions()]
+    assert len(versions) > 16
+    for version in versions[1:]:
+        downgrade(engine, version)
+        with Database(store_url) as database:
+            sessions, log = SessionsRepository(database), AnnotationsRepository(database)
+            tokens = [step.token for step in sessions.chain(session.active_branch_id)]
+            assert tokens == ["t0", "t1", "t2"], version
+            entries = log.history(session.id)
+            assert [entry.note for entry in entries] == ["a", "b"], version
+            assert first_break([(entry.content, entry.previous, entry.digest) for entry in entries]) is None, version
+            assert version < "0005" or entries == written, version
+
+
+def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(store_url, engine):
+    with Database(store_url) as database:
         session = SessionsRepository(database).create(new_session(), [Span(0, 3, "race", "lexicon", "x", True)])
     downgrade(engine, "0001")
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert SessionsRepository(database).get(session.id).spans == (
             Span(0, 3, "race", "lexicon", "x", True, score=None, suggested=False),
         )
 
 
-def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(sqlite_url, engine):
-    with Database(sqlite_url) as database:
+def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(store_url, engine):
+    with Database(store_url) as database:
         run = CalibrationsRepository(database).add(new_calibration(), (), b"v")
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
         sessions.append_step(branch, new_step(0))
         prompts = PromptSetsRepository(database).add("a", "a", "d", [PromptRow(2, Example("p"), 2.0)])
     downgrade(engine, "0002")
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert CalibrationsRepository(database).get(run.id) == replace(run, mask_layout="joint")
         (step,) = SessionsRepository(database).chain(branch)
         assert step.families == ()
@@ -130,14 +189,14 @@ def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(sqlite_
         assert PromptSetsRepository(database).rows(prompts.id) == [PromptRow(2, Example("p"))]
 
 
-def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(sqlite_url, engine):
-    with Database(sqlite_url) as database:
+def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(store_url, engine):
+    with Database(store_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
         logits = StoredLogits(("factual",), 1, 1.0, "float32", b"kept")
         sessions.append_step(branch, new_step(0, logits=logits), seconds=0.5, peak_bytes=9)
     downgrade(engine, "0003")
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         sessions = SessionsRepository(database)
         assert sessions.chain(branch) == (new_step(0, **WITHOUT_RANGE, kl_fused_factual=None, tv_fused_factual=None),)
         assert sessions.logits(branch) == {}
@@ -156,23 +215,23 @@ def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanil
     ],
 )
 def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certified_them(
-    sqlite_url, engine, policy, log_p_factual, log_tau, margin, tv_bound, certified_in
+    store_url, engine, policy, log_p_factual, log_tau, margin, tv_bound, certified_in
 ):
     """Their margins were of the joint support, which decided nothing where the factual reading alone certified."""
     numbers = {"log_p_factual": log_p_factual, "log_tau": log_tau}
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(replace(new_session(), policy=policy)).active_branch_id
         sessions.append_step(branch, new_step(0, margin=0.25, tv_bound=0.5, **numbers))
     downgrade(engine, "0007")
     told = {**numbers, **WITHOUT_RANGE, "margin": margin, "tv_bound": tv_bound, "certified_in": certified_in}
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
-def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(sqlite_url, engine):
+def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(store_url, engine):
     """Earlier versions stored them escaped, in plain text and in JSON alike; the pages could then not be sent."""
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         sessions, log = SessionsRepository(database), AnnotationsRepository(database)
         broken, whole = (sessions.create(new_session(policy_settings={"keep": ["\U0001f642"]})).id for _ in range(2))
         for session_id in (broken, whole):
@@ -181,17 +240,13 @@ def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_
         before = log.history(whole)
     downgrade(engine, "0008")
     with engine.begin() as connection:
-        connection.execute(text("DROP TRIGGER annotations_keep"))
+        off, on = GUARD_OFF_AND_ON[engine.dialect.name]
+        connection.execute(text(off))
         half = {"half": "Night \x10d83d shift", "json": '{"keep": ["\\ud83d", "\\ud83d\\ude42"]}', "id": broken}
         connection.execute(text("UPDATE audit_sessions SET name = :half, policy_settings = :json WHERE id = :id"), half)
         connection.execute(text("UPDATE annotations SET note = :half WHERE session_id = :id AND entry = 2"), half)
-        connection.execute(
-            text(
-                "CREATE TRIGGER annotations_keep BEFORE UPDATE ON annotations "
-                "BEGIN SELECT RAISE(ABORT, 'append-only'); END"
-            )
-        )
-    with Database(sqlite_url) as database:
+        connection.execute(text(on))
+    with Database(store_url) as database:
         sessions, log = SessionsRepository(database), AnnotationsRepository(database)
         record = sessions.get(broken)
         assert (record.name, record.policy_settings) == ("Night \ufffd shift", {"keep": ["\ufffd", "\U0001f642"]})
@@ -203,13 +258,13 @@ def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_
             session.execute(text("UPDATE annotations SET note = 'other'"))
 
 
-def test_sessions_of_an_older_store_do_not_say_what_their_model_read(sqlite_url, engine):
+def test_sessions_of_an_older_store_do_not_say_what_their_model_read(store_url, engine):
     read = {"chat": True, "at": "2026-03-02T09:00:00", "texts": [{"text": "he", "ids": [1], "offsets": [[0, 2]]}]}
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         made = SessionsRepository(database).create(new_session(rendering=read))
         assert SessionsRepository(database).get(made.id).rendering == read
     downgrade(engine, "0009")
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert SessionsRepository(database).get(made.id) == replace(made, rendering=None)
 
 
@@ -225,41 +280,41 @@ def test_sessions_of_an_older_store_do_not_say_what_their_model_read(sqlite_url,
     ],
 )  # fmt: skip
 def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_nothing(
-    sqlite_url, engine, numbers, state, certified
+    store_url, engine, numbers, state, certified
 ):
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
         sessions.append_step(branch, new_step(0, certified=True, **numbers))
     downgrade(engine, "0010")
     told = {**numbers, **WITHOUT_RANGE, "state": state, "certified": certified}
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
-def test_foreign_keys_are_enforced_again_after_migrating(engine):
-    upgrade(engine)
-    with engine.connect() as connection:
+def test_foreign_keys_are_enforced_again_after_migrating(sqlite_engine):
+    upgrade(sqlite_engine)
+    with sqlite_engine.connect() as connection:
         assert connection.scalar(text("PRAGMA foreign_keys")) == 1
 
 
-def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine):
-    upgrade(engine)
-    with engine.connect() as connection:
+def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(sqlite_engine):
+    upgrade(sqlite_engine)
+    with sqlite_engine.connect() as connection:
         # The pragma is void inside a transaction, so it goes to the driver before one begins.
         connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
         connection.execute(text("INSERT INTO prompt_rows (prompt_set_id, line, prompt) VALUES (77, 1, 'orphan')"))
         connection.commit()
     with pytest.raises(StoreError, match="prompt_rows"):
-        upgrade(engine)
+        upgrade(sqlite_engine)
 
 
-def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url, engine):
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(store_url, engine):
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="newer"):
-        Database(sqlite_url).open()
+        Database(store_url).open()
     assert tables(engine) == set(METADATA.tables)
 
 

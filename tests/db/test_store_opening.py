@@ -89,8 +89,8 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
         Database(f"sqlite:///{tmp_path}").open()
 
 
-def test_a_closed_store_says_so(sqlite_url):
-    database = Database(sqlite_url)
+def test_a_closed_store_says_so(store_url):
+    database = Database(store_url)
     with pytest.raises(StoreError, match="not open"):
         JobsRepository(database).list()
     database.open()
@@ -101,10 +101,10 @@ def test_a_closed_store_says_so(sqlite_url):
         JobsRepository(database).list()
 
 
-def test_what_was_stored_is_there_after_reopening(sqlite_url):
-    with Database(sqlite_url) as database:
+def test_what_was_stored_is_there_after_reopening(store_url):
+    with Database(store_url) as database:
         job = JobsRepository(database).add("calibrate", "title", {"a": [1, None]})
-    with Database(sqlite_url) as database:
+    with Database(store_url) as database:
         assert JobsRepository(database).get(job.id) == job
 
 

@@ -12,9 +12,11 @@ import venv
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.settings import Settings
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, parse_prompt_set
+from db.database import parse_url
 from tests.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,10 @@ def instruction(name):
     return [line.split(None, 1)[1] for line in DOCKERFILE.splitlines() if line.startswith(f"{name} ")]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-quantization.txt"])
+PINNED = ("requirements.txt", "requirements-dev.txt", "requirements-quantization.txt", "requirements-postgresql.txt")
+
+
+@pytest.mark.parametrize("name", PINNED)
 def test_every_requirement_is_pinned_exactly(name):
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in requirements(name))
 
@@ -55,6 +60,35 @@ def test_everything_that_the_container_copies_exists_and_is_tracked():
     for source in copied:
         assert (ROOT / source).exists(), source
         assert source.removeprefix("./") not in ignored
+
+
+def test_the_composed_services_fit_each_other_and_the_container():
+    composed = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    audit, database = composed["services"]["audit"], composed["services"]["database"]
+    set_there = {name.removeprefix("COFT_").lower() for name in audit["environment"]}
+    assert set_there <= set(Settings.model_fields)
+    password = database["environment"]["POSTGRES_PASSWORD"]
+    # The password has no default, and both sides are told the same one.
+    assert ":?" in password
+    url = parse_url(audit["environment"]["COFT_DATABASE_URL"].replace(password, "secret"))
+    assert (url.username, url.password, url.database, url.host) == (
+        database["environment"]["POSTGRES_USER"], "secret", database["environment"]["POSTGRES_DB"], "database"
+    )  # fmt: skip
+    assert audit["depends_on"] == {"database": {"condition": "service_healthy"}}
+    assert database["healthcheck"]["test"][0] == "CMD-SHELL"
+    (port,) = audit["ports"]
+    address, _, inside = port.rsplit(":", 2)
+    assert address == "127.0.0.1"
+    assert inside in instruction("EXPOSE")
+    # What both keep lies in volumes that outlive them, and the database is not reached from outside.
+    mounted = {
+        place.split(":")[0]: place.split(":")[1] for service in (audit, database) for place in service["volumes"]
+    }
+    assert set(mounted) == set(composed["volumes"])
+    assert mounted["audit-data"] in json.loads(instruction("VOLUME")[0])
+    assert audit["environment"]["COFT_SIGNING_KEY"].startswith(mounted["audit-data"])
+    assert "ports" not in database
+    assert "requirements-postgresql.txt" in " ".join(instruction("RUN"))
 
 
 def test_the_container_copies_every_package_that_the_program_imports():
@@ -101,7 +135,7 @@ def test_the_containers_install_line_asks_for_torch_first_and_then_for_the_pinne
     subprocess.run(["/bin/sh", "-ec", line], cwd=ROOT, env=environment, check=True, timeout=60)
     calls = (tmp_path / "calls").read_text().split()
     assert calls[:2] == ["install", requirements("requirements.txt")[0]]
-    assert calls[2:] == ["install", "-r", "requirements.txt"]
+    assert calls[2:] == ["install", "-r", "requirements.txt", "-r", "requirements-postgresql.txt"]
 
 
 @pytest.mark.skipif(not os.environ.get("CI"), reason="installs from the network; runs where CI is set")
@@ -192,6 +226,8 @@ def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_th
     every |= dict(line.split("==") for line in requirements("requirements-evaluation.txt"))
     evaluation = least(extras["evaluation"])
     assert {name: every.get(name) for name in evaluation} == evaluation
+    driver = dict(line.split("==") for line in requirements("requirements-postgresql.txt"))
+    assert least(extras["postgres"]) == {"psycopg": driver["psycopg-binary"]} == {"psycopg": driver["psycopg"]}
     assert set(extras) == {"app", "evaluation", "postgres"}
 
 

@@ -181,7 +181,7 @@ def check_summary(loaded: Loaded) -> Check:
     chains = loaded.stated_chains()
     findings.same("Summary", "the list of branches", list(stated), list(chains))
     for path, steps in chains.items():
-        fresh = summary_of(path, steps, None)
+        fresh = summary_of(path, steps, None, loaded.report.session.policy_settings)
         for name in SummaryPart.model_fields:
             if name in ("branch", "chain") or path not in stated:
                 continue

@@ -23,6 +23,7 @@ from coft_core.policies.base import Policy
 from coft_core.text.merging import validate_spans
 from coft_core.text.placing import LOST
 from coft_core.text.rendering import FORMATS, Rendering, moment_of
+from coft_core.text.turns import frame_of
 from coft_core.types import FAMILIES
 
 PREVIEW_CHECK = "Masked prompt"
@@ -185,6 +186,11 @@ def check_rendering(findings: Findings, session: SessionPart, fingerprint: Finge
         findings.expect(False, f"{place}: {error}")
         return
     kept = rendering.kept or {}
+    frame = frame_of(session.prompt, rendering.frame.thinking)
+    findings.same(place, "its frame", rendering.frame, frame)
+    for name, value in frame.identity.items():
+        findings.same(place, name, getattr(fingerprint, name), value)
+    findings.expect(fingerprint.thinking in ("", frame.thinking), f"{place}: the fingerprint has another thinking.")
     findings.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
     dated = moment_of(fingerprint.rendering) is not None
     findings.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")

@@ -56,7 +56,15 @@ class BundleVerifier:
         return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, services.settings))
 
     def verify(self, path: Path, replay: bool = False, key: Path | None = None) -> Verification:
-        """Check everything in a bundle, or in a report alone, that can be computed again.
+        """Check a bundle or a report; see :meth:`examined`.
+
+        Raises:
+            ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
+        """
+        return self.examined(path, replay, key)[1]
+
+    def examined(self, path: Path, replay: bool = False, key: Path | None = None) -> tuple[Loaded, Verification]:
+        """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read.
 
         Args:
             path: The bundle (``.zip``) or report (``.json``).
@@ -78,7 +86,7 @@ class BundleVerifier:
             host = self._host if replay else None
             checks += [check_replay(loaded, host), check_calibration(loaded, host, self._detector)]
         session = loaded.report.session
-        return Verification(
+        return loaded, Verification(
             source=loaded.source,
             session=f"Session {session.id}: {session.name}",
             bundle_digest=loaded.bundle_digest,

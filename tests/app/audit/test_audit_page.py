@@ -51,6 +51,7 @@ def test_the_session_reopens_from_its_address(audit, services: Services):
     expect(tokens(page)).to_have_count(38)
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("#calibration input")).to_have_value("Ward notes, reference")
+    expect(page.locator("#transcript .notice")).to_be_empty()
     page.reload()
     expect(tokens(page)).to_have_count(38)
 

@@ -37,7 +37,8 @@ def hiring(services: Services, folder: Path, rows: int) -> ParsedPromptSet:
 def waiting(services: Services, folder: Path, name: str, rows: int) -> int:
     """The number of a batch that has not been started."""
     request = BatchRequest(name, AuditSettings(calibration_id=1))
-    (batch,) = services[BatchService].store(hiring(services, folder, rows), (request,))
+    batches = services[BatchService]
+    (batch,) = batches.store(batches.prepare(hiring(services, folder, rows), (request,)))
     return batch.id
 
 

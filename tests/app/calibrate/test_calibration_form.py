@@ -123,7 +123,7 @@ def test_values_and_columns_keep_their_order(tmp_path):
     assert fields_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
     path = tmp_path / "set.csv"
     path.write_text("a,b\nHe left,men\n")
-    parsed = parsed_from(PromptSetReader(10_000), str(path), ["a", None, "", "b", None, None])
+    parsed = parsed_from(PromptSetReader(10_000), str(path), ["a", None, "", "b", None, None, None])
     assert parsed.mapping == (("prompt", "a"), ("group", "b"))
     with pytest.raises(ServiceError, match="No prompt set is chosen"):
         parsed_from(PromptSetReader(10_000), None, [])

@@ -18,7 +18,7 @@ from app.compare.types import SetCell, SetRequest
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.jobs import JobService
-from db.comparisons import MeasuredStepRecord
+from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError
 from tests.conftest import prompt_set_csv
 
@@ -44,6 +44,18 @@ def finish(wired, number):
 @pytest.fixture
 def view(wired, prompts):
     return finish(wired, wired[SetComparisonService].submit(prompts, SetRequest("people", COLUMNS)))
+
+
+def test_a_comparison_that_ends_between_its_writes_leaves_no_prompts_batches_or_jobs(wired, prompts, monkeypatch):
+    def ended(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ComparisonsRepository, "add", ended)
+    with pytest.raises(KeyboardInterrupt):
+        wired[SetComparisonService].submit(prompts, SetRequest("people", COLUMNS))
+    assert wired[SetComparisonService].prompt_sets() == []
+    assert wired[BatchService].list() == ()
+    assert wired[JobService].list() == ()
 
 
 def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, view):

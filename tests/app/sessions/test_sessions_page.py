@@ -11,6 +11,8 @@ from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
+from app.report.service import ReportService
+from app.report.signing import Signer
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
@@ -282,3 +284,14 @@ def test_no_session_teaches_the_next_step(visit, services: Services):
     expect(page.locator("#sessions")).to_contain_text("No audit yet.")
     page.get_by_role("link", name="Start an audit").click()
     expect(page.locator("#prompt")).to_be_visible()
+
+
+def test_a_bundle_of_another_server_is_imported_and_its_session_opened(page: Page, services: Services, tmp_path: Path):
+    bundle = tmp_path / "evidence.zip"
+    bundle.write_bytes(services[ReportService].bundle(1))
+    with page.expect_download() as key:
+        page.get_by_role("link", name="Public key").click()
+    assert Path(key.value.path()).read_text() == services[Signer].public_key
+    page.locator("#bundle-upload input[type=file]").set_input_files(bundle)
+    page.locator("#bundle-said").get_by_role("link").click()
+    expect(page.get_by_text("Imported read-only").first).to_be_visible()

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app.bootstrap import FEATURES
-from app.shared.page_files import FIRST, PageFiles, PageHeads, page_files, served, styles_of
+from app.shared.page_files import FIRST, PageFiles, PageHeads, page_files, served, styles_of, with_nonce
 from app.shared.web import ASSETS
 
 PAGES = [feature.page for feature in FEATURES if feature.page]
@@ -82,3 +82,11 @@ def test_a_page_alone_gets_a_head_and_keeps_its_own() -> None:
     assert client.get("/").text == "<html><head><first><title>T</title><last></head><body></body></html>"
     assert "<first>" not in client.get("/other").text
     assert client.get("/lists").text == "<head></head>"
+
+
+def test_a_nonce_is_given_to_scripts_and_to_no_text_that_looks_like_one():
+    text = b'<script>let x = "<script src=evil>";</script><p>&lt;script&gt;</p>'
+    page = text + b'<script type="module" src="./a.js"></script>'
+    marked = with_nonce(page, "N")
+    assert marked.count(b'nonce="N"') == 2
+    assert b'"<script src=evil>"' in marked

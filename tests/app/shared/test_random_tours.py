@@ -95,9 +95,11 @@ def judge(page: Page, draw: random.Random) -> None:
     """Open a session if none is, choose a token, and judge it at once."""
     if not answer(page, "Boolean(coft.session && coft.session.state().cards.length)"):
         page.goto(f"{page.url.split('?')[0].rsplit('/', 1)[0]}/?session=1")
-    token = page.locator(".strip .tok[data-i]").nth(draw.randrange(8))
+    tokens = page.locator(".strip .tok[data-i]")
+    tokens.first.wait_for()
     page.keyboard.press("Escape")
-    token.focus()
+    # A session that was begun on the way may have fewer.
+    tokens.nth(draw.randrange(8) % tokens.count()).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press(draw.choice("cux"))
 
@@ -121,9 +123,9 @@ def reload(page: Page, draw: random.Random) -> None:
 
 
 def back(page: Page, draw: random.Random) -> None:
-    page.go_back(wait_until="commit")
-    if page.url == "about:blank":
-        page.go_forward(wait_until="commit")
+    # Before the first page there is only the empty tab.
+    if answer(page, "navigation.currentEntry.index > 0"):
+        page.go_back(wait_until="commit")
 
 
 def go(page: Page, draw: random.Random) -> None:

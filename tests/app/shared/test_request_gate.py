@@ -1,6 +1,10 @@
 """No other website reads or changes anything: by name (DNS rebinding), by origin, on any route, agents' included."""
 
+import asyncio
+import re
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -11,7 +15,7 @@ from app.cli import main
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.request_gate import HEADERS, Allowed
+from app.shared.request_gate import HEADERS, POLICY, Allowed, RequestGate
 from tests.conftest import free_port, load_tiny
 
 ROUTES = (
@@ -67,6 +71,63 @@ def test_no_route_answers_another_website_on_loopback_or_by_the_servers_own_name
         assert "access-control-allow-origin" not in answer.headers
 
 
+LARGE = 22_000_000
+
+
+@pytest.mark.parametrize("route", ["/gradio_api/upload", "/gradio_api/call/list_sessions", "/gradio_api/queue/join"])
+def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_read(served, route):
+    with socket.create_connection((served.base_url.host, served.base_url.port)) as line:
+        head = (
+            f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LARGE}\r\nContent-Type: text/plain\r\n\r\n"
+        )
+        line.sendall(head.encode())
+        answer = line.recv(65536).decode()
+    assert answer.startswith("HTTP/1.1 413")
+
+
+async def gated_read(pieces: list[bytes], largest: int) -> tuple[int, int]:
+    """How many bytes an application behind the gate has read, and the status that was answered."""
+    read, statuses, waiting = 0, [], list(pieces)
+
+    async def application(scope, receive, send):
+        nonlocal read
+        more = True
+        while more:
+            message = await receive()
+            read += len(message["body"])
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive():
+        piece = waiting.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
+
+    async def send(message):
+        statuses.extend([message["status"]] if "status" in message else [])
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
+    await RequestGate(application, Allowed.by(Settings()), largest)(scope, receive, send)
+    (status,) = statuses
+    return read, status
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit():
+    # In a thread of its own: a driver of browsers may keep a loop running in this one.
+    with ThreadPoolExecutor(1) as own:
+        read = [own.submit(asyncio.run, gated_read([b"x" * 40] * pieces, 100)).result() for pieces in (2, 50)]
+    assert read == [(80, 200), (80, 413)]
+
+
+def test_health_readiness_and_figures_are_answered_and_name_no_prompt(served):
+    assert served.get("/health").json() == {"status": "ok"}
+    assert served.get("/ready").json() == {"status": "ok"}
+    figures = served.get("/metrics").text
+    for name in ("coft_jobs", "coft_resident_bytes", "coft_keys_and_values_bytes", "coft_step_seconds_count"):
+        assert name in figures
+    assert 'coft_request_seconds_count{route="health",status="200"}' in figures
+
+
 def test_its_own_pages_and_programs_without_an_origin_are_answered(served):
     own = served.base_url.netloc.decode()
     for headers in (
@@ -93,7 +154,15 @@ def test_a_listed_website_is_answered_so_that_its_scripts_can_read_it(served):
 @pytest.mark.parametrize(("method", "route"), ROUTES)
 def test_every_answer_carries_the_protecting_headers(served, method, route, host):
     answer = served.request(method, route, headers={"Host": host})
-    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    told = {name: answer.headers.get(name, "") for name in HEADERS}
+    policy = told[POLICY]
+    assert {**told, POLICY: policy[: len(HEADERS[POLICY])]} == HEADERS
+    if answer.headers.get("content-type", "").startswith("text/html") and answer.status_code == 200:
+        # A page's scripts are the server's own files, and those that carry the nonce of this answer.
+        nonce = re.search(r"script-src 'self' 'unsafe-eval' 'nonce-([^']+)'", policy)[1]
+        scripts = re.findall(r"<script\b[^>]*>", re.sub(r"(?s)(<script\b[^>]*>).*?</script>", r"\1", answer.text))
+        assert scripts
+        assert all(f'nonce="{nonce}"' in script for script in scripts)
 
 
 def _problem(settings: Settings, *headers: tuple[str, str]) -> tuple[int, str] | None:

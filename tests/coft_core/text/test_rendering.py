@@ -14,14 +14,13 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.text.rendering import (
-    Copy,
     Rendering,
-    apply_chat_template,
     moment_of,
     parse_moment,
     render,
     rendering_label,
 )
+from coft_core.text.templated import Copy, read_text
 from coft_core.types import Example
 from tests.conftest import TOY_FINGERPRINT
 
@@ -41,7 +40,7 @@ def day(text: str) -> datetime:
 def test_a_template_that_prints_the_date_is_rendered_as_of_the_moment_asked_for():
     tokenizer = byte_tokenizer(DATED)
     assert render(tokenizer, "he", day(MONDAY)) == "02 Mar 2026[he]"
-    assert apply_chat_template(tokenizer, "he", day(TUESDAY)) == ("03 Mar 2026[he]", (Copy(12, 14),))
+    assert read_text(tokenizer, "he", Rendering(True, day(TUESDAY))) == ("03 Mar 2026[he]", (Copy(12, 14),))
 
 
 @pytest.mark.parametrize(
@@ -141,11 +140,11 @@ def test_all_prompts_of_one_calibration_are_rendered_at_one_moment(monkeypatch: 
     seen: set[datetime | None] = set()
     model = tiny_model(chat_template=DATED)
 
-    def noted(tokenizer: object, text: str, moment: datetime | None = None) -> tuple[str, tuple[Copy, ...]]:
-        seen.add(moment)
-        return apply_chat_template(tokenizer, text, moment)
+    def noted(tokenizer: object, text: str, rendering: Rendering) -> tuple[str, tuple[Copy, ...]]:
+        seen.add(rendering.moment)
+        return read_text(tokenizer, text, rendering)
 
-    monkeypatch.setattr("coft_core.text.placing.apply_chat_template", noted)
+    monkeypatch.setattr("coft_core.text.placing.read_text", noted)
     cc.calibrate(model, EXAMPLES, alpha=0.5)
     assert len(seen) == 1
     assert None not in seen

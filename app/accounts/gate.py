@@ -1,0 +1,229 @@
+"""Around the application of a server with accounts: 401 for who is nobody, 403 for what a role may not do."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gradio as gr
+from starlette._utils import get_route_path
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.accounts.events import need_of
+from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
+from app.accounts.service import AccountService
+from app.accounts.sign_in import COOKIE, SignInPages, address_of
+from app.shared.visitors import SCOPE_KEY, Visitor, answering
+from db.accounts import AccountRecord
+
+LARGEST = 64 << 20
+"""Bytes of an event's request; files are uploaded by themselves."""
+
+LOOPBACK_HEADER = "x-coft-loopback"
+"""How the server for agents shows that it asks for itself; the calls of tools carry their caller's own token too."""
+
+LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
+"""What it reads for itself: the list of operations, and the stream on which answers come."""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class AccountGate:
+    """Asks every request who it comes from and what it wants, before anything else is done with it."""
+
+    def __init__(
+        self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, pages: SignInPages, loopback: str
+    ) -> None:
+        """Stand around an application.
+
+        Args:
+            app: The application.
+            blocks: Whose events it answers.
+            accounts: Who there is.
+            pages: Where browsers sign in.
+            loopback: What the server for agents shows in :data:`LOOPBACK_HEADER`.
+        """
+        self._app, self._blocks, self._accounts, self._pages = app, blocks, accounts, pages
+        self._loopback = loopback
+        self._table = RouteTable()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse in one sentence."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # Nothing here answers them; one that does some day must not do so unasked.
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope, receive)
+        path = get_route_path(scope)
+        rule = self._table.rule(path)
+        if rule == "open":
+            await self._app(scope, receive, send)
+            return
+        account, by_cookie = await run_in_threadpool(self._asking, request)
+        if account is None:
+            answer = None if self._is_loopback(request, path) else self._nobody(request, path)
+            await (self._app if answer is None else answer)(scope, receive, send)
+            return
+        if by_cookie and request.method not in SAFE and not _from_own_page(request):
+            await _refusal(path, 403, "The request was not sent by a page of this server.")(scope, receive, send)
+            return
+        needs: list[tuple[str, Need]] = []
+        if isinstance(rule, Need):
+            needs = [(f"{request.method} {path}", rule)]
+        elif request.method not in SAFE:
+            try:
+                body = await _body(request)
+            except ValueError as error:
+                await _refusal(path, 413, str(error))(scope, receive, send)
+                return
+            receive = _again(body, receive)
+            needs = self._tools(body) if rule == "tools" else self._events(path, body)
+        await self._answered(account, needs, request, path, receive, send)
+
+    async def _answered(
+        self, account: AccountRecord, needs: Iterable[tuple[str, Need]], request: Request, path: str, receive: Receive,
+        send: Send,
+    ) -> None:  # fmt: skip
+        """Answer an account whose role suffices."""
+        scope = request.scope
+        for what, need in needs:
+            if not need.allows(account.role):
+                await run_in_threadpool(self._accounts.note, what, "", "refused", address_of(request), account.name)
+                await _refusal(path, 403, refused(account, need))(scope, receive, send)
+                return
+            if need.trailed and what.startswith(request.method):
+                # Events are taken down where they are done, with what came of them.
+                await run_in_threadpool(self._accounts.note, what, "", "done", address_of(request), account.name)
+        visitor = Visitor(account.name, "", account)
+        scope[SCOPE_KEY] = visitor
+        with answering(visitor):
+            await self._app(scope, receive, send)
+
+    def _asking(self, request: Request) -> tuple[AccountRecord | None, bool]:
+        """Who a request comes from, and whether a cookie says so."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self._accounts.by_token(token.strip()), False
+        return self._accounts.by_cookie(request.cookies.get(COOKIE, "")), True
+
+    def _is_loopback(self, request: Request, path: str) -> bool:
+        shown = request.headers.get(LOOPBACK_HEADER, "")
+        return request.method in SAFE and path in LOOPBACK_PATHS and secrets.compare_digest(shown, self._loopback)
+
+    def _nobody(self, request: Request, path: str) -> Response:
+        """401: the page to sign in on for who opens a page, and a sentence for everybody else."""
+        page = path.strip("/")
+        if page in PAGES and request.method in SAFE and "text/html" in request.headers.get("accept", ""):
+            query = request.url.query
+            return self._pages.page(request, 401, following=f"{page}?{query}" if query else page)
+        sentence = (
+            "This server asks who you are: sign in with a browser, or send a token as 'Authorization: Bearer TOKEN'."
+        )
+        return _refusal(path, 401, sentence)
+
+    def _events(self, path: str, body: bytes) -> list[tuple[str, Need]]:
+        """What the event takes that a request names, by its number or by its name, or both."""
+        given = _object(body)
+        functions = self._blocks.fns
+        number = given.get("fn_index")
+        named = path.rstrip("/").rpartition("/")[2]
+        wanted = [function for function in functions.values() if function.api_name == named]
+        if number is not None and not path.startswith("/gradio_api/call/"):
+            # Gradio reads numbers in text too.
+            found = functions.get(int(number)) if str(number).isdecimal() else None
+            wanted = [*wanted, *([] if found is None else [found])]
+            if found is None:
+                return [(f"event {number!r:.20}", NOBODY)]
+        return [need_of(function) for function in wanted] or [("an unknown event", NOBODY)]
+
+    def _tools(self, body: bytes) -> list[tuple[str, Need]]:
+        """What the tools take that an agent's request calls; all else that agents ask only reads."""
+        try:
+            read = json.loads(body)
+        except (ValueError, RecursionError):
+            return [("an agent's request", READ)]
+        calls = [call for call in (read if isinstance(read, list) else [read]) if isinstance(call, Mapping)]
+        names = [
+            str((call.get("params") or {}).get("name", "")) if isinstance(call.get("params"), Mapping) else ""
+            for call in calls
+            if call.get("method") == "tools/call"
+        ]
+        return [(name, OPERATIONS.get(name, NOBODY)) for name in names] or [("an agent's request", READ)]
+
+
+def refused(account: AccountRecord, need: Need) -> str:
+    """Why a role does not suffice."""
+    if need.role is None:
+        return "This server offers nothing of this kind."
+    has, takes = _with_article(account.role), _with_article(need.role)
+    return f"{account.name} is {has} here, and this takes {takes}. Ask an admin of this server for the role."
+
+
+def _with_article(role: str) -> str:
+    return f"an {role}" if role.startswith("a") else f"a {role}"
+
+
+def _from_own_page(request: Request) -> bool:
+    """Whether a browser says that a page of this server, or a listed website, has sent a request.
+
+    Which origins there are was looked at before (:mod:`app.shared.request_gate`); browsers name one with every request
+    that may change something.
+    """
+    return "origin" in request.headers or request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def _refusal(path: str, status: int, sentence: str) -> Response:
+    """A refusal as whoever asks there reads it."""
+    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"} if status == 401 else {}
+    if path.startswith("/v1/"):
+        kind = "authentication_error" if status == 401 else "permission_error"
+        error = {"message": sentence, "type": kind, "param": None, "code": None}
+        return JSONResponse({"error": error}, status, headers)
+    if path.startswith("/gradio_api/"):
+        return JSONResponse({"detail": sentence}, status, headers)
+    return PlainTextResponse(sentence, status, headers)
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        read = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+async def _body(request: Request) -> bytes:
+    """The whole content of a request.
+
+    Raises:
+        ValueError: It is too large.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST:
+            raise ValueError(f"The request has more than {LARGEST >> 20} megabytes; send less at a time.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives a content that was read already, and then what else comes: that the browser has gone."""
+    given = False
+
+    async def replayed() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed

@@ -1,0 +1,243 @@
+"""Signing in and out in a browser: a page that runs no script, its forms, and the cookies that they set."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from app.accounts.permissions import PAGES
+from app.accounts.provider import Begun, Provider
+from app.accounts.service import AccountService, SignInError, digest_of
+from app.settings import Settings
+from app.shared.markup import from_file
+from app.shared.visitors import visitor_asking
+from app.shared.web import ASSETS
+from app.shared.wiring import Services
+from db.accounts import AccountRecord
+
+COOKIE = "coft-sign-in"
+"""Holds what signs a browser in; no script can read it."""
+NAME_COOKIE = "coft-account"
+"""Holds the account's name for the pages' scripts; the server never reads it."""
+FORM_COOKIE = "coft-form"
+"""Holds what the form has to repeat, so that no other website can sign a browser in as somebody else."""
+
+PROVIDER_COOKIE = "coft-provider"
+"""Holds the first half of a sign-in by the provider."""
+RETURNING = "/sign-in/provider"
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+_PRINTABLE = re.compile(r"[!-~]{0,2000}")
+_DARK = re.compile(r"html:has\(> body\.dark\), \.dark \{(.*?)\n\}", re.DOTALL)
+LARGEST_FORM = 20_000
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Where a request comes from, as the web server sees it."""
+    return "" if connection.client is None else connection.client.host
+
+
+def is_secure(connection: HTTPConnection) -> bool:
+    """Whether the browser asked over TLS; a proxy on this computer says so in ``X-Forwarded-Proto``."""
+    return connection.url.scheme == "https"
+
+
+def form_token(secret: str) -> str:
+    """What forms of a signed-in browser repeat; it tells nothing of the secret."""
+    return digest_of(f"form:{secret}")
+
+
+def _same(given: object, kept: str) -> bool:
+    return bool(kept) and isinstance(given, str) and secrets.compare_digest(given.encode(), kept.encode())
+
+
+def _next(asked: object) -> str:
+    """The page to go to, with its parameters; anything but a page of this program is the first one."""
+    text = asked if isinstance(asked, str) and _PRINTABLE.fullmatch(asked) else ""
+    page, mark, query = text.partition("?")
+    return f"{page}{mark}{query}" if page in PAGES and "#" not in text else ""
+
+
+@dataclass(frozen=True)
+class SignInPages:
+    """Answers what browsers ask to sign in and out.
+
+    Attributes:
+        accounts: Lets accounts in.
+        settings: How long a sign-in holds.
+        provider: The OpenID provider that signs in too; None without one.
+    """
+
+    accounts: AccountService
+    settings: Settings
+    provider: Provider | None = None
+
+    @classmethod
+    def wired(cls, services: Services) -> SignInPages:
+        """Built from the program's services.
+
+        Raises:
+            ServiceError: The provider's settings cannot be used.
+        """
+        settings = services.settings
+        return cls(services[AccountService], settings, Provider(settings) if settings.oidc_issuer else None)
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """Where browsers ask."""
+        elsewhere = [
+            Route("/sign-in/begin", self.sent, methods=["GET"]),
+            Route(RETURNING, self.returned, methods=["GET"]),
+        ]
+        return [
+            *(elsewhere if self.provider is not None else []),
+            Route("/sign-in", self.shown, methods=["GET"]),
+            Route("/sign-in", self.asked, methods=["POST"]),
+            Route("/sign-in/style.css", self.style, methods=["GET"]),
+            Route("/sign-out", self.left, methods=["POST"]),
+            Route("/account", self.account, methods=["GET"]),
+        ]
+
+    @cached_property
+    def _style(self) -> str:
+        base = (ASSETS / "base" / "base.css").read_text("utf-8")
+        palettes = base[base.index(":root {") :].partition("\n}")[0] + "\n}\n"
+        dark = _DARK.search(base)
+        asked_for = (
+            f"@media (prefers-color-scheme: dark) {{ :root {{{dark[1]}\n  color-scheme: dark; }} }}\n" if dark else ""
+        )
+        return palettes + asked_for + (ASSETS / "templates" / "accounts" / "sign_in.css").read_text("utf-8")
+
+    def style(self, request: Request) -> Response:
+        """The page's style sheet."""
+        del request
+        return Response(self._style, media_type="text/css", headers={"Cache-Control": "no-cache"})
+
+    def page(
+        self, request: HTTPConnection, status: int = 200, message: str = "", name: str = "", following: str = ""
+    ) -> Response:
+        """The page to sign in on.
+
+        Args:
+            request: Who asks.
+            status: Of the answer: 401 where something else was asked for.
+            message: What went wrong; empty for nothing.
+            name: What was typed as name.
+            following: Where to go afterwards.
+        """
+        form = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
+        text = from_file(
+            "accounts/sign_in.html",
+            message=message,
+            name=name,
+            form=form,
+            next=following,
+            provider=self.provider.label if self.provider else "",
+        )
+        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+        answer = Response(str(text), status, headers, "text/html")
+        answer.set_cookie(FORM_COOKIE, form, httponly=True, samesite="strict", secure=is_secure(request))
+        return answer
+
+    def shown(self, request: Request) -> Response:
+        """The page, for who asks for it."""
+        return self.page(request, following=_next(request.query_params.get("next")))
+
+    async def asked(self, request: Request) -> Response:
+        """Sign in by name and password."""
+        form = await _form(request)
+        following, name = _next(form.get("next")), str(form.get("name", ""))
+        if not _same(form.get("form"), request.cookies.get(FORM_COOKIE, "")):
+            return self.page(request, 403, "The page was open for too long. Try again.", name, following)
+        try:
+            account, secret = await run_in_threadpool(
+                self.accounts.sign_in, name, str(form.get("password", "")), address_of(request)
+            )
+        except SignInError as refusal:
+            return self.page(request, 429 if refusal.throttled else 401, str(refusal), name[:100], following)
+        return self.signed_in(request, account, secret, following)
+
+    async def sent(self, request: Request) -> Response:
+        """Send a browser to the provider."""
+        if self.provider is None:
+            return self.shown(request)
+        begun = Begun.new(_next(request.query_params.get("next")))
+        try:
+            address = await run_in_threadpool(self.provider.address, begun, _returning(request))
+        except SignInError as refusal:
+            return self.page(request, 502, str(refusal), following=begun.following)
+        answer = RedirectResponse(address, 303)
+        # Lax: the browser comes back from another website.
+        answer.set_cookie(
+            PROVIDER_COOKIE, begun.text, max_age=600, httponly=True, samesite="lax", secure=is_secure(request)
+        )
+        return answer
+
+    async def returned(self, request: Request) -> Response:
+        """Sign a browser in that comes back from the provider."""
+        begun = Begun.read(request.cookies.get(PROVIDER_COOKIE, ""))
+        if self.provider is None or begun is None:
+            return self.page(request, 401, "This sign-in was not begun in this browser, or is over. Try again.")
+        try:
+            given = dict(request.query_params)
+            person = await run_in_threadpool(self.provider.person, begun, given, _returning(request))
+            account, secret = await run_in_threadpool(self.accounts.admit, person, address_of(request))
+        except SignInError as refusal:
+            answer = self.page(request, 401, str(refusal), following=begun.following)
+        else:
+            answer = self.signed_in(request, account, secret, _next(begun.following))
+        answer.delete_cookie(PROVIDER_COOKIE, httponly=True, samesite="lax", secure=is_secure(request))
+        return answer
+
+    def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
+        """Let a browser keep what signs it in, and send it where it wanted to go."""
+        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{following}", 303)
+        lasting = {"max_age": self.settings.sign_in_hours * 3600, "secure": is_secure(request)}
+        answer.set_cookie(COOKIE, secret, httponly=True, samesite="lax", **lasting)
+        answer.set_cookie(NAME_COOKIE, quote(account.name), samesite="lax", **lasting)
+        answer.delete_cookie(FORM_COOKIE, httponly=True, samesite="strict", secure=is_secure(request))
+        return answer
+
+    async def left(self, request: Request) -> Response:
+        """Sign out."""
+        secret = request.cookies.get(COOKIE, "")
+        form = await _form(request)
+        if secret and not _same(form.get("form"), form_token(secret)):
+            return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
+        await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
+        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
+        for name in (COOKIE, NAME_COOKIE):
+            answer.delete_cookie(name, secure=is_secure(request))
+        return answer
+
+    def account(self, request: Request) -> Response:
+        """Who is signed in, for the top bar."""
+        account = visitor_asking(request).account
+        if account is None:
+            return PlainTextResponse("Nobody is signed in.", 401)
+        form = form_token(request.cookies.get(COOKIE, ""))
+        told = {"name": account.name, "role": account.role, "form": form}
+        return JSONResponse(told, headers={"Cache-Control": "no-store"})
+
+
+def _returning(request: Request) -> str:
+    """Where the provider sends browsers back to: the name that this server was asked by."""
+    return f"{str(request.base_url).rstrip('/')}{RETURNING}"
+
+
+async def _form(request: Request) -> FormData:
+    """What a form says; nothing where it says more than it can."""
+    if int(request.headers.get("content-length", LARGEST_FORM + 1)) > LARGEST_FORM:
+        return FormData()
+    return await request.form(max_files=0, max_fields=10)

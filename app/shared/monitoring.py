@@ -1,0 +1,185 @@
+"""What whoever runs a server may ask of it: whether it lives, whether it can work, and how much it has done.
+
+Nothing here names a prompt, a session or a visitor: numbers, times and kinds alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.shared.wiring import Services
+from db.database import Database
+from db.jobs import JobsRepository
+from db.types import StoreError
+
+HEALTH, READY, METRICS = "/health", "/ready", "/metrics"
+OTHER = "other"
+ROUTES = ("gradio_api", "own", "jobs", "v1", "assets", "health", "ready", "metrics")
+"""First parts of addresses that are told apart; all others, pages included, count together."""
+
+STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
+
+
+class Metrics:
+    """Counts and times of one server, in a register of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._steps = Histogram(
+            "coft_step_seconds", "Time of a stored step on the model", buckets=STEP_SECONDS, registry=self.registry
+        )
+        self._requests = Histogram(
+            "coft_request_seconds",
+            "Time until a request was answered, by the first part of its address and its status",
+            ("route", "status"),
+            buckets=REQUEST_SECONDS,
+            registry=self.registry,
+        )
+        self._refused = Counter(
+            "coft_refused_total", "Requests that a limit refused, by the limit", ("limit",), registry=self.registry
+        )
+
+    @classmethod
+    def wired(cls, services: Services) -> Metrics:
+        """Those of the program that runs."""
+        return cls()
+
+    def step(self, seconds: float) -> None:
+        """Count a stored step."""
+        self._steps.observe(seconds)
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        first = path.lstrip("/").partition("/")[0]
+        self._requests.labels(first if first in ROUTES else OTHER, str(status)).observe(seconds)
+
+    def refused(self, limit: str) -> None:
+        """Count a request that a limit refused."""
+        self._refused.labels(limit).inc()
+
+
+class Present(Collector):
+    """What is so at the moment of asking: jobs by their state, and memory."""
+
+    def __init__(self, jobs: JobsRepository, kept_bytes: Callable[[], int]) -> None:
+        """Read these.
+
+        Args:
+            jobs: The jobs.
+            kept_bytes: Bytes of keys and values that are held.
+        """
+        self._jobs = jobs
+        self._kept_bytes = kept_bytes
+        self._process = psutil.Process()
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures."""
+        jobs = GaugeMetricFamily("coft_jobs", "Jobs in the store, by their state", labels=["status"])
+        for status, number in self._jobs.counts().items():
+            jobs.add_metric([status], number)
+        yield jobs
+        resident = self._process.memory_info().rss
+        yield GaugeMetricFamily("coft_resident_bytes", "Memory of the process", value=resident)
+        yield GaugeMetricFamily("coft_keys_and_values_bytes", "Keys and values that are held", value=self._kept_bytes())
+
+
+class Monitor:
+    """Answers the three addresses."""
+
+    def __init__(self, database: Database, metrics: Metrics, present: Present) -> None:
+        self._database = database
+        self._metrics = metrics
+        self._ends = False
+        metrics.registry.register(present)
+
+    @classmethod
+    def wired(cls, services: Services) -> Monitor:
+        """Built from the program's services."""
+        from app.shared.model_host import ModelHost
+
+        kept = Present(services[JobsRepository], lambda: services[ModelHost].memory.budget.size)
+        return cls(services.database, services[Metrics], kept)
+
+    @property
+    def routes(self) -> list[Route]:
+        """Where it answers."""
+        return [Route(HEALTH, self.health), Route(READY, self.ready), Route(METRICS, self.metrics)]
+
+    def end(self) -> None:
+        """From now on nobody is to be sent here: the server comes to its end."""
+        self._ends = True
+
+    def health(self, request: Request) -> Response:
+        """Whether the process answers at all; nothing else is looked at."""
+        return _told(200, "ok")
+
+    def ready(self, request: Request) -> Response:
+        """Whether it can work: the store answers, and the server does not come to its end."""
+        if self._ends:
+            return _told(503, "The server comes to its end; ask another one.")
+        try:
+            with self._database.reading() as connection:
+                connection.exec_driver_sql("SELECT 1")
+        except StoreError as error:
+            return _told(503, str(error))
+        return _told(200, "ok")
+
+    def metrics(self, request: Request) -> Response:
+        """Counts, times and memory in the form of Prometheus."""
+        try:
+            text = generate_latest(self._metrics.registry)
+        except StoreError as error:
+            return PlainTextResponse(str(error), 503)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _told(status: int, said: str) -> Response:
+    return JSONResponse({"status": said}, status, headers={"Cache-Control": "no-store"})
+
+
+class Measured:
+    """Around the whole application: counts and times requests."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, tell: Callable[[str, str, int, float], None] | None = None
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The application.
+            metrics: Where requests are counted.
+            tell: Told method, address, status and seconds of each answered request; None tells nobody.
+        """
+        self._app, self._metrics, self._tell = app, metrics, tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            seconds = time.perf_counter() - begun
+            self._metrics.request(scope["path"], status, seconds)
+            if self._tell is not None:
+                self._tell(scope["method"], scope["path"], status, seconds)

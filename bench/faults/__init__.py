@@ -1,0 +1,1 @@
+"""What faults of the machine cost: kills at random moments, full disks, damaged files, and memory that runs out."""

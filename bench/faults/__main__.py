@@ -1,0 +1,47 @@
+"""Faults of the machine, each with the number tried and what was lost.
+
+    python -m bench.faults [--kills 100] [--only runs,batches,...] [--seed 0]
+
+The last line is a JSON object. The program ends with an error where anything was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.faults.forking import warm
+from bench.faults.kills import kill_often
+from bench.faults.works import TASKS
+
+
+def main() -> None:
+    """Try what was asked for, and print what was lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    wanted = [part for part in options.only.split(",") if part]
+    warm()
+    results = {}
+    for task in TASKS:
+        if wanted and task.name not in wanted:
+            continue
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            told = kill_often(task, options.kills, Path(folder), options.seed, lambda said: print(said, flush=True))
+        took = time.perf_counter() - begun
+        print(f"{told.name}: {told.kills} kills, {told.shown} lines shown, {len(told.lost)} lost ({took:.0f} s)")
+        print(*(f"  {what}" for what in told.lost[:10]), sep="\n", flush=True)
+        results[task.name] = {"tried": told.kills, "shown": told.shown, "lost": len(told.lost)}
+    print(json.dumps(results))
+    sys.exit(any(item["lost"] for item in results.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The audit trail: who did what on a server with accounts, append-only and chained like the logs of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Table, UniqueConstraint, select
+
+from db.database import Database
+from db.tables import METADATA, NEVER_REUSED, add_row, columns, field_values, fields_in, one_writer
+from db.types import utc_now
+from db.verdicts import FIRST, LogContent, entry_digest
+
+_TRAIL_LOCK = 0x747261
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrailFields:
+    """What is said of something that was done.
+
+    Attributes:
+        actor: Name of the account; empty where nobody is signed in, as on the command line.
+        action: What was asked for: an operation, a page's handler, or one of the words of accounts.
+        subject: What it was done to, such as ``session 3``; empty where nothing is named.
+        outcome: ``done``, ``failed`` or ``refused``.
+        address: Where the request came from; empty for the command line.
+    """
+
+    actor: str
+    action: str
+    subject: str = ""
+    outcome: str = "done"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrailRecord(TrailFields):
+    """A stored entry of the trail.
+
+    Attributes:
+        entry: Its number, 1-based.
+        previous: Digest of the entry before it.
+        digest: Its own digest, see :func:`db.verdicts.entry_digest`.
+    """
+
+    id: int
+    entry: int
+    created_at: datetime
+    previous: str
+    digest: str
+
+    @property
+    def content(self) -> LogContent:
+        """What goes into its digest."""
+        return {
+            "entry": self.entry,
+            "at": self.created_at.isoformat(),
+            **{name: str(value) for name, value in field_values(self, TrailFields).items()},
+        }
+
+
+trail = Table(
+    "audit_trail",
+    METADATA,
+    *columns(TrailRecord),
+    UniqueConstraint("entry"),
+    info={"called": "entry of the trail"},
+    **NEVER_REUSED,
+)
+
+
+class TrailRepository:
+    """Keeps the trail, to which entries are only ever added."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, fields: TrailFields) -> TrailRecord:
+        """Add an entry at the end."""
+        with self._database.writing() as connection:
+            # Two writers must not both follow the same entry.
+            one_writer(connection, _TRAIL_LOCK)
+            newest = select(trail.c.entry, trail.c.digest).order_by(trail.c.entry.desc()).limit(1)
+            last = connection.execute(newest).one_or_none()
+            draft = TrailRecord(
+                **field_values(fields, TrailFields),
+                id=0,
+                entry=1 if last is None else last.entry + 1,
+                created_at=utc_now(),
+                previous=FIRST if last is None else last.digest,
+                digest="",
+            )
+            entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
+            key = add_row(connection, trail, **field_values(entry, TrailRecord, ("id",)))
+        return replace(entry, id=key)
+
+    def list(self, actor: str | None = None, newest: int | None = None) -> Sequence[TrailRecord]:
+        """Return entries, oldest first.
+
+        Args:
+            actor: Only those of this account.
+            newest: Only so many, the newest of all.
+        """
+        query = select(*fields_in(TrailRecord, trail)).order_by(trail.c.entry.desc())
+        if actor is not None:
+            query = query.where(trail.c.actor == actor)
+        if newest is not None:
+            query = query.limit(newest)
+        with self._database.reading() as connection:
+            return [TrailRecord(**row._asdict()) for row in connection.execute(query)][::-1]

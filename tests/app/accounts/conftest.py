@@ -1,0 +1,78 @@
+"""One served application with accounts, and a program of each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import gradio as gr
+import httpx
+import pytest
+from argon2 import PasswordHasher
+
+from app.accounts.doors import Doors
+from app.accounts.service import AccountService
+from app.bootstrap import services
+from app.server import build_app, finish_agents, launch_options
+from app.settings import Settings
+from app.shared.wiring import Services
+from db.accounts import ROLES, AccountsRepository, SignInsRepository, TokensRepository
+from db.trail import TrailRepository
+from tests.conftest import free_port, load_tiny
+
+PASSWORD = "four words nobody guesses"
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""The parameters of the program take a tenth of a second for each password."""
+
+
+def quick_accounts(wired: Services) -> AccountService:
+    """The program's service, with hashes that are computed at once."""
+    service = AccountService(
+        wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository], 12, QUICK
+    )
+    wired._built[AccountService] = service
+    return service
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server with accounts.
+
+    Attributes:
+        url: Its address.
+        wired: Its services.
+        blocks: Its application.
+        tokens: A program's token for each role.
+    """
+
+    url: str
+    wired: Services
+    blocks: gr.Blocks
+    tokens: dict[str, str]
+
+    def client(self, role: str | None = None) -> httpx.Client:
+        """A program of a role, or one without an account."""
+        headers = {} if role is None else {"Authorization": f"Bearer {self.tokens[role]}"}
+        return httpx.Client(base_url=self.url, timeout=60, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    store = tmp_path_factory.mktemp("store") / "audits.sqlite3"
+    settings = Settings(
+        database_url=f"sqlite:///{store}", pipeline="none", accounts="on", completions="coft", model="tiny"
+    )
+    with services(settings, loader=load_tiny) as wired:
+        accounts = quick_accounts(wired)
+        for role in ROLES:
+            accounts.add(f"the {role}", role, PASSWORD)
+        tokens = {role: accounts.add_token(f"the {role}", "tests", 1).token for role in ROLES}
+        app = build_app(wired)
+        _, url, _ = app.launch(
+            prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port(),
+            **launch_options(wired, mcp=True),
+        )  # fmt: skip
+        finish_agents(app)
+        wired[Doors].let_agents_in(app)
+        yield Served(url.rstrip("/"), wired, app, tokens)
+        app.close(verbose=False)

@@ -1,0 +1,179 @@
+"""Every endpoint, route, page and event: 401 for nobody, 403 beyond the role, and a row in the one table for each."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+
+from app.accounts.events import need_of
+from app.accounts.permissions import HANDLERS, OPERATIONS, PAGES, ROUTES, Need, RouteTable
+from app.bootstrap import FEATURES
+from db.accounts import ROLES
+from db.trail import TrailRepository
+
+TABLE = RouteTable()
+
+
+def routes_of(app: Any) -> Iterator[tuple[str, str]]:
+    """Path and method of everything that the web application answers, whatever it is nested in."""
+    for route in app.routes:
+        nested = getattr(route, "original_router", None)
+        if nested is not None:
+            yield from routes_of(nested)
+        elif hasattr(route, "routes") and not hasattr(route, "methods"):
+            yield route.path, "POST"
+        else:
+            yield from ((route.path, method) for method in sorted(route.methods or ()))
+
+
+def address(path: str) -> str:
+    """An address that a route's pattern fits."""
+    return re.sub(r"\{[^}]*\}", "x", path)
+
+
+def required(need: Need) -> int:
+    return len(ROLES) if need.role is None else ROLES.index(need.role)
+
+
+def ask(client: httpx.Client, method: str, path: str, body: Any = None) -> int:
+    """Status of an answer; a stream is left at its beginning."""
+    sent = {} if method in ("GET", "HEAD") else {"json": {"data": []} if body is None else body}
+    with client.stream(method, path, **sent) as answer:
+        return answer.status_code
+
+
+def test_every_route_has_a_row_of_its_own(served):
+    pages = {f"/{path}" for path in PAGES}
+    patterns = [re.compile(RouteTable()._rows[place][0].pattern) for place in range(len(ROUTES))]
+    missing = {
+        path
+        for path, _ in routes_of(served.blocks.app)
+        if (path.rstrip("/") or "/") not in pages
+        and not any(pattern.match(address(path).rstrip("/")) for pattern in patterns)
+    }
+    assert missing == set()
+
+
+def test_every_operation_and_every_page_has_a_row_and_no_row_names_what_is_not_there(served):
+    public = {fn.api_name for fn in served.blocks.fns.values() if fn.api_visibility == "public"}
+    assert set(OPERATIONS) == public
+    assert set(PAGES) == {feature.page.path for feature in FEATURES if feature.page}
+    handlers = {getattr(fn.fn, "__qualname__", "") for fn in served.blocks.fns.values() if fn.fn is not None}
+    assert set(HANDLERS) <= handlers
+
+
+def test_nobody_gets_anything_but_the_page_to_sign_in_on(served):
+    with served.client() as nobody:
+        for path, method in sorted(set(routes_of(served.blocks.app))):
+            rule = TABLE.rule(address(path))
+            if rule != "open":
+                assert ask(nobody, method, address(path)) == 401, (method, path)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_route_that_takes_more_than_a_role_is_refused_and_nobody_gets_what_the_program_does_not_offer(served, role):
+    refused = {
+        (method, address(path))
+        for path, method in routes_of(served.blocks.app)
+        if isinstance(rule := TABLE.rule(address(path)), Need) and ROLES.index(role) < required(rule)
+    }
+    assert refused
+    with served.client(role) as client:
+        for method, path in sorted(refused):
+            assert ask(client, method, path) == 403, (method, path)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_event_and_operation_is_refused_beyond_the_role_by_number_and_by_name(served, role):
+    with served.client(role) as client:
+        for number, function in served.blocks.fns.items():
+            _, need = need_of(function)
+            if ROLES.index(role) >= required(need):
+                continue
+            body = {"data": [], "fn_index": number, "session_hash": "s"}
+            assert ask(client, "POST", "/gradio_api/queue/join", body) == 403, function.api_name
+            if function.api_visibility == "public":
+                for path in ("run", "api", "call", "call/v2"):
+                    assert ask(client, "POST", f"/gradio_api/{path}/{function.api_name}") == 403, function.api_name
+
+
+def test_an_event_that_is_no_number_or_nothing_is_refused(served):
+    with served.client("admin") as client:
+        for number in ("x", -1, 10**6, [1], {}):
+            body = {"data": [], "fn_index": number, "session_hash": "s"}
+            assert ask(client, "POST", "/gradio_api/queue/join", body) == 403, number
+        assert ask(client, "POST", "/gradio_api/queue/join", {"data": []}) == 403
+
+
+def test_a_name_with_the_number_of_another_event_takes_what_both_take(served):
+    number = next(key for key, fn in served.blocks.fns.items() if fn.api_name == "export_trail")
+    with served.client("viewer") as client:
+        body = {"data": [], "fn_index": str(number), "session_hash": "s"}
+        assert ask(client, "POST", "/gradio_api/run/list_sessions", body) == 403
+
+
+def called(client: httpx.Client, name: str, *data: Any) -> str:
+    """What an operation answers, as the stream tells it."""
+    begun = client.post(f"/gradio_api/call/{name}", json={"data": list(data)})
+    assert begun.status_code == 200, begun.text
+    return client.get(f"/gradio_api/call/{name}/{begun.json()['event_id']}").text
+
+
+def test_a_role_may_do_what_its_row_says_and_the_trail_takes_down_who_did_it(served):
+    with served.client("viewer") as viewer, served.client("admin") as admin:
+        assert "event: complete" in called(viewer, "list_sessions", "")
+        assert "event: complete" in called(admin, "list_accounts")
+    trail = served.wired[TrailRepository].list()
+    assert [(entry.actor, entry.outcome) for entry in trail if entry.action == "list_accounts"][-1] == (
+        "the admin", "done"
+    )  # fmt: skip
+    assert not [entry for entry in trail if entry.action == "list_sessions"]
+
+
+def test_behind_the_gate_stands_a_second_door(served):
+    """A function that is reached by another way than a request asks again."""
+    function = next(fn for fn in served.blocks.fns.values() if fn.api_name == "list_accounts")
+    with pytest.raises(Exception, match="Sign in again"):
+        function.fn()
+
+
+def test_an_agents_tools_are_the_operations_of_its_account(served):
+    async def talk(role: str, tool: str) -> tuple[bool, str]:
+        headers = {"Authorization": f"Bearer {served.tokens[role]}"}
+        url = f"{served.url}/gradio_api/mcp/"
+        async with (
+            streamablehttp_client(url, headers, timedelta(seconds=60)) as (reading, writing, _),
+            ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            answer = await session.call_tool(tool, {})
+            return bool(answer.isError), str(answer.content)
+
+    # In a thread of its own: where browser tests ran before, this one has a running loop.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, talk("viewer", "list_sessions")).result()[0] is False
+        failed, said = pool.submit(asyncio.run, talk("admin", "list_accounts")).result()
+    assert not failed
+    assert "the viewer" in said
+    refused = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_accounts", "arguments": {}}}
+    with served.client("viewer") as viewer:
+        answer = viewer.post("/gradio_api/mcp/", json=refused)
+        assert answer.status_code == 403
+        assert "admin" in answer.json()["detail"]
+
+
+def test_completions_refuse_in_the_shape_of_their_interface(served):
+    asked = {"model": "tiny", "prompt": "A", "max_tokens": 1}
+    with served.client() as nobody, served.client("viewer") as viewer:
+        assert nobody.post("/v1/completions", json=asked).json()["error"]["type"] == "authentication_error"
+        assert viewer.post("/v1/completions", json=asked).json()["error"]["type"] == "permission_error"
+        assert viewer.get("/v1/models").status_code == 200

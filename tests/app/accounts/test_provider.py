@@ -1,0 +1,245 @@
+"""Signing in by OpenID: a real provider on this computer, and everything that may be wrong with what it says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from app.accounts.provider import Provider
+from app.accounts.service import AccountService
+from app.accounts.sign_in import COOKIE, PROVIDER_COOKIE, SignInPages
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from tests.app.accounts.conftest import PASSWORD, quick_accounts
+
+KEY, STRANGER = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
+CLIENT, SECRET = "coft-audit", "the client's secret"
+SITE = "http://audit.example.org"
+
+
+@dataclass
+class OpenIdProvider:
+    """Hands out codes for one person, and tokens for codes; a test may change what the token says.
+
+    Attributes:
+        claims: What the token says beside what it must.
+        key: What signs it.
+        algorithm: How it is signed.
+        codes: What the sign-in that each code was given to asked for.
+    """
+
+    claims: dict[str, Any] = field(default_factory=dict)
+    key: Any = field(default_factory=lambda: KEY)
+    algorithm: str = "RS256"
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    url: str = ""
+
+    def described(self) -> dict[str, Any]:
+        paths = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/keys"}
+        return {"issuer": self.url, **{name: self.url + path for name, path in paths.items()}}
+
+    def consent(self, address: str) -> str:
+        """What the person's browser is sent back to once she agreed."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert asked["response_type"] == "code"
+        assert asked["code_challenge_method"] == "S256"
+        assert asked["client_id"] == CLIENT
+        assert "openid" in asked["scope"].split()
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = asked
+        return f"{asked['redirect_uri']}?code={code}&state={asked['state']}"
+
+    def exchanged(self, given: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
+        asked = self.codes.pop(given.get("code", ""), None)
+        verifier = given.get("code_verifier", "").encode()
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier).digest()).rstrip(b"=").decode()
+        client = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+        if asked is None or challenge != asked["code_challenge"] or authorization != f"Basic {client}":
+            return 400, {"error": "invalid_grant"}
+        now = int(time.time())
+        claims = {
+            "iss": self.url, "sub": "1234", "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": asked["nonce"],
+            "preferred_username": "Mia", "groups": ["auditors"], **self.claims,
+        }  # fmt: skip
+        signed = jwt.encode({"alg": self.algorithm, "kid": "1"}, claims, self.key, algorithms=[self.algorithm])
+        return 200, {"access_token": "a", "token_type": "Bearer", "id_token": signed}
+
+
+@pytest.fixture(scope="module")
+def provider_server() -> Iterator[OpenIdProvider]:
+    provider = OpenIdProvider()
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            keys = {"keys": [{**KEY.as_dict(private=False), "kid": "1"}]}
+            self.say(200, provider.described() if "openid-configuration" in self.path else keys)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            given = {name: values[0] for name, values in parse_qs(body).items()}
+            self.say(*provider.exchanged(given, self.headers.get("authorization", "")))
+
+        def say(self, status: int, told: dict[str, Any]) -> None:
+            body = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    provider.url = f"http://127.0.0.1:{server.server_port}"
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield provider
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def provider(provider_server: OpenIdProvider) -> OpenIdProvider:
+    provider_server.claims, provider_server.key, provider_server.algorithm = {}, KEY, "RS256"
+    return provider_server
+
+
+@pytest.fixture
+def accounts(wired) -> AccountService:
+    return quick_accounts(wired)
+
+
+@pytest.fixture
+def browser(provider, accounts) -> TestClient:
+    settings = Settings(
+        oidc_issuer=provider.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET, oidc_label="Example",
+        oidc_roles="auditors=reviewer,audit-leads=lead",
+    )  # fmt: skip
+    pages = SignInPages(accounts, settings, Provider(settings))
+    return TestClient(Starlette(routes=pages.routes), base_url=SITE, follow_redirects=False)
+
+
+def signed_in(browser: TestClient, provider: OpenIdProvider, following: str = "") -> Any:
+    sent = browser.get("/sign-in/begin", params={"next": following})
+    assert sent.status_code == 303, sent.text
+    return browser.get(provider.consent(sent.headers["location"]))
+
+
+def test_the_provider_signs_in_whom_it_knows_and_her_role_follows_it(browser, provider, accounts):
+    assert "Sign in with Example" in browser.get("/sign-in").text
+    answer = signed_in(browser, provider, "review?session=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/review?session=1")
+    account = accounts.by_cookie(browser.cookies[COOKIE])
+    assert (account.name, account.role, account.issuer) == ("Mia", "reviewer", provider.url)
+    provider.claims = {"groups": ["auditors", "audit-leads"], "preferred_username": "Mia M."}
+    assert signed_in(browser, provider).status_code == 303
+    assert [(one.name, one.role) for one in accounts.list()] == [("Mia", "lead")]
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"nonce": "another"}, "cannot be trusted"),
+        ({"aud": "another client"}, "cannot be trusted"),
+        ({"aud": [CLIENT, "another"], "azp": "another"}, "cannot be trusted"),
+        ({"iss": "https://another.example"}, "cannot be trusted"),
+        ({"exp": int(time.time()) - 3600}, "cannot be trusted"),
+        ({"iat": int(time.time()) + 3600}, "cannot be trusted"),
+        ({"groups": ["others"]}, "no role"),
+        ({"groups": None}, "no role"),
+        ({"preferred_username": "<b>"}, "cannot be called"),
+    ],
+)
+def test_a_token_that_does_not_fit_signs_nobody_in(browser, provider, accounts, claims, said):
+    provider.claims = claims
+    answer = signed_in(browser, provider)
+    assert answer.status_code == 401
+    assert said in answer.text
+    assert COOKIE not in browser.cookies
+    assert accounts.list() == []
+
+
+def test_a_token_that_somebody_else_or_a_shared_secret_signed_signs_nobody_in(browser, provider, accounts):
+    from joserfc.jwk import OctKey
+
+    for key, algorithm in ((STRANGER, "RS256"), (OctKey.import_key(SECRET.encode() * 2), "HS256")):
+        provider.key, provider.algorithm = key, algorithm
+        assert signed_in(browser, provider).status_code == 401
+    assert accounts.list() == []
+
+
+def test_an_answer_that_this_browser_did_not_ask_for_is_refused(browser, provider, accounts):
+    back = provider.consent(browser.get("/sign-in/begin").headers["location"])
+    forged = back.rpartition("&state=")[0] + "&state=forged"
+    assert "not begun in this browser" in browser.get(forged).text
+    other = TestClient(browser.app, base_url=SITE, follow_redirects=False)
+    assert other.get(back).status_code == 401
+    other.get("/sign-in/begin")
+    assert other.get(back).status_code == 401
+    assert accounts.list() == []
+
+
+def test_a_code_is_worth_nothing_without_the_verifier_and_a_second_time(browser, provider, accounts):
+    sent = browser.get("/sign-in/begin")
+    kept = browser.cookies[PROVIDER_COOKIE]
+    back = provider.consent(sent.headers["location"])
+    state, nonce, _, following = json.loads(bytes.fromhex(kept))
+    stolen = TestClient(browser.app, base_url=SITE, follow_redirects=False)
+    stolen.cookies.set(PROVIDER_COOKIE, json.dumps([state, nonce, "v" * 60, following]).encode().hex())
+    assert stolen.get(back).status_code == 401
+    assert browser.get(back).status_code == 401
+    assert PROVIDER_COOKIE not in browser.cookies
+    assert accounts.list() == []
+
+
+def test_a_local_account_is_not_taken_over_and_a_disabled_one_stays_out(browser, provider, accounts):
+    accounts.add("mia", "admin", PASSWORD)
+    assert "already" in signed_in(browser, provider).text
+    assert COOKIE not in browser.cookies
+    provider.claims = {"preferred_username": "Noa", "sub": "5678"}
+    assert signed_in(browser, provider).status_code == 303
+    accounts.disable("Noa")
+    browser.cookies.clear()
+    assert "is disabled" in signed_in(browser, provider).text
+    with pytest.raises(ServiceError, match="has no password here"):
+        accounts.change_password("Noa", PASSWORD)
+
+
+def test_a_refusal_of_the_provider_is_said_and_one_that_is_away_too(browser, provider, monkeypatch):
+    sent = browser.get("/sign-in/begin")
+    state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
+    refused = browser.get(f"/sign-in/provider?error=access_denied&error_description=%3Cb%3Eno&state={state}")
+    assert "&lt;b&gt;no" in refused.text
+    monkeypatch.setattr(provider, "described", lambda: {"issuer": "https://another.example"})
+    assert browser.get("/sign-in/begin").status_code == 502
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"oidc_issuer": "http://login.example.org"}, "https://"),
+        ({"oidc_client_id": ""}, "COFT_OIDC_CLIENT_ID"),
+        ({"oidc_roles": ""}, "COFT_OIDC_ROLES"),
+        ({"oidc_roles": "auditors=owner"}, "There is no role"),
+    ],
+)
+def test_settings_of_a_provider_that_cannot_be_used_are_refused_at_the_start(changes, said):
+    usable = {"oidc_issuer": "https://login.example.org", "oidc_client_id": CLIENT, "oidc_roles": "*=viewer"}
+    Provider(Settings(**usable))
+    with pytest.raises(ServiceError, match=said):
+        Provider(Settings(**usable | changes))

@@ -1,0 +1,261 @@
+"""Signing in: passwords, cookies, forms, attempts, tokens, and what an account may not do to itself."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sqlite3
+from datetime import timedelta
+
+import httpx
+import pytest
+from sqlalchemy.exc import DatabaseError
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from app.accounts.service import PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
+from app.accounts.sign_in import COOKIE, SignInPages
+from app.cli import main
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from app.server import require_accounts_elsewhere
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from app.shared.visitors import Visitor, answering
+from db.accounts import AccountRecord, SignInsRepository
+from db.sessions import SessionsRepository
+from db.trail import TrailRepository
+from db.types import ConflictError, utc_now
+from tests.app.accounts.conftest import PASSWORD, quick_accounts
+from tests.db.conftest import new_session
+
+
+@pytest.fixture
+def accounts(wired) -> AccountService:
+    service = quick_accounts(wired)
+    service.add("Ada Admin", "admin", PASSWORD)
+    return service
+
+
+@pytest.fixture
+def browser_of(wired, accounts):
+    """A browser that asks over TLS, or without it."""
+
+    def client(base_url: str = "https://audit.example.org") -> TestClient:
+        app = Starlette(routes=SignInPages(accounts, wired.settings).routes)
+        return TestClient(app, base_url=base_url, follow_redirects=False)
+
+    return client
+
+
+def sent(client: TestClient, password: str = PASSWORD, name: str = "ada admin", **more: str) -> httpx.Response:
+    client.get("/sign-in")
+    form = {"name": name, "password": password, "form": client.cookies.get("coft-form", ""), **more}
+    return client.post("/sign-in", data=form)
+
+
+def test_nothing_that_lets_somebody_in_is_stored_as_it_is(wired, accounts, settings):
+    _, secret = accounts.sign_in("Ada Admin", PASSWORD, "10.0.0.1")
+    token = accounts.add_token("Ada Admin", "a program", 1).token
+    stored = sqlite3.connect(settings.database_url.removeprefix("sqlite:///")).iterdump()
+    everything = "\n".join(stored)
+    for text in (PASSWORD, secret, token):
+        assert text not in everything
+    assert "$argon2id$" in everything
+    assert hashlib.sha256(token.encode()).hexdigest() in everything
+
+
+def test_the_cookie_that_signs_in_is_for_no_script_and_behind_tls_for_nothing_but_tls(browser_of):
+    for scheme, secure in (("https", True), ("http", False)):
+        answer = sent(browser_of(f"{scheme}://audit.example.org"), next="calibrate?calibration=3")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/calibrate?calibration=3"
+        cookies = answer.headers.get_list("set-cookie")
+        held = next(cookie for cookie in cookies if cookie.startswith(COOKIE))
+        assert "HttpOnly" in held
+        assert "SameSite=lax" in held
+        assert ("Secure" in held) is secure
+        assert PASSWORD not in "".join(cookies)
+
+
+def test_a_wrong_password_and_an_unknown_name_are_refused_alike(browser_of):
+    client = browser_of()
+    wrong, unknown = sent(client, "another four words"), sent(client, name="Nobody")
+    assert (wrong.status_code, unknown.status_code) == (401, 401)
+    assert COOKIE not in client.cookies
+    for answer in (wrong, unknown):
+        assert "do not belong together" in answer.text
+
+
+@pytest.mark.parametrize("following", ["https://evil.example", "//evil.example", "/\\evil", "nowhere", "a\r\nb: c"])
+def test_nobody_is_sent_elsewhere_after_signing_in(browser_of, following):
+    assert sent(browser_of(), next=following).headers["location"] == "/"
+
+
+def test_a_form_of_another_website_signs_nobody_in_or_out(browser_of):
+    client = browser_of()
+    assert sent(client, form="made up").status_code == 403
+    assert sent(client).status_code == 303
+    assert client.post("/sign-out", data={"form": "made up"}).status_code == 403
+
+
+def test_the_page_runs_no_script_and_says_what_is_typed_as_text(browser_of):
+    answer = sent(browser_of(), "x", name='"><script>alert(1)</script>')
+    assert "<script" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_attempts_are_limited_for_each_name_and_each_address_on_all_servers_of_a_store(wired, accounts):
+    for _ in range(PER_ACCOUNT):
+        with pytest.raises(SignInError, match="do not belong"):
+            accounts.sign_in("Ada Admin", "wrong", "10.0.0.1")
+    other_server = quick_accounts(wired)
+    with pytest.raises(SignInError) as refused:
+        other_server.sign_in("ADA ADMIN", PASSWORD, "10.0.0.2")
+    assert refused.value.throttled
+    for number in range(PER_ADDRESS - PER_ACCOUNT):
+        with pytest.raises(SignInError, match="do not belong"):
+            accounts.sign_in(f"nobody {number}", "wrong", "10.0.0.1")
+    accounts.add("Bo", "viewer", PASSWORD)
+    with pytest.raises(SignInError) as refused:
+        accounts.sign_in("Bo", PASSWORD, "10.0.0.1")
+    assert refused.value.throttled
+    assert accounts.sign_in("Bo", PASSWORD, "10.0.0.3")[0].name == "Bo"
+
+
+def test_attempts_are_forgotten_after_their_window(wired):
+    sign_ins = SignInsRepository(wired.database)
+    assert sign_ins.attempt({"account:a": 1}, utc_now() - timedelta(minutes=15)) == []
+    assert sign_ins.attempt({"account:a": 1}, utc_now() - timedelta(minutes=15)) == ["account:a"]
+    assert sign_ins.attempt({"account:a": 1}, utc_now()) == []
+
+
+def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time(wired, accounts):
+    accounts.add("Bo", "viewer", PASSWORD)
+
+    def let_in() -> str:
+        return accounts.sign_in("Bo", PASSWORD, "10.0.0.1")[1]
+
+    secret = let_in()
+    assert accounts.by_cookie(secret).name == "Bo"
+    accounts.sign_out(secret)
+    assert accounts.by_cookie(secret) is None
+    secret = let_in()
+    accounts.change_password("Bo", PASSWORD)
+    assert accounts.by_cookie(secret) is None
+    secret, token = let_in(), accounts.add_token("Bo", "a program", None)
+    assert accounts.by_token(token.token).name == "Bo"
+    accounts.disable("Bo")
+    assert accounts.by_cookie(secret) is None
+    assert accounts.by_token(token.token) is None
+    with pytest.raises(SignInError):
+        let_in()
+    accounts.disable("Bo", disabled=False)
+    assert accounts.by_token(token.token).name == "Bo"
+    accounts.revoke_token("Bo", token.record.id)
+    assert accounts.by_token(token.token) is None
+    SignInsRepository(wired.database).add(2, "d" * 64, utc_now() - timedelta(seconds=1))
+    assert SignInsRepository(wired.database).holding("d" * 64, utc_now()) is None
+
+
+def test_there_is_always_an_admin_and_no_two_accounts_share_a_name(accounts):
+    for change in (lambda: accounts.change_role("Ada Admin", "lead"), lambda: accounts.disable("Ada Admin")):
+        with pytest.raises(ConflictError, match="No admin would be left"):
+            change()
+    assert accounts.named("ada admin").role == "admin"
+    with pytest.raises(ConflictError, match="already"):
+        accounts.add("ADA ADMIN", "viewer", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "password", "said"),
+    [
+        ("", "viewer", PASSWORD, "cannot be called"),
+        ("a<b>", "viewer", PASSWORD, "cannot be called"),
+        ("Bo", "owner", PASSWORD, "choose viewer, reviewer, lead, admin"),
+        ("Bo", "viewer", "short", "12 to 1,000"),
+        ("Bo", "viewer", "aaaaaaaaaaaaaaaa", "easily guessed"),
+    ],
+)
+def test_what_no_account_can_be_is_refused_in_a_sentence(accounts, name, role, password, said):
+    with pytest.raises(ServiceError, match=said):
+        accounts.add(name, role, password)
+
+
+def test_commands_read_the_password_from_standard_input_and_the_trail_is_checked(
+    tmp_path, monkeypatch, capsys, settings
+):
+    monkeypatch.setenv("COFT_DATABASE_URL", settings.database_url)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    assert main(["accounts", "add", "Cy", "--role", "admin"]) == 0
+    assert main(["accounts", "list"]) == 0
+    assert "Cy: admin" in capsys.readouterr().out
+    assert main(["trail", "export", str(tmp_path / "trail.csv")]) == 0
+    assert "add an account" in (tmp_path / "trail.csv").read_text("utf-8")
+    assert main(["trail", "verify"]) == 0
+    with sqlite3.connect(settings.database_url.removeprefix("sqlite:///")) as store:
+        store.execute("DROP TRIGGER audit_trail_keep")
+        store.execute("UPDATE audit_trail SET subject = 'Di, viewer'")
+    assert main(["trail", "verify"]) == 1
+    assert "Entry 1 was changed" in capsys.readouterr().out
+
+
+def test_the_store_itself_refuses_to_change_the_trail(wired, accounts):
+    for statement in ("UPDATE audit_trail SET actor = 'x'", "DELETE FROM audit_trail"):
+        with pytest.raises(DatabaseError, match="only ever added"), wired.database.engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+    assert len(TrailRepository(wired.database).list()) == 1
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "audit.example.org", "localhost.example.org"])
+def test_an_address_that_others_reach_is_refused_with_the_two_lines_that_fix_it(host, monkeypatch, capsys):
+    with pytest.raises(ServiceError) as refused:
+        require_accounts_elsewhere(Settings(host=host))
+    assert "accounts add NAME --role admin\n    export COFT_ACCOUNTS=on" in str(refused.value).replace(
+        "    python -m app ", ""
+    )
+    monkeypatch.setenv("COFT_DATABASE_URL", "sqlite:////nowhere/at/all.db")
+    assert main(["serve", "--host", host]) == 1
+    assert "COFT_ACCOUNTS=on" in capsys.readouterr().err
+    for settings in (Settings(host=host, accounts="on"), Settings(host=host, accounts="elsewhere"), Settings()):
+        require_accounts_elsewhere(settings)
+
+
+def test_accounts_without_an_admin_do_not_start(monkeypatch, capsys, settings):
+    monkeypatch.setenv("COFT_DATABASE_URL", settings.database_url)
+    monkeypatch.setenv("COFT_ACCOUNTS", "on")
+    monkeypatch.setattr("app.server.require_free_port", lambda _: None)
+    assert main(["serve"]) == 1
+    assert "there is no admin yet" in capsys.readouterr().err
+
+
+def as_account(account: AccountRecord):
+    return answering(Visitor(account.name, "", account))
+
+
+def test_the_account_signs_and_reads_whatever_name_a_request_gives(wired, accounts):
+    session = SessionsRepository(wired.database).create(new_session()).id
+    anna, ben = (accounts.add(name, "reviewer", PASSWORD) for name in ("Anna", "Ben"))
+    verdicts = wired[VerdictService]
+    with as_account(anna):
+        assert verdicts.add(VerdictRequest(session, "Ben", "fair")).reviewer == "Anna"
+    with as_account(ben):
+        verdicts.start_review(session, "Anna")
+        for name in (None, "", "Anna", "Somebody"):
+            assert [entry.reviewer for entry in verdicts.history(session, name)] == ["Ben"]
+            assert verdicts.current(session, name).targets == ()
+        with pytest.raises(ServiceError, match="finish your review first"):
+            verdicts.whole_history(session)
+        verdicts.finish_review(session, "Anna")
+        assert next(entry.reviewer for entry in verdicts.whole_history(session)) == "Anna"
+
+
+def test_who_exports_a_session_has_seen_what_others_said_of_it(wired, accounts):
+    session = SessionsRepository(wired.database).create(new_session()).id
+    anna, ben = (accounts.add(name, "reviewer", PASSWORD) for name in ("Anna", "Ben"))
+    with as_account(anna):
+        wired[VerdictService].add(VerdictRequest(session, "", "unfair"))
+    with as_account(ben):
+        wired[VerdictService].whole_history(session)
+        with pytest.raises(ServiceError, match="may have seen"):
+            wired[VerdictService].start_review(session, "")
