@@ -41,9 +41,9 @@ def services(
 
     Args:
         settings: The settings.
-        owns_store: True for the web server, which opens the store at once: every job that is not its own was left
+        owns_store: True for the web server, which opens the store at once: every job without a process was left
             behind by an ended process. A command that may run beside a server only takes jobs without a sign of life
-            for five minutes as such.
+            for two minutes as such.
         loader: What loads a model; None takes the core's own.
 
     Raises:

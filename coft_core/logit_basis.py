@@ -1,8 +1,8 @@
 """Logits without loss in a quarter of their bytes: their hidden states, and by how little what these give is wrong.
 
-Logits are a matrix of the model, ``(V, d)``, times a hidden state, ``(d,)``, up to the rounding of the forward. Half of a
-float32's bits look random and do not compress; but the hidden state that explains all V logits best predicts each of them
-to a few units in its last place, and these differences are short. Whoever reads needs the matrix, not the model.
+Logits are a matrix of the model, ``(V, d)``, times a hidden state, ``(d,)``, up to the rounding of the forward. Half of
+a float32's bits look random and do not compress; but the hidden state that explains all V logits best predicts each of
+them to a few units in its last place, and these differences are short. Whoever reads needs the matrix, not the model.
 
 The prediction is the same on every machine: matrix and state are rounded to whole numbers so short that every partial
 sum is exact in float64, in whatever order a library adds them.
@@ -123,9 +123,7 @@ class LogitBasis:
         chosen = np.unique(np.linspace(0, vocabulary - 1, min(SAMPLED * width, vocabulary)).astype(np.intp))
         return chosen, np.linalg.pinv(self.rows[chosen].astype(np.float64)).T.copy()
 
-    def _predicted(
-        self, whole: npt.NDArray[np.int32], exponents: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32]:
+    def _predicted(self, whole: npt.NDArray[np.int32], exponents: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """What states in whole numbers give, ``(B, V)``; every bit of it is the same on every machine."""
         weights, exponent = self._whole
         high, low = whole >> LOW_BITS, whole & ((1 << LOW_BITS) - 1)
@@ -234,7 +232,7 @@ def _read(data: bytes) -> tuple[dict[str, Any], npt.NDArray[np.int32], npt.NDArr
 
 
 def _in_order(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Each float as its place among all floats, so that neighbours differ by one; both zeros have places of their own."""
+    """Each float as its place among all floats: neighbours differ by one, and both zeros have places of their own."""
     bits = np.ascontiguousarray(values).view(np.int32).astype(np.int64)
     return np.where(bits >= 0, bits, ~(bits & 0x7FFFFFFF))
 

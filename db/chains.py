@@ -39,6 +39,7 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
+from db.logit_bases import LogitBases, PackedLogits
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
@@ -270,9 +271,10 @@ class StepWriter:
     An error is nobody's yet: each step is then written alone, and only those fail that fail by themselves.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, bases: LogitBases) -> None:
         """Work on an open store; nobody waits."""
         self._database = database
+        self._bases = bases
         lock = Lock()
         self._changed, self._arrived = Condition(lock), Condition(lock)
         self._newest: frozenset[int] = frozenset()
@@ -285,9 +287,13 @@ class StepWriter:
         """Steps that no transaction has taken yet."""
         return len(self._waiting)
 
-    def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
+    def append(
+        self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None, packed: PackedLogits | None
+    ) -> None:
         """Store the next step of a branch; see :meth:`Chains.append_step`."""
-        logits = None if step.logits is None else step.logits.to_bytes()
+        logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
+        if packed is not None:
+            self._bases.keep(packed)
         cost = {"seconds": seconds, "peak_bytes": peak_bytes}
         request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step))
         try:
@@ -397,7 +403,12 @@ class BranchChains:
     _steps: StepWriter
 
     def append_step(
-        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
+        self,
+        branch_id: int,
+        step: Step,
+        seconds: float | None = None,
+        peak_bytes: int | None = None,
+        packed: PackedLogits | None = None,
     ) -> None:
         """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
 
@@ -406,6 +417,7 @@ class BranchChains:
             step: The step; its index is the present length of the branch's chain.
             seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
             peak_bytes: Most memory that the device held meanwhile; None if not measured.
+            packed: What is kept of its logits in place of themselves.
 
         Raises:
             CalibrationDeletedError: The session's calibration is no longer stored.
@@ -413,7 +425,7 @@ class BranchChains:
             UnstorableValueError: A number is NaN.
             StoreError: The database refuses.
         """
-        self._steps.append(branch_id, step, seconds, peak_bytes)
+        self._steps.append(branch_id, step, seconds, peak_bytes, packed)
 
     def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
         """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""
@@ -441,7 +453,7 @@ class BranchChains:
             )
 
     def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
-        """Return the logits that were kept of a chain from a step on, by the step's index; they are large."""
+        """Return the logits of a chain from a step on as they are stored, by the step's index; they are large."""
         with self._database.reading() as connection:
             query = select(steps.c.index, steps.c.logits).where(
                 in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)

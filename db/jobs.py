@@ -196,6 +196,24 @@ class JobsRepository(Repository[JobRecord]):
         """
         self._change(job_id, progress=progress, message=message, heartbeat_at=utc_now())
 
+    def renew(self, job_ids: Collection[int], process: JsonObject) -> set[int]:
+        """Give signs of life for jobs that a process runs, in one transaction.
+
+        Args:
+            job_ids: The jobs.
+            process: Who runs them, as :meth:`add` was told.
+
+        Returns:
+            Those that are still its own: queued or running, and counted by nobody among those that were left behind.
+        """
+        held = jobs.c.id.in_(job_ids) & jobs.c.status.in_(UNFINISHED)
+        with self._database.writing() as connection:
+            rows = connection.execute(select(jobs.c.id, jobs.c.process).where(held)).tuples()
+            own = {key for key, running in rows if running == process}
+            if own:
+                connection.execute(update(jobs).where(jobs.c.id.in_(own)).values(heartbeat_at=utc_now()))
+            return own
+
     def finish(
         self,
         job_id: int,
@@ -244,19 +262,31 @@ class JobsRepository(Repository[JobRecord]):
             found = {status: int(number) for status, number in connection.execute(query)}
         return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
+    def unfinished_of(self, owner: str | None) -> int:
+        """Return how many jobs of an owner are queued or running; those of nobody belong to all together."""
+        query = select(func.count()).where(jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not_distinct_from(owner))
+        with self._database.reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def unfinished(self) -> Sequence[JobRecord]:
         """Return the jobs that are queued or running, in order."""
         query = self._query.where(jobs.c.status.in_(UNFINISHED)).order_by(jobs.c.id)
         with self._database.reading() as connection:
             return self._records(connection, query)
 
-    def mark_interrupted(self, ids: Collection[int]) -> Sequence[int]:
+    def mark_interrupted(self, ids: Collection[int], silent_since: datetime | None = None) -> Sequence[int]:
         """Mark jobs whose process is gone as interrupted; those that ended meanwhile stay as they are.
+
+        Args:
+            ids: The jobs.
+            silent_since: Those that gave a sign of life at this moment or later stay as they are, too.
 
         Returns:
             The ids of the jobs marked, in order.
         """
         dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.in_(ids)
+        if silent_since is not None:
+            dead &= jobs.c.heartbeat_at.is_(None) | (jobs.c.heartbeat_at < silent_since)
         ended = {"status": "interrupted", "error": INTERRUPTED, "finished_at": utc_now()}
         with self._database.writing() as connection:
             return sorted(connection.scalars(update(jobs).where(dead).values(**ended).returning(jobs.c.id)))

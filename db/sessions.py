@@ -29,6 +29,7 @@ from db.audits import (
 from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
+from db.logit_bases import LogitBases
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
@@ -40,7 +41,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._steps = StepWriter(database)
+        self._steps = StepWriter(database, LogitBases(database))
 
     def create(
         self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from app.shared.audits import settings_from_json
 from app.shared.computations import computation_json
 from app.shared.errors import ServiceError
+from app.shared.kept_logits import packed_logits
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
@@ -25,11 +26,17 @@ from coft_core.model.compiled import StepPath, path_of
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
-from db.types import CalibrationDeletedError
+from db.types import CalibrationDeletedError, ConflictError
 
 CHANGED_MODEL = (
     "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
     "cannot be continued or measured; start a new one."
+)
+
+
+STEPPED_ELSEWHERE = (
+    "Another server has gone on with this session meanwhile; nothing was lost: reload the page to see its steps, and "
+    "keep a session to one server."
 )
 
 
@@ -87,8 +94,15 @@ class LiveBranches:
 
     def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
-        measured = () if cost is None else (cost.seconds, cost.peak_bytes)
-        self._sessions.append_step(branch.id, rollout.steps[-1], *measured)
+        measured = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
+        step = rollout.steps[-1]
+        try:
+            self._sessions.append_step(branch.id, step, *measured, packed_logits(rollout.plan.model, step))
+        except CalibrationDeletedError:
+            raise
+        except ConflictError as error:
+            # Nobody else has this rollout in this process, and the next one is built from what is stored.
+            raise ServiceError(STEPPED_ELSEWHERE) from error
         if cost is not None:
             self._metrics.step(cost.seconds)
         rollout.release_logits()

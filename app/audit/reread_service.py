@@ -16,6 +16,7 @@ from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit, settings_from_json
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
+from app.shared.kept_logits import KeptLogits
 from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
@@ -55,9 +56,10 @@ class StoredChain:
 class StoredChains:
     """Reads chains from the store; what is known of a chain already is not read again."""
 
-    def __init__(self, sessions: SessionsRepository, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, sessions: SessionsRepository, logits: KeptLogits, kept_bytes: int = KEPT_BYTES) -> None:
         """Read from a store; so many bytes of logits are kept decoded."""
         self._sessions = sessions
+        self._logits = logits
         self._kept: LRUCache[int, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
         self._lock = Lock()
 
@@ -87,7 +89,7 @@ class StoredChains:
 
     def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:
         steps = self._sessions.chain(branch_id, first)
-        kept = self._sessions.logits(branch_id, first) if steps else {}
+        kept = self._logits.of(branch_id, first) if steps else {}
         return tuple(
             replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
             for step in steps
@@ -124,13 +126,14 @@ class RereadService:
     def __init__(
         self,
         sessions: SessionsRepository,
+        logits: KeptLogits,
         thresholds: Thresholds,
         store: CalibrationStore,
         audits: AuditService,
         host: ModelHost,
     ) -> None:
         self._sessions = sessions
-        self._chains = StoredChains(sessions)
+        self._chains = StoredChains(sessions, logits)
         self._thresholds = thresholds
         self._store = store
         self._audits = audits
@@ -140,7 +143,8 @@ class RereadService:
     def wired(cls, services: Services) -> RereadService:
         """Built from the program's services."""
         return cls(
-            services[SessionsRepository], services[Thresholds], services[CalibrationStore], services[AuditService],
+            services[SessionsRepository], services[KeptLogits], services[Thresholds],
+            services[CalibrationStore], services[AuditService],
             services[ModelHost],
         )  # fmt: skip
 

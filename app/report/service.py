@@ -34,6 +34,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.fingerprints import detector_parts
 from app.shared.formal_reports import AuditedBatch, Statement
+from app.shared.kept_logits import KeptLogits
 from app.shared.planning import stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
@@ -76,6 +77,7 @@ class ReportService:
         """Take what is stored of sessions and calibrations from the program's services."""
         self._services = services
         self._sessions = services[SessionsRepository]
+        self._logits = services[KeptLogits]
         self._imports = services[ImportsRepository]
         self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
@@ -201,7 +203,7 @@ class ReportService:
         if logits := [
             (branch.id, index, kept)
             for branch in data.branches
-            for index, kept in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
+            for index, kept in sorted(self._logits.of(branch.id, branch.fork_step or 0).items())
         ]:
             further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:

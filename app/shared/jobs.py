@@ -12,11 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from threading import Event, RLock
+from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Any, Self
 
+from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
+from app.shared.limits import require_room_for_job
 from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
@@ -24,7 +26,7 @@ from db.database import Database
 from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
 from db.tables import field_values
-from db.types import JsonObject, StoreError
+from db.types import JsonObject, StoreError, utc_now
 
 ACTIVE = ("queued", "running")
 """States of a job that is not over."""
@@ -97,7 +99,7 @@ PROGRESS_SECONDS = 0.2
 """Least time between two progress writes of one job: five a second show as smooth on a page."""
 
 HEARTBEAT_SECONDS = 5.0
-"""Least time between two signs of life of a job that reports no progress."""
+"""Least time between two signs of life that a job gives itself where it reports no progress."""
 
 
 class JobContext:
@@ -207,12 +209,19 @@ class _Handle:
     context: JobContext
     stop: Event
     cancelled: bool = False
+    lost: bool = False
     ended: Event = field(default_factory=Event)
     future: Future[None] | None = None
 
 
-SILENT_FOR = timedelta(minutes=5)
-"""Time without a sign of life after which a job counts as left behind whose process cannot be looked at from here."""
+LEASE = timedelta(minutes=2)
+"""How long a sign of life holds: a job without one for so long is left behind, unless its process is seen to live.
+
+Servers judge by their own clocks, which must therefore agree within a minute.
+"""
+
+RENEWAL_SECONDS = 20.0
+"""Time between two signs of life that a server gives for all its jobs, whatever these are doing or waiting for."""
 
 
 class JobRunner:
@@ -224,11 +233,29 @@ class JobRunner:
         >>> runner.wait(job_id).status
     """
 
-    def __init__(self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make a runner of so many jobs at once; the others wait in the order of submission."""
+    def __init__(
+        self,
+        database: Database,
+        workers: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+        settings: Settings | None = None,
+    ) -> None:
+        """Make a runner of so many jobs at once; the others wait in the order of submission.
+
+        Args:
+            database: The store, which several servers may share.
+            workers: Jobs at once.
+            clock: Monotonic seconds.
+            now: The moment by which signs of life of other servers are judged.
+            settings: How many jobs a visitor may have; None sets no limit.
+        """
+        self._settings = settings
         self._database = database
         self._jobs = JobsRepository(database)
-        self._clock = clock
+        self._clock, self._now = clock, now
+        self._process = JobProcess.of(os.getpid())
+        self._ending = Event()
         self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="job")
         self._lock = RLock()
         self._handles: dict[int, _Handle] = {}
@@ -237,19 +264,51 @@ class JobRunner:
     @classmethod
     def wired(cls, services: Services) -> JobRunner:
         """Closed with the services; jobs that an ended process left behind are found at once."""
-        runner = services.closing.enter_context(cls(services.database))
+        runner = services.closing.enter_context(cls(services.database, settings=services.settings))
         runner.recover(services.owns_store)
+        Thread(target=runner.keep_leases, name="leases", daemon=True).start()
         return runner
+
+    def keep_leases(self) -> None:
+        """Renew the leases of this process's jobs from time to time, until it is shut down."""
+        while not self._ending.wait(RENEWAL_SECONDS):
+            try:
+                self.renew()
+            except StoreError:
+                # A store that is away for less than a lease costs nothing; whoever works is told by his own writing.
+                logger.exception("The signs of life of jobs could not be stored")
+
+    def renew(self) -> Sequence[int]:
+        """Give a sign of life for each job of this process; one that another server has taken for dead is stopped.
+
+        That is after a pause longer than :data:`LEASE`, as of a computer that slept. The job may be resumed elsewhere
+        by then, so that this one stops at its next check, and leaves the row as it is.
+
+        Returns:
+            The jobs that were lost, in order.
+        """
+        # Others have no row yet that anybody sees.
+        with self._lock:
+            begun = {key: handle for key, handle in self._handles.items() if handle.future is not None}
+        if not begun:
+            return []
+        held = self._jobs.renew(begun, self._process.json)
+        with self._lock:
+            lost = sorted(key for key in begun if key not in held and key in self._handles)
+        for key in lost:
+            begun[key].lost = True
+            self._stop(begun[key])
+        return lost
 
     def recover(self, owns_store: bool = False) -> Sequence[int]:
         """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
 
-        A process of this computer is asked for: its jobs are left behind once it is gone, and not before.
+        A process of this computer is asked for: its jobs are left behind once it is gone, and not before. Those of
+        other computers are when they gave no sign of life for :data:`LEASE`.
 
         Args:
-            owns_store: Whether no server on another computer may be at work on the store: then the jobs of all
-                processes that cannot be looked at are left behind. Otherwise those are that gave no sign of life for
-                ``SILENT_FOR``.
+            owns_store: Whether this is a server, which starts: then jobs that name no process, as those of earlier
+                versions, or this one, are left behind at once.
 
         Returns:
             The ids of the jobs marked.
@@ -257,7 +316,23 @@ class JobRunner:
         # Whoever submits holds the lock until a job's handle is there.
         with self._lock:
             left = [job for job in self._jobs.unfinished() if job.id not in self._handles]
-        return self._jobs.mark_interrupted([job.id for job in left if _left_behind(job, owns_store)])
+        return self._interrupt([job for job in left if self._left_behind(job, owns_store)], owns_store)
+
+    def _interrupt(self, left: Sequence[JobRecord], owns_store: bool = False) -> Sequence[int]:
+        """Mark jobs as left behind, but for those whose server gives a sign of life at this very moment."""
+        silent = [job.id for job in left if _by_lease(job, owns_store)]
+        gone = [job.id for job in left if job.id not in silent]
+        marked = [*self._jobs.mark_interrupted(gone)] if gone else []
+        if silent:
+            marked += self._jobs.mark_interrupted(silent, silent_since=self._now() - LEASE)
+        return sorted(marked)
+
+    def _left_behind(self, record: JobRecord, owns_store: bool = False) -> bool:
+        """Whether the process of a job that is not this runner's has ended, as far as can be told."""
+        if not _by_lease(record, owns_store):
+            process = JobProcess.read(record.process)
+            return process is None or process.own or process.gone
+        return record.heartbeat_at is None or self._now() - record.heartbeat_at > LEASE
 
     def submit(
         self,
@@ -289,7 +364,9 @@ class JobRunner:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             visitor = present()
-            owner, process = None if visitor is None else visitor.owner, JobProcess.of(os.getpid()).json
+            owner, process = None if visitor is None else visitor.owner, self._process.json
+            if visitor is not None and self._settings is not None:
+                require_room_for_job(self._jobs.unfinished_of(owner), self._settings)
             record = self._jobs.add(kind, title, payload, owner=owner, process=process)
             if prepare is not None:
                 prepare(record.id)
@@ -367,6 +444,7 @@ class JobRunner:
 
     def shutdown(self, wait: bool = True) -> None:
         """Stop all jobs and take no more, and wait until they stopped; jobs stopped this way become ``interrupted``."""
+        self._ending.set()
         with self._lock:
             self._closed = True
             handles = list(self._handles.values())
@@ -395,6 +473,8 @@ class JobRunner:
                 raise JobCancelled
             self._jobs.start(context.job_id)
             result = function(context)
+            if handle.lost:
+                raise JobCancelled
             stored = None if result is None else dict(result)
             self._jobs.finish(context.job_id, "done", progress=1.0, message=context.state[1], result=stored)
         except JobCancelled:
@@ -406,6 +486,10 @@ class JobRunner:
             self._forget(handle)
 
     def _end(self, handle: _Handle, status: JobStatus, error: str | None = None) -> None:
+        if handle.lost:
+            # Another server has written how it ended, and may have resumed it.
+            logger.warning("Job %d was taken for left behind by another server", handle.context.job_id)
+            return
         progress, message = handle.context.state
         try:
             self._jobs.finish(handle.context.job_id, status, progress=progress, message=message, error=error)
@@ -427,8 +511,8 @@ class JobRunner:
     def _live(self, record: JobRecord) -> JobRecord:
         with self._lock:
             handle = self._handles.get(record.id)
-        if handle is None and record.status in ACTIVE and _left_behind(record):
-            self._jobs.mark_interrupted([record.id])
+        if handle is None and record.status in ACTIVE and self._left_behind(record):
+            self._interrupt([record])
             return self._jobs.get(record.id)
         if handle is None or record.status != "running":
             return record
@@ -436,12 +520,12 @@ class JobRunner:
         return replace(record, progress=progress, message=message)
 
 
-def _left_behind(record: JobRecord, owns_store: bool = False) -> bool:
-    """Whether the process of a job that is not this runner's has ended, as far as can be told."""
+def _by_lease(record: JobRecord, owns_store: bool) -> bool:
+    """Whether nothing but its signs of life can tell if a job goes on that is not this runner's."""
     process = JobProcess.read(record.process)
-    if process is not None and process.visible and not process.own:
-        return process.gone
-    return owns_store or record.heartbeat_at is None or datetime.now(UTC) - record.heartbeat_at > SILENT_FOR
+    if process is None or process.own:
+        return not owns_store
+    return not process.visible
 
 
 def _one_line(error: BaseException) -> str:
@@ -490,7 +574,7 @@ class JobService:
         return (
             f"is being run by {where}, which gave its last sign of life at {last.astimezone(UTC):%H:%M:%S} UTC; "
             "whether it has ended cannot be told from here: wait for it, or, if it has, resume after "
-            f"{(last + SILENT_FOR).astimezone(UTC):%H:%M:%S} UTC"
+            f"{(last + LEASE).astimezone(UTC):%H:%M:%S} UTC"
         )
 
     def list(self, kind: str | None = None, limit: int | None = 20) -> tuple[JobView, ...]:

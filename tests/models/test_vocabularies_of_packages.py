@@ -43,7 +43,9 @@ WORDS = {
     "spaces": "\n\t\u00a0\u2003\u3000\r\u200d",
 }
 PIECES = sorted({piece for words in WORDS.values() for piece in (*words.split(), *words)})
-TEXTS = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(["", " ", "  ", "\n", ", "])), min_size=1, max_size=7)
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(PIECES), st.sampled_from(["", " ", "  ", "\n", ", "])), min_size=1, max_size=7
+)
 
 
 @cache
@@ -51,8 +53,9 @@ def tokenizer_of(package):
     try:
         return LOADERS[package]()
     except PackageNotFoundError as error:
-        assert not WHOLE, f"Install requirements-matrix.txt: {error.name} is missing."
-        pytest.skip(f"{error.name} is not installed; requirements-dev.txt names it")
+        if WHOLE:
+            pytest.fail(f"Run make matrix, which installs requirements-matrix.txt: {error} is missing.")
+        pytest.skip(f"{error} is not installed; requirements-dev.txt names it")
 
 
 @st.composite
@@ -97,11 +100,13 @@ def test_exactly_the_tokens_with_a_marked_character_are_masked(package, example)
     try:
         prompt = mask_prompt(tokenizer, text, spans)
     except InvalidInputError as refusal:
-        assert "cannot be masked safely" in str(refusal)
-        assert not as_typed, "the bytes of a text that is read as typed can all be placed"
+        if as_typed or "cannot be masked safely" not in str(refusal):
+            raise
         return
     assert len(prompt.masked_ids) == len(prompt.factual_ids)
-    changed = [i for i, pair in enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True)) if pair[0] != pair[1]]
+    changed = [
+        i for i, pair in enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True)) if pair[0] != pair[1]
+    ]
     assert tuple(changed) == prompt.positions
     for index in prompt.positions:
         start, end = prompt.offsets[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -13,11 +14,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
-LLAMA = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN = LLAMA.replace(r"\p{N}{1,3}", r"\p{N}")
 END = "<|endoftext|>"
+
+
+PACKAGES = Path(sys.prefix) / "matrix-packages"
+"""Where ``make matrix`` puts those that it alone needs: transformers believes what is installed to be usable."""
 
 
 def file_of(package: str, ending: str) -> Path:
@@ -26,8 +29,10 @@ def file_of(package: str, ending: str) -> Path:
     Raises:
         metadata.PackageNotFoundError: The package is not installed.
     """
-    paths = [path for path in metadata.files(package) or () if str(path).endswith(ending)]
-    return Path(str(paths[0].locate()))
+    installed = next(iter(metadata.distributions(name=package, path=[str(PACKAGES), *sys.path])), None)
+    if installed is None:
+        raise metadata.PackageNotFoundError(package)
+    return next(Path(str(path.locate())) for path in installed.files or () if str(path).endswith(ending))
 
 
 def _definition(package: str) -> Callable[[], PreTrainedTokenizerFast]:

@@ -14,6 +14,7 @@ from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.kept_logits import KeptLogits
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import Rollout
@@ -21,6 +22,7 @@ from coft_core.errors import InvalidInputError
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Span
 from db.database import Database
+from db.logit_bases import LogitBases
 from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -233,7 +235,8 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
     with Database(wired.settings.database_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.branch(session.branch_id)
-        chains = StoredChains(sessions)
+        logits = KeptLogits(sessions, LogitBases(database))
+        chains = StoredChains(sessions, logits)
         first = chains.of(branch)
         asked: list[int] = []
         plain = sessions.chain
@@ -247,7 +250,7 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
         assert chains.of(branch).steps == first.steps
         assert asked == [0]
         assert chains.size == first.size > 0
-        small = StoredChains(sessions, kept_bytes=first.size - 1)
+        small = StoredChains(sessions, logits, kept_bytes=first.size - 1)
         assert small.of(branch).steps == first.steps
         assert small.size == 0
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from app.shared.jobs import SILENT_FOR, JobContext, JobRunner, JobService
+from app.shared.jobs import LEASE, JobContext, JobRunner, JobService
 from app.shared.processes import JobProcess
 from db.database import Database
 from db.jobs import JobsRepository
@@ -313,8 +313,8 @@ def test_jobs_of_another_computer_are_left_behind_when_they_were_silent_for_long
     assert said.startswith("is being run by a process on desk-7, which gave its last sign of life at ")
     last, later = (timedelta(**dict(zip(("hours", "minutes", "seconds"), map(int, found), strict=True)))
                    for found in re.findall(r"(\d\d):(\d\d):(\d\d) UTC", said))  # fmt: skip
-    assert (later - last) % timedelta(days=1) == SILENT_FOR
-    monkeypatch.setattr("app.shared.jobs.SILENT_FOR", -timedelta(seconds=1))
+    assert (later - last) % timedelta(days=1) == LEASE
+    monkeypatch.setattr("app.shared.jobs.LEASE", -timedelta(seconds=1))
     assert runner.get(job).status == "interrupted"
 
 
