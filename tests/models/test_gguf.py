@@ -25,7 +25,7 @@ def file(tmp_path_factory):
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     vocabulary = sorted(byte_tokenizer().get_vocab().items(), key=lambda item: item[1])
-    vocabulary.append(("Ġt", len(vocabulary)))
+    vocabulary += [("Ġt", len(vocabulary)), ("<|endoftext|>", len(vocabulary) + 1)]
     writer.add_vocab_size(len(vocabulary))
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list([token for token, _ in vocabulary])
