@@ -49,6 +49,8 @@ class Doors:
         that carries none.
         """
         server = blocks.mcp_server_obj
+        if server is None:
+            return
 
         def client() -> Client:
             if server._client_instance is None:
@@ -59,5 +61,4 @@ class Doors:
                 )  # fmt: skip
             return server._client_instance
 
-        if server is not None:
-            server._get_or_create_client = client  # type: ignore[method-assign]
+        server._get_or_create_client = client  # type: ignore[method-assign]

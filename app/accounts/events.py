@@ -99,7 +99,7 @@ class _Door:
         request = LocalContext.request.get(None)
         connection = getattr(request, "request", None)
         visitor = visitor_asking(connection) if isinstance(connection, HTTPConnection) else None
-        if visitor is None or visitor.account is None:
+        if connection is None or visitor is None or visitor.account is None:
             raise gr.Error("Sign in again; this server asks who you are.", title=TITLE, print_exception=False)
         if not self._need.allows(visitor.account.role):
             raise gr.Error("Your role here does not suffice for this.", title=TITLE, print_exception=False)

@@ -273,4 +273,5 @@ def export_trail(wired: Services) -> tuple[Sequence[TrailRecord], TrailCheck]:
     Returns:
         entries (entry, at, actor, action, subject, outcome, address, previous, digest), whole, and a sentence.
     """
-    return wired[TrailRepository].list(), check_trail(wired)
+    entries = wired[TrailRepository].list()
+    return entries, check_trail(entries)

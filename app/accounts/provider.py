@@ -56,7 +56,7 @@ class Begun:
     @classmethod
     def new(cls, following: str) -> Begun:
         """A new one, of random values."""
-        return cls(*(secrets.token_urlsafe(32) for _ in range(2)), secrets.token_urlsafe(64), following)
+        return cls(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(64), following)
 
     @property
     def text(self) -> str:

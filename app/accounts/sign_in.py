@@ -203,9 +203,9 @@ class SignInPages:
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
         """Let a browser keep what signs it in, and send it where it wanted to go."""
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{following}", 303)
-        lasting = {"max_age": self.settings.sign_in_hours * 3600, "secure": is_secure(request)}
-        answer.set_cookie(COOKIE, secret, httponly=True, samesite="lax", **lasting)
-        answer.set_cookie(NAME_COOKIE, quote(account.name), samesite="lax", **lasting)
+        seconds, secure = self.settings.sign_in_hours * 3600, is_secure(request)
+        answer.set_cookie(COOKIE, secret, max_age=seconds, secure=secure, httponly=True, samesite="lax")
+        answer.set_cookie(NAME_COOKIE, quote(account.name), max_age=seconds, secure=secure, samesite="lax")
         answer.delete_cookie(FORM_COOKIE, httponly=True, samesite="strict", secure=is_secure(request))
         return answer
 

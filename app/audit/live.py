@@ -94,10 +94,10 @@ class LiveBranches:
 
     def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
-        measured = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
+        seconds, peak_bytes = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
         step = rollout.steps[-1]
         try:
-            self._sessions.append_step(branch.id, step, *measured, packed_logits(rollout.plan.model, step))
+            self._sessions.append_step(branch.id, step, seconds, peak_bytes, packed_logits(rollout.plan.model, step))
         except CalibrationDeletedError:
             raise
         except ConflictError as error:

@@ -158,7 +158,7 @@ def _read(prompt: str) -> list[Any]:
     """What the model read, as messages: the turns of a conversation, or the prompt as the user's."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
-    kinds = {SYSTEM: ChatMessageSystem, USER: ChatMessageUser, ASSISTANT: ChatMessageAssistant}
+    kinds: dict[str, Any] = {SYSTEM: ChatMessageSystem, USER: ChatMessageUser, ASSISTANT: ChatMessageAssistant}
     turns = turns_of(prompt) or (Turn(USER, prompt),)
     return [kinds[turn.role](content=_encodable(turn.content), source="input") for turn in turns]
 

@@ -12,7 +12,7 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoConfig, AutoTokenizer
-from transformers.utils import is_gguf_available
+from transformers.utils.import_utils import is_gguf_available
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError

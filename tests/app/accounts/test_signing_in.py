@@ -13,6 +13,7 @@ from sqlalchemy.exc import DatabaseError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.operations import export_trail
 from app.accounts.service import PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
 from app.accounts.sign_in import COOKIE, SignInPages
 from app.cli import main
@@ -198,6 +199,12 @@ def test_commands_read_the_password_from_standard_input_and_the_trail_is_checked
         store.execute("UPDATE audit_trail SET subject = 'Di, viewer'")
     assert main(["trail", "verify"]) == 1
     assert "Entry 1 was changed" in capsys.readouterr().out
+
+
+def test_programs_are_given_the_whole_trail_and_whether_it_is_as_written(wired, accounts):
+    entries, check = export_trail(wired)
+    assert [entry.action for entry in entries] == [entry.action for entry in TrailRepository(wired.database).list()]
+    assert (check.whole, check.entries, check.head) == (True, len(entries), entries[-1].digest)
 
 
 def test_the_store_itself_refuses_to_change_the_trail(wired, accounts):
