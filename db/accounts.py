@@ -24,11 +24,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find
+from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find, one_writer
 from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 Role = Literal["viewer", "reviewer", "lead", "admin"]
 """What an account may do; each role may do what those before it may."""
+
+_ATTEMPTS_LOCK = 0x61747470
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -351,6 +353,8 @@ class SignInsRepository:
             The keys that have had too many; empty where the attempt may be made.
         """
         with self._database.writing() as connection:
+            # Many at once must not all count before any of them is noted.
+            one_writer(connection, _ATTEMPTS_LOCK)
             connection.execute(delete(attempts).where(attempts.c.made_at <= since))
             query = select(attempts.c.key, func.count()).where(attempts.c.key.in_(limits)).group_by(attempts.c.key)
             counts = dict(connection.execute(query).all())

@@ -262,6 +262,12 @@ class JobsRepository(Repository[JobRecord]):
             found = {status: int(number) for status, number in connection.execute(query)}
         return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
+    def unfinished_of(self, owner: str | None) -> int:
+        """Return how many jobs of an owner are queued or running; those of nobody belong to all together."""
+        query = select(func.count()).where(jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not_distinct_from(owner))
+        with self._database.reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def unfinished(self) -> Sequence[JobRecord]:
         """Return the jobs that are queued or running, in order."""
         query = self._query.where(jobs.c.status.in_(UNFINISHED)).order_by(jobs.c.id)

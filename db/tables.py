@@ -23,6 +23,7 @@ from sqlalchemy import (
     delete,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -143,6 +144,12 @@ def change_row(connection: Connection, table: Table, key: int, **values: Any) ->
     """Change columns of the row with an id."""
     if connection.execute(update(table).where(table.c.id == key).values(**values)).rowcount == 0:
         raise missing(table, key)
+
+
+def one_writer(connection: Connection, key: int) -> None:
+    """Let no other transaction past a call with the same key before this one ends; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 Record = TypeVar("Record")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Table, UniqueConstraint, select, text
+from sqlalchemy import Table, UniqueConstraint, select
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, columns, field_values, fields_in
+from db.tables import METADATA, NEVER_REUSED, add_row, columns, field_values, fields_in, one_writer
 from db.types import utc_now
 from db.verdicts import FIRST, LogContent, entry_digest
 
@@ -80,9 +80,8 @@ class TrailRepository:
     def add(self, fields: TrailFields) -> TrailRecord:
         """Add an entry at the end."""
         with self._database.writing() as connection:
-            if connection.dialect.name == "postgresql":
-                # Two writers must not both follow the same entry; SQLite lets only one of them write.
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TRAIL_LOCK})
+            # Two writers must not both follow the same entry.
+            one_writer(connection, _TRAIL_LOCK)
             newest = select(trail.c.entry, trail.c.digest).order_by(trail.c.entry.desc()).limit(1)
             last = connection.execute(newest).one_or_none()
             draft = TrailRecord(

@@ -16,7 +16,9 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Any, Self
 
+from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
+from app.shared.limits import require_room_for_job
 from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
@@ -237,6 +239,7 @@ class JobRunner:
         workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
+        settings: Settings | None = None,
     ) -> None:
         """Make a runner of so many jobs at once; the others wait in the order of submission.
 
@@ -245,7 +248,9 @@ class JobRunner:
             workers: Jobs at once.
             clock: Monotonic seconds.
             now: The moment by which signs of life of other servers are judged.
+            settings: How many jobs a visitor may have; None sets no limit.
         """
+        self._settings = settings
         self._database = database
         self._jobs = JobsRepository(database)
         self._clock, self._now = clock, now
@@ -259,7 +264,7 @@ class JobRunner:
     @classmethod
     def wired(cls, services: Services) -> JobRunner:
         """Closed with the services; jobs that an ended process left behind are found at once."""
-        runner = services.closing.enter_context(cls(services.database))
+        runner = services.closing.enter_context(cls(services.database, settings=services.settings))
         runner.recover(services.owns_store)
         Thread(target=runner.keep_leases, name="leases", daemon=True).start()
         return runner
@@ -360,6 +365,8 @@ class JobRunner:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             visitor = present()
             owner, process = None if visitor is None else visitor.owner, self._process.json
+            if visitor is not None and self._settings is not None:
+                require_room_for_job(self._jobs.unfinished_of(owner), self._settings)
             record = self._jobs.add(kind, title, payload, owner=owner, process=process)
             if prepare is not None:
                 prepare(record.id)

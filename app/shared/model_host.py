@@ -14,6 +14,7 @@ from cachetools import LRUCache
 from transformers.utils.logging import disable_progress_bar
 
 from app.shared.audits import KeptMemory, ModelView
+from app.shared.limits import OfferedModels
 from app.shared.memory import DeviceMemory, MemoryBudget, Turns
 from app.shared.wiring import Services
 from coft_core.decode.captured import path_text, prepare_model
@@ -28,7 +29,7 @@ from coft_core.model.memory_fit import fit_is_known, fit_of
 from coft_core.model.noise import model_noise
 from coft_core.model.packed import weights_text
 from coft_core.policies.base import Policy
-from coft_core.scorers.base import ToxicityScorer, load_scorer
+from coft_core.scorers.base import EMBEDDED, ToxicityScorer, load_scorer
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import default_sentence
 
@@ -123,6 +124,7 @@ class ModelHost:
         options: Mapping[str, object] | None = None,
         faster_steps: Literal["on", "off"] = "off",
         budget: MemoryBudget | None = None,
+        offered: OfferedModels | None = None,
     ) -> None:
         """Remember how to load; nothing is loaded yet.
 
@@ -134,8 +136,10 @@ class ModelHost:
             options: What else ``load_model`` is told, such as a device map.
             faster_steps: Whether loading ends with preparing the steps.
             budget: What keys and values of all work together may take; None sets no limit.
+            offered: Which models may be loaded; None offers all.
         """
         self._faster_steps = faster_steps
+        self._offered = offered or OfferedModels("")
         self._options, self._loads = dict(options or {}), Loads()
         self._device, self._dtype = device, dtype
         self._capacity = capacity
@@ -173,6 +177,7 @@ class ModelHost:
             options=settings.placement,
             faster_steps=faster_steps,
             budget=MemoryBudget(settings.kv_memory_mb),
+            offered=OfferedModels(settings.models),
         )
 
     def get(self, name: str) -> LanguageModel:
@@ -221,6 +226,8 @@ class ModelHost:
         return self._scorer(name, str(self.get(beside).device))
 
     def _scorer(self, name: str, device: str) -> ToxicityScorer:
+        if name != EMBEDDED:
+            self._offered.require(name)
         with self._lock:
             loading = self._loading[f"scorer {name}"]
         with loading:
@@ -229,6 +236,7 @@ class ModelHost:
         return self._scorers[name]
 
     def _held(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
+        self._offered.require(name)
         with self._lock:
             loading = self._loading[name]
         # Loading takes minutes for a large model; whoever uses another one must not wait for it.

@@ -15,11 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
+from app.shared.limits import UploadShares
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -159,15 +161,16 @@ def _stated(origin: str) -> tuple[str, str, int]:
 class RequestGate:
     """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
 
-    def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int) -> None:
+    def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int, uploads: UploadShares | None = None) -> None:
         """Stand around an application.
 
         Args:
             app: The application.
             allowed: Whom it answers.
             largest_body: Bytes of a request's body that it reads at most.
+            uploads: What each visitor may upload; None sets no limit.
         """
-        self._app, self._allowed, self._largest = app, allowed, largest_body
+        self._app, self._allowed, self._largest, self._uploads = app, allowed, largest_body, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse in one sentence."""
@@ -175,6 +178,8 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         problem = self._allowed.problem(Headers(scope=scope)) or self._too_large(Headers(scope=scope))
+        if problem is None and scope["type"] == "http" and self._uploads is not None:
+            problem = self._uploads.problem(HTTPConnection(scope), self._largest)
         if scope["type"] == "websocket":
             if problem is None:
                 await self._app(scope, receive, send)
@@ -270,12 +275,12 @@ def gated(
     Raises:
         ServiceError: The settings name a host or an origin that is none.
     """
-    allowed = Allowed.by(settings)
+    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour)
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
         behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
-        app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body))
+        app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body, uploads))
         yield
 
     return begun

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from app.shared.memory import DeviceMemory, Waiting
 from app.shared.model_host import ModelHost
+from app.shared.visitors import present
 from app.shared.wiring import Services
 from coft_core.decode.loop import Rollout
 from coft_core.types import Step
 
 
 class RolloutPool:
-    """Rollouts kept between requests, one a branch; the one unused for longest is closed first.
+    """Rollouts kept between requests, one a branch; of the visitor who has most, the one unused for longest is closed.
 
     Idle ones are counted in the budget of all work on the device, are closed for whoever needs their memory, and are
     rebuilt from their tokens when they come back.
@@ -25,6 +26,7 @@ class RolloutPool:
         self._capacity = capacity
         self._budget = memory.budget
         self._rollouts: OrderedDict[Hashable, Rollout] = OrderedDict()
+        self._owners: dict[Hashable, str | None] = {}
         self._changed = memory.budget.changed
         memory.budget.count_idle(self)
 
@@ -91,9 +93,19 @@ class RolloutPool:
         """Keep a rollout, and close the one unused for longest where there are too many."""
         with self._changed:
             self._rollouts[key] = rollout
+            visitor = present()
+            self._owners[key] = None if visitor is None else visitor.owner
             while len(self._rollouts) > self._capacity:
-                self.close_oldest()
+                self._close_of_who_has_most()
             self._changed.notify_all()
+
+    def _close_of_who_has_most(self) -> None:
+        """Close the oldest of the visitor who has the most, so that nobody's go for one who opens many."""
+        counted = Counter(self._owners.get(key) for key in self._rollouts)
+        most = max(counted.values())
+        key = next(key for key in self._rollouts if counted[self._owners.get(key)] == most)
+        self._rollouts.pop(key).close()
+        self._owners = {key: owner for key, owner in self._owners.items() if key in self._rollouts}
 
     def drop(self, keys: Collection[Hashable]) -> None:
         """Close the rollouts of branches that are gone."""

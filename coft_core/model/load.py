@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,19 @@ from transformers import AutoConfig, AutoTokenizer
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
-from coft_core.model.language_model import PREFILL_TOKENS, LanguageModel, tokenizer_digest, weights_digest
+from coft_core.model.language_model import (
+    PREFILL_TOKENS,
+    SNAPSHOT_BYTES,
+    LanguageModel,
+    tokenizer_digest,
+    weights_digest,
+)
 from coft_core.model.loading import LoadingPhase, LoadingProgress, explain
 from coft_core.model.noise import measure_noise
 from coft_core.model.packed import PACKED_BYTES, pack_linears
 from coft_core.model.placement import Placement, checkpoint_quantization, input_device, places
 from coft_core.model.requirements import (
+    brings_its_class,
     loader_of,
     output_width,
     require_all_weights,
@@ -54,6 +61,8 @@ def load_model(
     quantization: str = "none",
     prefill_tokens: int = PREFILL_TOKENS,
     packed_bytes: int = PACKED_BYTES,
+    snapshot_bytes: int = SNAPSHOT_BYTES,
+    trusted: Collection[str] = (),
     progress: LoadingProgress | None = None,
 ) -> LanguageModel:
     """Load a causal language model and its fast tokenizer.
@@ -77,6 +86,9 @@ def load_model(
         prefill_tokens: Tokens, over all rows, that one forward reads at most.
         packed_bytes: On a CPU the weights of linear layers are held a second time, in the order in which one or two
             rows are multiplied fastest, unless they are larger than this; 0 never does.
+        snapshot_bytes: Bytes of copies of states that one batch of branches holds at most, where layers keep states.
+        trusted: Names of models, as they are given here, that may run code of their own, with all rights of this
+            program; others never do, and nobody is asked.
         progress: Told of each phase as it begins.
 
     Returns:
@@ -97,12 +109,13 @@ def load_model(
         "revision": revision or "main",
         "local_files_only": _only_local(source, revision),
         # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
-        "trust_remote_code": False,
+        "trust_remote_code": name_or_path in trusted,
     }
     try:
         told(LoadingPhase.TOKENIZER)
         config = AutoConfig.from_pretrained(source, **where)
-        require_causal(name_or_path, config)
+        if not brings_its_class(config, where["trust_remote_code"]):
+            require_causal(name_or_path, config)
         require_possible_size(name_or_path, config)
         placed = placement.arguments(name_or_path, config)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
@@ -118,7 +131,12 @@ def load_model(
         module.requires_grad_(False)
         module.eval()
         model = _checked(module, tokenizer, name_or_path, revision or "main", chat, told)
-        model = replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
+        model = replace(
+            model,
+            places=places(module, tensor_parallel),
+            prefill_tokens=prefill_tokens,
+            snapshot_bytes=snapshot_bytes,
+        )
         pack_linears(model, packed_bytes)
         measure_noise(model)
         return model
@@ -126,7 +144,7 @@ def load_model(
         raise
     except Exception as error:
         # What a checkpoint's files make others raise has no end: damaged weights, shapes and entries of any kind.
-        raise ModelLoadError(explain(name_or_path, error, quantization)) from error
+        raise ModelLoadError(explain(name_or_path, error, quantization, may_be_trusted=True)) from error
 
 
 def wrap_model(

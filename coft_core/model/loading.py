@@ -27,8 +27,15 @@ OFFLINE = frozenset(
 )
 
 
-def explain(name: str, error: BaseException, quantization: str = "none") -> str:
-    """One sentence: why a model cannot be loaded, and what to do."""
+def explain(name: str, error: BaseException, quantization: str = "none", may_be_trusted: bool = False) -> str:
+    """One sentence: why a model cannot be loaded, and what to do.
+
+    Args:
+        name: The model.
+        error: What was raised.
+        quantization: The form in which its weights were to be held.
+        may_be_trusted: Whether the program's owner can allow such a model to run code of its own.
+    """
     chain: list[BaseException] = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(below)
@@ -58,9 +65,10 @@ def explain(name: str, error: BaseException, quantization: str = "none") -> str:
             f"The weights of {name!r} have other shapes than its config.json says; take both from the same checkpoint."
         )
     if "trust_remote_code" in text:
+        allowed = ", or have the program's owner trust it (COFT_TRUST_REMOTE_CODE)" if may_be_trusted else ""
         return (
-            f"{name!r} needs code of its own, which is never run here; choose a model whose architecture transformers "
-            "itself has."
+            f"{name!r} needs code of its own, which is not run here; choose a model whose architecture transformers "
+            f"itself has{allowed}."
         )
     if "does not recognize this architecture" in text:
         return (

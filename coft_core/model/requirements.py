@@ -52,6 +52,11 @@ _WITH_OTHER_INPUTS = frozenset(
 )
 
 
+def brings_its_class(config: Any, trusted: bool) -> bool:
+    """Whether a trusted model has a causal class of its own, of which nothing is known before it is run."""
+    return trusted and "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+
+
 def loader_of(config: Any) -> Any:
     """The class of transformers that loads a configuration's model: as one of text alone where there is one.
 
@@ -59,8 +64,9 @@ def loader_of(config: Any) -> Any:
     """
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
         return AutoModelForCausalLM
-    whole = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    return AutoModelForImageTextToText if whole else AutoModelForMultimodalLM
+    if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForMultimodalLM if type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING else AutoModelForCausalLM
 
 
 def require_causal(name: str, config: Any) -> None:

@@ -98,8 +98,10 @@ def parts(tokens: Iterable[str], marks: ThinkingMarks | None, inside: bool) -> t
         inside: Whether the chain goes on with a thinking that was begun before it.
     """
     texts = list(tokens)
+    told: list[Part] = []
     if marks is None:
-        return ("answer",) * len(texts)
+        told = ["answer"] * len(texts)
+        return tuple(told)
     whole = "".join(texts)
     ranges, at, open_at = [], 0, 0 if inside else -1
     while True:
@@ -113,7 +115,6 @@ def parts(tokens: Iterable[str], marks: ThinkingMarks | None, inside: bool) -> t
         open_at = -1
         if close < 0:
             break
-    told: list[Part] = []
     start = 0
     for text in texts:
         end = start + len(text)

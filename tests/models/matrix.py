@@ -57,7 +57,12 @@ class Outcome:
 
 def configurations() -> dict[str, type[PreTrainedConfig]]:
     """Configuration classes of all causal models by their names."""
-    return {config_class.model_type: config_class for config_class in MODEL_FOR_CAUSAL_LM_MAPPING}
+    return {each.model_type: each for each in MODEL_FOR_CAUSAL_LM_MAPPING if _is_transformers(each)}
+
+
+def _is_transformers(config_class: type[PreTrainedConfig]) -> bool:
+    """Others are registered by models that bring their own code."""
+    return config_class.__module__.startswith("transformers.models.")
 
 
 def with_images() -> dict[str, type[PreTrainedConfig]]:

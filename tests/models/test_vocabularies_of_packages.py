@@ -53,8 +53,9 @@ def tokenizer_of(package):
     try:
         return LOADERS[package]()
     except PackageNotFoundError as error:
-        assert not WHOLE, f"Install requirements-matrix.txt: {error.name} is missing."
-        pytest.skip(f"{error.name} is not installed; requirements-dev.txt names it")
+        if WHOLE:
+            pytest.fail(f"Run make matrix, which installs requirements-matrix.txt: {error} is missing.")
+        pytest.skip(f"{error} is not installed; requirements-dev.txt names it")
 
 
 @st.composite
@@ -99,8 +100,8 @@ def test_exactly_the_tokens_with_a_marked_character_are_masked(package, example)
     try:
         prompt = mask_prompt(tokenizer, text, spans)
     except InvalidInputError as refusal:
-        assert "cannot be masked safely" in str(refusal)
-        assert not as_typed, "the bytes of a text that is read as typed can all be placed"
+        if as_typed or "cannot be masked safely" not in str(refusal):
+            raise
         return
     assert len(prompt.masked_ids) == len(prompt.factual_ids)
     changed = [

@@ -76,6 +76,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "qk_head_dim": 12, **HYBRID,
                     "mlp_layer_types": ["dense", "sparse"]},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "longcat_flash": {"expert_ffn_hidden_size": 16, "zero_expert_num": 2},
     "mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 1},

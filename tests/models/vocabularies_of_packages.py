@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -18,14 +19,20 @@ QWEN = LLAMA.replace(r"\p{N}{1,3}", r"\p{N}")
 END = "<|endoftext|>"
 
 
+PACKAGES = Path(sys.prefix) / "matrix-packages"
+"""Where ``make matrix`` puts those that it alone needs: transformers believes what is installed to be usable."""
+
+
 def file_of(package: str, ending: str) -> Path:
     """A file of an installed package, without importing the package.
 
     Raises:
         metadata.PackageNotFoundError: The package is not installed.
     """
-    paths = [path for path in metadata.files(package) or () if str(path).endswith(ending)]
-    return Path(str(paths[0].locate()))
+    installed = next(iter(metadata.distributions(name=package, path=[str(PACKAGES), *sys.path])), None)
+    if installed is None:
+        raise metadata.PackageNotFoundError(package)
+    return next(Path(str(path.locate())) for path in installed.files or () if str(path).endswith(ending))
 
 
 def _definition(package: str) -> Callable[[], PreTrainedTokenizerFast]:

@@ -169,7 +169,7 @@ def test_constants_in_the_text_are_those_of_the_program():
     assert all(f"| {state} |" in GUIDE for state in ("calibrated", "inherited", "uninformative", "fallback"))
 
 
-@pytest.mark.parametrize("column", ["prompt", "reference", "spans", "group", "context", "weight"])
+@pytest.mark.parametrize("column", ["prompt", "reference", "spans", "group", "context", "weight", "messages"])
 def test_the_guide_explains_every_column_of_a_prompt_set(column):
     assert f"\n| `{column}` |" in GUIDE
 

@@ -97,6 +97,8 @@ def test_what_the_settings_say_reaches_the_loader(monkeypatch):
     monkeypatch.setenv("COFT_MAX_MEMORY", '{"0": "20GiB"}')
     monkeypatch.setenv("COFT_QUANTIZATION", "4bit")
     monkeypatch.setenv("COFT_PREFILL_TOKENS", "512")
+    monkeypatch.setenv("COFT_TRUST_REMOTE_CODE", "somebody/model, /srv/other")
+    monkeypatch.setenv("COFT_SNAPSHOTS_MB", "3")
     given = {}
 
     def load(name, **options):
@@ -111,6 +113,8 @@ def test_what_the_settings_say_reaches_the_loader(monkeypatch):
         "prefill_tokens": 512,
     }
     assert given["offload_folder"] is None
+    assert given["trusted"] == ("somebody/model", "/srv/other")
+    assert given["snapshot_bytes"] == 3 << 20
 
 
 @pytest.mark.parametrize(

@@ -211,10 +211,40 @@ def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(folder, tm
     configured(folder, model_type="own", architectures=["OwnForCausalLM"], auto_map=own)
     (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}))
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
-    with pytest.raises(ModelLoadError, match="needs code of its own, which is never run"):
+    with pytest.raises(ModelLoadError, match="needs code of its own, which is not run here"):
         cc.load_model(str(folder), device="cpu") if kind == "model" else load_classifier(str(folder))
     assert not ran.exists()
     assert cc.load_model("demo", device="cpu").name == "demo"
+
+
+OWN_CODE = """
+import pathlib
+from transformers import LlamaConfig, LlamaForCausalLM
+
+pathlib.Path({ran!r}).write_text("x")
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own"
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_the_code_of_a_model_that_the_owner_trusts_by_name_runs(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(OWN_CODE.format(ran=str(ran)))
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnForCausalLM"}
+    configured(folder, model_type="own", architectures=["OwnForCausalLM"], auto_map=own)
+    with pytest.raises(ModelLoadError, match=r"have the program's owner trust it \(COFT_TRUST_REMOTE_CODE\)\.$"):
+        cc.load_model(str(folder), device="cpu", trusted=["another"])
+    assert not ran.exists()
+    model = cc.load_model(str(folder), device="cpu", trusted=[str(folder)])
+    assert ran.exists()
+    assert type(model.module).__name__ == "OwnForCausalLM"
 
 
 def test_a_classifier_without_its_own_head_is_refused_rather_than_given_a_random_one(tmp_path):

@@ -1,0 +1,135 @@
+"""What one visitor may ask of a server, so that the others are served too."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from app.shared.visitors import visitor_asking
+from coft_core.errors import ModelLoadError
+
+HOUR = 3600.0
+SHARES = 4
+"""A visitor's events take at most this part of the places that wait for their turn."""
+NOT_OFFERED = (
+    "This server does not load the model {name!r}; choose one that it offers: {offered}. Whoever runs it lists them in "
+    "COFT_MODELS."
+)
+
+
+class OfferedModels:
+    """Which models a server loads: all, or those that its settings list."""
+
+    def __init__(self, listed: str) -> None:
+        """Read the list.
+
+        Args:
+            listed: Names, folders with all below them, and organisations of a hub as ``name/``, with commas between
+                them; empty offers every model.
+        """
+        self._listed = [part.strip() for part in listed.split(",") if part.strip()]
+        self._folders = [Path(part).resolve() for part in self._listed if Path(part).is_absolute()]
+
+    def require(self, name: str) -> None:
+        """Refuse a model that is not offered, whether it is there or not: the sentence tells nothing of this computer.
+
+        Raises:
+            ModelLoadError: It is not offered.
+        """
+        if self._listed and not self._offers(name):
+            raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join(self._listed)))
+
+    def _offers(self, name: str) -> bool:
+        # A folder may be reached by another path, or by a link.
+        path = Path(name.partition("#")[0])
+        if path.is_absolute() or ".." in path.parts or path.parts[:1] in ((".",), ("~",)):
+            return any(path.resolve().is_relative_to(folder) for folder in self._folders)
+        return any(name == part or (part.endswith("/") and name.startswith(part)) for part in self._listed)
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Whose share a request takes: the account's, and else that of its address, which cookies cannot vary."""
+    visitor = visitor_asking(connection)
+    if visitor.account is not None:
+        return visitor.owner or ""
+    return "" if connection.client is None else connection.client.host
+
+
+class UploadShares:
+    """How much each visitor has uploaded in the last hour."""
+
+    def __init__(self, megabytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Allow each visitor so many megabytes an hour; 0 sets no limit."""
+        self._most = megabytes * 1_000_000
+        self._clock = clock
+        self._taken: dict[str, deque[tuple[float, int]]] = {}
+
+    def take(self, address: str, size: int) -> bool:
+        """Count an upload; False where it is more than the visitor may, and is not counted."""
+        if not self._most:
+            return True
+        now = self._clock()
+        for other in [*self._taken]:
+            while self._taken[other] and self._taken[other][0][0] <= now - HOUR:
+                self._taken[other].popleft()
+            if not self._taken[other]:
+                del self._taken[other]
+        taken = self._taken.setdefault(address, deque())
+        if sum(one for _, one in taken) + size > self._most:
+            return False
+        taken.append((now, size))
+        return True
+
+    def problem(self, connection: HTTPConnection, largest: int) -> tuple[int, str] | None:
+        """Why an upload is not taken; None where it is, or is none. One without a length counts as the largest."""
+        if not connection.url.path.endswith("/upload"):
+            return None
+        stated = Headers(scope=connection.scope).get("content-length", "")
+        if self.take(address_of(connection), int(stated) if stated.isdecimal() else largest):
+            return None
+        return 429, (
+            f"More than {self._most // 1_000_000} MB were uploaded from here within an hour; upload more later. "
+            "Whoever runs this server sets that in COFT_UPLOADS_MB_PER_HOUR."
+        )
+
+
+def share_queue(queue: Any) -> None:
+    """Let no visitor take more than her share of the places in which events wait for their turn.
+
+    Args:
+        queue: Gradio's queue of an application; its own limit is on all visitors together, so that one could fill it.
+    """
+    push = queue.push
+
+    async def shared(body: Any, request: Any, username: str | None) -> Any:
+        waiting = [event for waits in queue.event_queue_per_concurrency_id.values() for event in waits.queue]
+        asking = address_of(request)
+        own = sum(address_of(event.request) == asking for event in waiting)
+        if queue.max_size is not None and own >= max(1, queue.max_size // SHARES):
+            said = f"{own} of your requests wait for their turn; wait until some are answered."
+            return False, said, "queue_full"
+        return await push(body, request, username)
+
+    queue.push = shared
+
+
+def require_room_for_job(unfinished: int, settings: Settings) -> None:
+    """Refuse a visitor's job beyond those that she may have at work and waiting.
+
+    Raises:
+        ServiceError: She has as many already.
+    """
+    if settings.jobs_per_visitor and unfinished >= settings.jobs_per_visitor:
+        raise ServiceError(
+            f"{unfinished} of your jobs are at work or wait for their turn, and this server takes "
+            f"{settings.jobs_per_visitor} of each visitor; wait for one, or cancel one. Whoever runs it sets that in "
+            "COFT_JOBS_PER_VISITOR."
+        )
