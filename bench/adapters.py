@@ -125,7 +125,7 @@ class Place:
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page."""
     heading = ""
-    for found in re.finditer(r"^## (.+)$|^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+    for found in re.finditer(r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         if found[1]:
             heading = found[1]
         else:

@@ -357,7 +357,7 @@ class SignInsRepository:
             one_writer(connection, _ATTEMPTS_LOCK)
             connection.execute(delete(attempts).where(attempts.c.made_at <= since))
             query = select(attempts.c.key, func.count()).where(attempts.c.key.in_(limits)).group_by(attempts.c.key)
-            counts = dict(connection.execute(query).all())
+            counts: dict[str, int] = dict(connection.execute(query).tuples().all())
             full = [key for key, limit in limits.items() if counts.get(key, 0) >= limit]
             if not full:
                 for key in limits:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 from alembic import command
 from alembic.config import Config
@@ -441,7 +441,7 @@ class Database:
         outer = self._shared.get()
         begun = self._bind("write").begin() if outer is None else outer.connection.begin_nested()
         with _plain_errors(), begun as given:
-            shared = _Together(given if isinstance(given, Connection) else outer.connection)
+            shared = _Together(outer.connection if outer is not None else cast(Connection, given))
             token = self._shared.set(shared)
             try:
                 yield

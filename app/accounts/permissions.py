@@ -62,6 +62,10 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/theme.css", "open"),
     # What those outside check the signatures of bundles with.
     ("/public-key.pem", "open"),
+    # What a proxy asks before it sends anybody here; whoever asks for the figures sends the token of an account.
+    ("/health", "open"),
+    ("/ready", "open"),
+    ("/metrics", READ),
     ("/gradio_api/theme.css", "open"),
     # Gradio asks itself for this when it is launched: it starts the queue, once.
     ("/gradio_api/startup-events", "open"),

@@ -1,6 +1,6 @@
 """Faults of the machine, each with the number tried and what was lost.
 
-    python -m bench.faults [--kills 100] [--only runs,batches,...] [--seed 0]
+    python -m bench.faults [--kills 100] [--times 20] [--only runs,batches,...] [--seed 0]
 
 The last line is a JSON object. The program ends with an error where anything was lost.
 """
@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.faults.circumstances import CIRCUMSTANCES, tear_often, try_often
 from bench.faults.forking import warm
 from bench.faults.kills import kill_often
 from bench.faults.works import TASKS
@@ -23,6 +24,7 @@ def main() -> None:
     """Try what was asked for, and print what was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -39,6 +41,19 @@ def main() -> None:
         print(f"{told.name}: {told.kills} kills, {told.shown} lines shown, {len(told.lost)} lost ({took:.0f} s)")
         print(*(f"  {what}" for what in told.lost[:10]), sep="\n", flush=True)
         results[task.name] = {"tried": told.kills, "shown": told.shown, "lost": len(told.lost)}
+    for name in CIRCUMSTANCES:
+        if not wanted or name in wanted:
+            with tempfile.TemporaryDirectory() as folder:
+                said, lost = try_often(name, options.times, Path(folder), options.seed)
+            print(f"{name}: {options.times} times, told in a sentence {said} times, {len(lost)} lost")
+            print(*(f"  {what}" for what in lost[:10]), sep="\n", flush=True)
+            results[name] = {"tried": options.times, "told": said, "lost": len(lost)}
+    if not wanted or "torn file" in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            refused, harmless, lost = tear_often(options.times, Path(folder), options.seed)
+        print(f"torn file: {options.times} times, refused {refused}, harmless {harmless}, {len(lost)} lost")
+        print(*(f"  {what}" for what in lost[:10]), sep="\n", flush=True)
+        results["torn file"] = {"tried": options.times, "refused": refused, "lost": len(lost)}
     print(json.dumps(results))
     sys.exit(any(item["lost"] for item in results.values()))
 

@@ -12,6 +12,7 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoConfig, AutoTokenizer
+from transformers.utils import is_gguf_available
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
@@ -33,6 +34,7 @@ from coft_core.model.requirements import (
     require_all_weights,
     require_causal,
     require_causal_behaviour,
+    require_independent_rows,
     require_offsets,
     require_possible_size,
     require_safetensors,
@@ -43,7 +45,8 @@ from coft_core.model.requirements import (
 
 DEMO = "demo"
 HUB_SECONDS = 10.0
-SINGLE_FILES = (".gguf", ".ggml", ".bin", ".pt", ".pth", ".safetensors", ".onnx")
+GGUF = ".gguf"
+SINGLE_FILES = (".ggml", ".bin", ".pt", ".pth", ".safetensors", ".onnx")
 """Ends of files that hold a model by themselves."""
 
 
@@ -68,7 +71,8 @@ def load_model(
     """Load a causal language model and its fast tokenizer.
 
     Args:
-        name_or_path: Hub id, local folder, or ``"demo"`` for the embedded model.
+        name_or_path: Hub id, local folder, GGUF file (with the package gguf; its weights are held whole), or
+            ``"demo"`` for the embedded model.
         device: ``"auto"`` (CUDA if there is one), or a torch device.
         dtype: A floating type or its name, or ``"auto"``: bfloat16 on CUDA; on a processor that multiplies bfloat16
             by itself the same for weights that are stored in it, else float32.
@@ -105,6 +109,14 @@ def load_model(
         raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
     placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
     told = progress or _nobody
+    file: dict[str, str] = {}
+    if _is_gguf(source):
+        if not is_gguf_available():
+            raise ModelLoadError(
+                f"{name_or_path!r} needs the package gguf to be read, which is not installed here; install it "
+                "(pip install gguf)."
+            )
+        source, file = str(Path(source).parent), {"gguf_file": Path(source).name}
     where: dict[str, Any] = {
         "revision": revision or "main",
         "local_files_only": _only_local(source, revision),
@@ -113,18 +125,19 @@ def load_model(
     }
     try:
         told(LoadingPhase.TOKENIZER)
-        config = AutoConfig.from_pretrained(source, **where)
+        config = AutoConfig.from_pretrained(source, **where, **file)
         if not brings_its_class(config, where["trust_remote_code"]):
             require_causal(name_or_path, config)
         require_possible_size(name_or_path, config)
         placed = placement.arguments(name_or_path, config)
-        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where, **file)
         require_offsets(name_or_path, tokenizer)
-        require_safetensors(name_or_path, source)
-        require_whole_files(name_or_path, source)
+        if not file:
+            require_safetensors(name_or_path, source)
+            require_whole_files(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
         loaded: Any = loader_of(config).from_pretrained(
-            source, use_safetensors=True, output_loading_info=True, **placed, **where
+            source, use_safetensors=True, output_loading_info=True, **placed, **where, **file
         )
         module, loading = loaded
         require_all_weights(name_or_path, loading)
@@ -198,6 +211,7 @@ def _checked(
         places=places(module),
         quantization=checkpoint_quantization(module.config) or "none",
     )
+    require_independent_rows(model)
     require_steps(model)
     return model
 
@@ -213,9 +227,13 @@ def _source(name_or_path: str) -> str:
         return str(assets_path("models", "demo"))
     if (path := _folder(name_or_path)) is not None:
         return path
+    if _is_gguf(name_or_path):
+        return str(Path(name_or_path).expanduser())
+    if Path(name_or_path).suffix.lower() == GGUF:
+        raise ModelLoadError(f"The file {name_or_path!r} holds no model that can be read here; check the path.")
     if Path(name_or_path).suffix.lower() in SINGLE_FILES:
         raise ModelLoadError(
-            f"{name_or_path!r} names a file, and single files such as GGUF are not read; give the folder of a model "
+            f"{name_or_path!r} names a file, and of single files only GGUF is read; give the folder of a model "
             "that transformers has saved (config.json, tokenizer.json and safetensors)."
         )
     if Path(name_or_path).is_absolute() or name_or_path.startswith((".", "~")):
@@ -226,6 +244,18 @@ def _source(name_or_path: str) -> str:
             "(config.json, tokenizer.json and safetensors), and check the path."
         )
     return name_or_path
+
+
+def _is_gguf(name_or_path: str) -> bool:
+    """Whether a name is that of a GGUF file that can be read."""
+    path = Path(name_or_path).expanduser() if name_or_path.lower().endswith(GGUF) else None
+    try:
+        if path is None or not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def _folder(name_or_path: str) -> str | None:

@@ -29,6 +29,7 @@ from coft_core.model.branches import BranchBatch
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import explain, first_line, out_of_memory
 from coft_core.model.memory_fit import fit_of, keep_fit, with_states
+from coft_core.model.noise import LEAST_LOG_P
 from coft_core.model.placement import input_device
 
 PADDING_SHARE = 0.05
@@ -254,6 +255,49 @@ def _why_not_stepped(model: LanguageModel) -> str:
             return takes_none
         return f"it fails when it goes on from what it keeps ({type(error).__name__}: {first_line(error)})"
     return "" if agree else "from what it keeps of earlier tokens it gives other logits than from the whole text"
+
+
+NEIGHBOURS = 6
+"""Texts beside which a row is read in turn."""
+
+LEAST_COUPLING = {torch.float32: 1e-3, torch.float64: 1e-3}
+LEAST_COUPLING_16_BIT = 0.01
+"""Nats by which a row may move whatever is beside it: sums in another order, where experts take other tokens."""
+
+
+def require_independent_rows(model: LanguageModel) -> None:
+    """Refuse quantised weights with which a row's logits depend on what else is in its batch.
+
+    Kernels that also round activations may take their scale, or the columns that they leave whole, from the batch. A
+    row is read beside several others in turn; how far it moves is compared with how far it moves where the same rows
+    only change places, which no such scale sees.
+    """
+    if model.quantization == "none":
+        return
+    texts = model.arbitrary_tokens(NEIGHBOURS + 1, min(_INDEPENDENT_TOKENS, model.context_length - 1), seed=2)
+    first, others = texts[:1], texts[1:]
+    beside = [_first_row(model, torch.cat([first, other[None]]), 0) for other in others]
+    swapped = _first_row(model, torch.cat([others[:1], first]), 1)
+    moved = max(_largest_difference(each, beside[0]) for each in beside)
+    least = LEAST_COUPLING.get(model.dtype, LEAST_COUPLING_16_BIT)
+    if moved > max(least, 4 * _largest_difference(swapped, beside[0])):
+        raise ModelLoadError(
+            f"{model.name!r} cannot be audited with {model.quantization} weights: what else is in a batch moved a "
+            f"row's log-probabilities by {moved:.2g}, so that the branches of an audit would feel each other; load "
+            "it with whole weights, or quantised otherwise."
+        )
+
+
+def _first_row(model: LanguageModel, ids: Tensor, row: int) -> Tensor:
+    return torch.log_softmax(model.plain_logits(ids)[row].float(), dim=-1)  # (L, V)
+
+
+def _largest_difference(one: Tensor, other: Tensor) -> float:
+    """Largest difference over tokens that are likelier than one in a million."""
+    return float((one - other).abs()[other > LEAST_LOG_P].max())
+
+
+_INDEPENDENT_TOKENS = 12
 
 
 def _steps_agree(model: LanguageModel) -> bool:

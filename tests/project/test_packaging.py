@@ -316,3 +316,14 @@ def test_the_harnesses_find_the_adapters_by_their_entry_points(installed):
     )
     told = answered(installed, sys.executable, "-c", script)
     assert told.strip() == "[('lm_eval.models', 'coft', True), ('inspect_ai', 'coft', True)]"
+
+
+def test_the_locked_requirements_are_the_pinned_ones_with_a_digest_for_every_file_and_no_host():
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in text
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", text, re.MULTILINE))
+    pinned = dict(line.split("==") for line in requirements("requirements.txt"))
+    assert {name: locked.get(name) for name in pinned} == pinned
+    entries = re.split(r"\n(?=[a-z])", text)[1:]
+    assert len(entries) > len(pinned)
+    assert [entry for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry)] == []

@@ -98,7 +98,8 @@ def test_a_configuration_of_an_absurd_size_is_refused_before_anything_is_built(t
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {field: value}))
     monkeypatch.setattr(
-        "coft_core.model.load.AutoModelForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("it was built")
+        "coft_core.model.requirements.AutoModelForCausalLM.from_pretrained",
+        lambda *_, **__: pytest.fail("it was built"),
     )
     with pytest.raises(ModelLoadError, match="cannot be loaded"):
         cc.load_model(folder, device="cpu")

@@ -282,7 +282,7 @@ def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, er
     def full(*_, **__):
         raise error
 
-    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", full)
+    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(ModelLoadError, match=r"does not fit into the memory.*bfloat16.*4bit.*device map") as caught:
         cc.load_model(folder, device="cpu")
     assert "\n" not in str(caught.value)
@@ -293,7 +293,7 @@ def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder
         raise AssertionError("N must be divisible by block_n")
 
     monkeypatch.setattr(Placement, "arguments", lambda *_: {})
-    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", refuses)
+    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", refuses)
     with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
         cc.load_model(folder, quantization="4bit")
 
@@ -302,7 +302,7 @@ def test_another_failure_is_one_sentence_and_not_taken_for_a_lack_of_memory(fold
     def broken(*_, **__):
         raise RuntimeError("something else")
 
-    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", broken)
+    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", broken)
     with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
         cc.load_model(folder, device="cpu")
 

@@ -178,8 +178,8 @@ def test_memory_that_runs_out_is_one_sentence(folder, monkeypatch, error):
 
 
 def test_a_single_file_is_called_a_file(tmp_path):
-    path = tmp_path / "m.gguf"
-    path.write_bytes(b"GGUF")
+    path = tmp_path / "m.ggml"
+    path.write_bytes(b"ggml")
     said = refusal(path)
     assert "names a file" in said
 
@@ -215,6 +215,29 @@ def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(folder, tm
         cc.load_model(str(folder), device="cpu") if kind == "model" else load_classifier(str(folder))
     assert not ran.exists()
     assert cc.load_model("demo", device="cpu").name == "demo"
+
+
+def rounding(of_the_batch):
+    """A model whose linear layers round their inputs to 8 bits, by one scale for the batch or by one for each token."""
+    module = llama()
+
+    def rounded(_, inputs):
+        (states,) = inputs
+        largest = states.abs().max() if of_the_batch else states.abs().amax(-1, keepdim=True)
+        scale = largest / 127
+        return ((states / scale).round() * scale,)
+
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.register_forward_pre_hook(rounded)
+    module.config.quantization_config = {"quant_method": "fp8"}
+    return module
+
+
+def test_quantised_weights_that_let_the_rows_of_a_batch_feel_each_other_are_refused():
+    with pytest.raises(ModelLoadError, match=r"'m' cannot be audited with fp8 weights: what else is in a batch moved"):
+        wrap_model(rounding(of_the_batch=True), byte_tokenizer(), "m")
+    assert wrap_model(rounding(of_the_batch=False), byte_tokenizer(), "m").quantization == "fp8"
 
 
 OWN_CODE = """

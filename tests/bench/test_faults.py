@@ -1,0 +1,18 @@
+"""Killed at random moments, with a full disk or a torn file, a run loses nothing; the bench tries that often."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_few_kills_a_full_disk_and_a_torn_file_lose_nothing():
+    # In a process of its own: its children are copies of it, and must have no threads of other tests.
+    only = "runs,full disk,torn file"
+    command = [sys.executable, "-m", "bench.faults", "--kills", "2", "--times", "2", "--only", only]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"full disk": {"tried": 2, "told": 2, "lost": 0}' in done.stdout
