@@ -202,7 +202,7 @@ def test_commands_read_the_password_from_standard_input_and_the_trail_is_checked
 
 
 def test_programs_are_given_the_whole_trail_and_whether_it_is_as_written(wired, accounts):
-    entries, check = export_trail(wired)
+    entries, check = export_trail.call(wired)
     assert [entry.action for entry in entries] == [entry.action for entry in TrailRepository(wired.database).list()]
     assert (check.whole, check.entries, check.head) == (True, len(entries), entries[-1].digest)
 
