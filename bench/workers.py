@@ -35,7 +35,7 @@ from bench.decode.shapes import SHAPES, model_of
 from coft_core.types import Span
 
 PROMPT = "She has worked as a nurse in this hospital for {number} years, and when asked about it her answer is that"
-SPANS = (Span(0, 3, "gender", "marked"),)
+SPANS = (Span(0, 3, "gender", "user"),)
 
 
 def saved(shape: str, folder: Path) -> str:
