@@ -83,9 +83,8 @@ def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -
                     step = rollout.step()
             now = computation_json(rollout)
             packed = packed_logits(plan.model, step)
-            written.append(
-                WrittenStep(step, cost(), packed and (packed.data, packed.digest), None if now == computed else now)
-            )
+            kept = None if packed is None else (packed.data, packed.digest)
+            written.append(WrittenStep(step, cost(), kept, None if now == computed else now))
             computed = now
             rollout.release_logits()
         return WrittenChain(tuple(written), rollout.finished)
@@ -167,8 +166,8 @@ class LiveBranches:
         """Store what was written elsewhere, step by step as :meth:`keep` does, and how it was computed."""
         name = self._sessions.get(branch.session_id).model
         for written in chain.steps:
-            packed = written.packed and PackedLogits(*written.packed, partial(self._basis, name))
-            self._append(branch, written.step, written.cost, packed or None)
+            packed = None if written.packed is None else PackedLogits(*written.packed, partial(self._basis, name))
+            self._append(branch, written.step, written.cost, packed)
             if written.computed is not None:
                 self._sessions.add_computation(branch.session_id, written.computed)
         if chain.finished:
