@@ -85,7 +85,7 @@ class Reviewer:
 
     def _audit(self, page: Opened, prompt: str) -> dict[str, Any]:
         """Begin an audit, step and run it, fork it and read it again; what the server said when it began."""
-        self._ask("detect spans", page, "editor", "detect", text=prompt)
+        self._ask("detect spans", page, "editor", "detect", prompt=prompt)
         told = self._told("start", page, "transcript-wire", "start", prompt=prompt, spans=None, proceed=True)
         ids = {"session": told["session"], "branch": told["branch"]}
         for _ in range(SINGLE_STEPS):
@@ -126,12 +126,12 @@ class Reviewer:
         controls = page.functions[page.events["transcript-wire", "start"]]["inputs"]
         page.values[controls[FIELDS.index("max_new_tokens")]] = WRITTEN
 
-    def _ask(self, kind: str, page: Opened, component: str, name: str, **data: Any) -> list[Any]:
+    def _ask(self, kind: str, page: Opened, component: str, name: str, /, **data: Any) -> list[Any]:
         """Think, and then trigger an event."""
         self._think()
         return self.visitor.trigger(kind, page, component, name, **data)
 
-    def _told(self, kind: str, page: Opened, component: str, name: str, **data: Any) -> dict[str, Any]:
+    def _told(self, kind: str, page: Opened, component: str, name: str, /, **data: Any) -> dict[str, Any]:
         """The message that an event is answered with, which comes as text."""
         message: dict[str, Any] = json.loads(self._ask(kind, page, component, name, **data)[0])
         return message

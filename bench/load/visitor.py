@@ -120,7 +120,7 @@ class Visitor:
         for number in page.loads:
             self._event(f"{kind} {page.functions[number]['api_name'].rstrip('_0123456789')}", page, number, None, None)
 
-    def trigger(self, kind: str, page: Opened, component: str, name: str, **data: Any) -> list[Any]:
+    def trigger(self, kind: str, page: Opened, component: str, name: str, /, **data: Any) -> list[Any]:
         """Trigger an event of a component with data, as its script does, and return the answer's parts.
 
         Raises:
