@@ -37,7 +37,9 @@ from db.calibrations import CalibrationRecord
 from db.sessions import SessionsRepository
 
 KEPT_BYTES = 256 * 1024 * 1024
-"""Logits that are kept decoded at a time, of all chains together; the chain unused for longest goes first."""
+"""What chains with decoded logits may take at a time, all together; the chain unused for longest goes first."""
+STEP_BYTES, CANDIDATE_BYTES = 2_000, 400
+"""About what a step takes without logits and candidates, and what a candidate does, as objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,16 @@ class StoredChain:
 
     @property
     def size(self) -> int:
-        """Bytes of its logits."""
-        return sum(len(step.logits.values) for step in self.steps if step.logits is not None)
+        """Bytes that it takes, about; one without logits takes some as well."""
+        logits = sum(len(step.logits.values) for step in self.steps if step.logits is not None)
+        return logits + sum(STEP_BYTES + CANDIDATE_BYTES * len(step.candidates) for step in self.steps)
 
 
 class StoredChains:
     """Reads chains from the store; what is known of a chain already is not read again."""
 
     def __init__(self, sessions: SessionsRepository, logits: KeptLogits, kept_bytes: int = KEPT_BYTES) -> None:
-        """Read from a store; so many bytes of logits are kept decoded."""
+        """Read from a store; so many bytes of chains are kept decoded."""
         self._sessions = sessions
         self._logits = logits
         self._kept: LRUCache[int, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
@@ -65,7 +68,7 @@ class StoredChains:
 
     @property
     def size(self) -> int:
-        """Bytes of logits that are kept now."""
+        """Bytes of chains that are kept now, about."""
         with self._lock:
             return int(self._kept.currsize)
 

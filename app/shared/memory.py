@@ -7,7 +7,9 @@ turn of somebody who waits for that memory.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -386,3 +388,12 @@ def free_unused() -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+    _give_back()
+
+
+def _give_back() -> None:
+    """Hand freed memory back to the system: glibc, the usual C library of Linux, keeps it for itself otherwise."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from app.shared.audits import KeptMemory, ModelView
 from app.shared.limits import OfferedModels
-from app.shared.memory import DeviceMemory, MemoryBudget, Turns
+from app.shared.memory import DeviceMemory, MemoryBudget, Turns, free_unused
 from app.shared.wiring import Services
 from coft_core.decode.captured import path_text, prepare_model
 from coft_core.decode.plan import check_models
@@ -149,6 +149,7 @@ class ModelHost:
         self._scorers: dict[str, ToxicityScorer] = {}
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
+        self._holders: list[Callable[[LanguageModel], None]] = []
         self._turns = Turns()
         self.turn = self._turns.turn
         """Holds the processor in a block; others wait their turn, and come in the order of asking."""
@@ -252,6 +253,7 @@ class ModelHost:
                 model = where.get(name)
             if model is None:
                 model = self._load(name, where)
+                self._make_room(where)
             with self._lock:
                 where[name] = model
         return model
@@ -275,10 +277,26 @@ class ModelHost:
         finally:
             self._loads.done(name)
 
+    def before_leaving(self, let_go: Callable[[LanguageModel], None]) -> None:
+        """Have something told of each model that makes room for another, so that nothing keeps its weights in memory.
+
+        Args:
+            let_go: Lets go of what is idle and runs on the model.
+        """
+        self._holders.append(let_go)
+
     def _make_room(self, where: LRUCache[str, LanguageModel]) -> None:
         with self._lock:
-            while len(where) >= self._capacity:
-                where.popitem()
+            leaving = [where.popitem()[1] for _ in range(len(where) - self._capacity + 1)]
+        if not leaving:
+            return
+        while leaving:
+            model = leaving.pop()
+            for let_go in self._holders:
+                let_go(model)
+        # A model's parts refer to each other; without this it would stay until a collection happens to come.
+        del model
+        free_unused()
 
     def loaded(self, name: str) -> LanguageModel | None:
         """The model of this name if it is loaded already; nothing is loaded."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from weakref import WeakSet
+
+import torch
 
 from app.shared.memory import DeviceMemory, Waiting
 from app.shared.model_host import ModelHost
 from app.shared.visitors import present
 from app.shared.wiring import Services
 from coft_core.decode.loop import Rollout
+from coft_core.model.language_model import LanguageModel
 from coft_core.types import Step
 
 
@@ -27,13 +31,17 @@ class RolloutPool:
         self._budget = memory.budget
         self._rollouts: OrderedDict[Hashable, Rollout] = OrderedDict()
         self._owners: dict[Hashable, str | None] = {}
+        self._left: WeakSet[torch.nn.Module] = WeakSet()
         self._changed = memory.budget.changed
         memory.budget.count_idle(self)
 
     @classmethod
     def wired(cls, services: Services) -> RolloutPool:
         """As many as the settings allow."""
-        return cls(services.settings.live_rollouts, services[ModelHost].memory)
+        host = services[ModelHost]
+        pool = cls(services.settings.live_rollouts, host.memory)
+        host.before_leaving(pool.drop_of)
+        return pool
 
     @contextmanager
     def taken(
@@ -90,8 +98,15 @@ class RolloutPool:
             return None if rollout is None else rollout.steps
 
     def put(self, key: Hashable, rollout: Rollout) -> None:
-        """Keep a rollout, and close the one unused for longest where there are too many."""
+        """Keep a rollout, and close the one unused for longest where there are too many.
+
+        One whose model has left memory meanwhile is closed at once.
+        """
         with self._changed:
+            if self._left and any(_runs_on(rollout, module) for module in self._left):
+                rollout.close()
+                self._changed.notify_all()
+                return
             self._rollouts[key] = rollout
             visitor = present()
             self._owners[key] = None if visitor is None else visitor.owner
@@ -115,6 +130,12 @@ class RolloutPool:
                     rollout.close()
             self._changed.notify_all()
 
+    def drop_of(self, model: LanguageModel) -> None:
+        """Keep no rollout that runs on a model any more; each is rebuilt from its tokens when it comes back."""
+        with self._changed:
+            self._left.add(model.module)
+            self.drop([key for key, rollout in self._rollouts.items() if _runs_on(rollout, model.module)])
+
     @property
     def idle_size(self) -> int:
         """Bytes of keys and values that idle rollouts hold."""
@@ -128,3 +149,8 @@ class RolloutPool:
                 return False
             self._rollouts.popitem(last=False)[1].close()
             return True
+
+
+def _runs_on(rollout: Rollout, module: torch.nn.Module) -> bool:
+    # A plan's model has the prompt's rendering, so that it is another object over the same weights.
+    return any(used.module is module for used in rollout.plan.all_models.values())

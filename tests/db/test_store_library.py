@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import event
 
 from coft_core.types import Example
 from db.audits import BatchPlace
@@ -237,3 +238,17 @@ def test_branches_are_renamed_within_their_own_session(library, sessions, tree):
     for act in (lambda: library.rename_branch(stranger.id, fork, "x"), lambda: library.prune(stranger.id, fork)):
         with pytest.raises(ConflictError, match="not a branch"):
             act()
+
+
+def test_sorting_by_the_strongest_token_reads_no_whole_row_of_a_step(database, library, three):
+    if database.engine.dialect.name != "sqlite":
+        pytest.skip("PostgreSQL plans by what it knows of the rows, of which there are too few here")
+    asked = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: asked.append(told[2:4]))
+    library.folded(SessionFilter(), "strongest", limit=0)
+    sorting, values = next(one for one in asked if "row_number" in one[0].lower())
+    with database.reading() as connection:
+        plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sorting}", values)]
+    assert {line for line in plan if " steps " in line} == {
+        "SEARCH steps USING COVERING INDEX ix_steps_branch_id_log_ratio (branch_id=?)"
+    }

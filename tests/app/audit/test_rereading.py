@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread_service import NO_ALPHA, NOT_COFT, NOT_KEPT, RereadService, StoredChains
+from app.audit.reread_service import NO_ALPHA, NOT_COFT, NOT_KEPT, RereadService, StoredChain, StoredChains
 from app.audit.rereading import RereadRequest
 from app.audit.service import AuditService
 from app.bootstrap import services
@@ -250,6 +250,7 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
         assert chains.of(branch).steps == first.steps
         assert asked == [0]
         assert chains.size == first.size > 0
+        assert StoredChain((replace(first.steps[0], logits=None),)).size > 0
         small = StoredChains(sessions, logits, kept_bytes=first.size - 1)
         assert small.of(branch).steps == first.steps
         assert small.size == 0

@@ -1,6 +1,8 @@
 """How much key-value memory live rollouts may hold, and what becomes of those that must go."""
 
 import threading
+from dataclasses import replace
+from weakref import ref
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from app.bootstrap import services
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
+from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
 from coft_core.model.branches import joint_logits
 from coft_core.model.fake import tiny_model
@@ -252,3 +255,30 @@ def test_steps_of_sessions_that_wait_for_long_work_share_a_forward(wired):
         thread.join(SECONDS)
     assert forwards.served - served == 4
     assert forwards.forwards - before == 1
+
+
+def test_a_model_that_makes_room_for_another_leaves_memory_though_chains_ran_on_it(settings):
+    modules = {}
+
+    def load(name, **_):
+        model = replace(tiny_model(), name=name)
+        modules.setdefault(name, ref(model.module))
+        return model
+
+    with services(settings, loader=load) as wired:
+        audits, host = wired[AuditService], wired[ModelHost]
+        begun = audits.start(StartAudit(PROMPTS[0], replace(SETTINGS, model="first"), spans_of(PROMPTS[0])))
+        audits.step(begun.session_id)
+        for name in ("second", "third"):
+            host.get(name)
+        assert modules["first"]() is None
+        assert modules["second"]() is host.get("second").module
+        audits.step(begun.session_id)
+        assert len(audits.view(begun.session_id).steps) == 2
+
+
+def test_a_chain_that_is_in_use_when_its_model_leaves_is_not_kept_afterwards(pool):
+    model = tiny_model()
+    prepared = cc.plan(model, PROMPTS[0], cc.CoftPolicy(), spans_of(PROMPTS[0]), max_new_tokens=2)
+    use(pool, "chain", lambda: cc.Rollout(prepared), lambda _: pool.drop_of(model))
+    assert pool.steps("chain") is None
