@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -99,6 +100,8 @@ def cluster(settings: Settings) -> Iterator[Callable[[], RayWorker]]:
 def _connect(ray: Any, settings: Settings) -> None:
     options: dict[str, Any] = {"address": settings.ray_address, "log_to_driver": False}
     if settings.ray_address == "local":
+        # Nothing of an audit's whereabouts leaves this computer because of a cluster that the program itself begins.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # A cluster of this computer alone needs room for the workers, whatever else its processors do.
         options |= {"num_cpus": settings.ray_workers * settings.ray_threads, "include_dashboard": False}
     try:
