@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from app.audit.live import WrittenChain
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.settings import Settings
@@ -31,6 +30,7 @@ from app.shared.ray_workers import RayWorker, cluster
 from app.shared.travelling import packed, program_digest
 from app.shared.wiring import Services
 from app.shared.workers import Crew
+from app.shared.written_chains import WrittenChain
 from bench.decode.shapes import SHAPES, model_of
 from coft_core.types import Span
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -18,8 +18,9 @@ from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.rollouts import RolloutPool
+from app.shared.written_chains import WrittenChain, write_chain
 from coft_core.decode.captured import step_functions
-from coft_core.decode.cost import StepCost, measured, reserved_bytes
+from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
 from coft_core.fingerprint import same_digests
@@ -29,7 +30,7 @@ from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.logit_bases import PackedLogits
 from db.sessions import SessionsRepository
-from db.types import CalibrationDeletedError, ConflictError, JsonObject
+from db.types import CalibrationDeletedError, ConflictError
 
 CHANGED_MODEL = (
     "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
@@ -41,53 +42,6 @@ STEPPED_ELSEWHERE = (
     "Another server has gone on with this session meanwhile; nothing was lost: reload the page to see its steps, and "
     "keep a session to one server."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenStep:
-    """A step that was written elsewhere.
-
-    Attributes:
-        cost: What it took.
-        packed: What the store keeps in place of its logits, and which matrix reads it; None where they are kept as they
-            are.
-        computed: How it was computed, where that is not as for the step before it.
-    """
-
-    step: Step
-    cost: StepCost
-    packed: tuple[bytes, str] | None
-    computed: JsonObject | None
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenChain:
-    """The rest of a chain that was written elsewhere, and how it ended."""
-
-    steps: tuple[WrittenStep, ...]
-    finished: str | None
-
-
-def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -> WrittenChain:
-    """Write the rest of a chain; nothing is stored.
-
-    Raises:
-        DeviceMemoryError: The device's memory ran out.
-    """
-    written: list[WrittenStep] = []
-    computed: JsonObject | None = None
-    with closing(Rollout(plan, path, steps, host.forwards)) as rollout:
-        while rollout.finished is None:
-            for attempt in host.memory.attempts():
-                with attempt, measured(rollout, host.memory.peaks) as cost:
-                    step = rollout.step()
-            now = computation_json(rollout)
-            packed = packed_logits(plan.model, step)
-            kept = None if packed is None else (packed.data, packed.digest)
-            written.append(WrittenStep(step, cost(), kept, None if now == computed else now))
-            computed = now
-            rollout.release_logits()
-        return WrittenChain(tuple(written), rollout.finished)
 
 
 class LiveBranches:

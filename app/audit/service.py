@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event, Lock, RLock
 
 from app.audit.fitting import Fitting
-from app.audit.live import LiveBranches, WrittenChain
+from app.audit.live import LiveBranches
 from app.audit.until import checked, met
 from app.shared.audits import (
     AuditSettings,
@@ -32,6 +32,7 @@ from app.shared.step_words import masked_words
 from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
+from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from app.audit.live import WrittenChain
 from app.audit.service import AuditService
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
 from app.batch.rows import (
@@ -50,6 +49,7 @@ from app.shared.thresholds import Thresholds
 from app.shared.travelling import sendable
 from app.shared.wiring import Services
 from app.shared.workers import WorkerPool, Workers
+from app.shared.written_chains import WrittenChain
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan
