@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from app.shared.wiring import Services
 
 NAME = "coft-audit"
 
-Opened = Callable[[], AbstractContextManager[Services]]
+Opened = Callable[..., AbstractContextManager[Services]]
 
 
 def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -> int:
@@ -41,10 +42,15 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
     return _run(asked) if callable(asked) else 0
 
 
-def _opened() -> AbstractContextManager[Services]:
+def _opened(workers: str | None = None) -> AbstractContextManager[Services]:
     from app.settings import Settings
 
-    return services(Settings())
+    return services(Settings(**_given(ray_address=workers)))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Settings that options name."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _run(asked: Callable[[], int | None]) -> int:
@@ -69,7 +75,7 @@ def program(opened: Opened) -> Any:
     """All commands; those of a feature are read when one of them is named.
 
     Args:
-        opened: Opens the services.
+        opened: Opens the services; where the option ``--workers`` is given, with its value under that name.
     """
 
     class Program(TyperGroup):
@@ -82,17 +88,34 @@ def program(opened: Opened) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             feature = next((feature for feature in reversed(FEATURES) if name in feature.commands), None)
             if name is not None and feature is not None:
-                command = commands_of(name, feature.operations, opened)
+                wanted = _given(workers=ctx.params.get("workers"))
+                command = commands_of(name, feature.operations, partial(opened, **wanted) if wanted else opened)
             return name, command, rest
 
     app = typer.Typer(cls=Program, help="Audit language models for bias, token by token.")
+    app.callback()(_program)
     app.command("serve", help="start the web application")(_serve)
     for word, purpose in {word: purpose for feature in FEATURES for word, purpose in feature.commands.items()}.items():
         app.command(word, help=purpose)(lambda: None)
     return typer.main.get_command(app)
 
 
+def _program(
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            metavar="ADDRESS",
+            help="share long work out on a Ray cluster: ray://host:10001, host:6379, auto, or local (default: "
+            "COFT_RAY_ADDRESS, or this process)",
+        ),
+    ] = None,
+) -> None:
+    """Audit language models for bias, token by token."""
+
+
 def _serve(
+    context: typer.Context,
     host: Annotated[
         str | None, typer.Option("--host", help="address to listen on (default: COFT_HOST or 127.0.0.1)")
     ] = None,
@@ -110,8 +133,8 @@ def _serve(
         from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
-        given = {"host": host, "port": port, "mcp": mcp, "completions": completions}
-        settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        workers = context.parent.params.get("workers") if context.parent else None
+        settings = Settings(**_given(host=host, port=port, mcp=mcp, completions=completions, ray_address=workers))
         if settings.mcp:
             require_agents_package()
         require_accounts_elsewhere(settings)

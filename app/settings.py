@@ -64,6 +64,11 @@ class Settings(BaseSettings):
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
         completions: ``COFT_COMPLETIONS``: a policy with its options, such as ``coft,lam=0.6``, by which completions are
             served in the shape of OpenAI's interface; empty serves none.
+        ray_address: ``COFT_RAY_ADDRESS``: the Ray cluster that long jobs share their rows out on: ``ray://host:10001``,
+            ``host:6379``, ``auto``, or ``local`` for processes of this computer; empty runs them in this process.
+        ray_workers: ``COFT_RAY_WORKERS``: workers of one job.
+        ray_threads: ``COFT_RAY_THREADS``: threads with which each computes, which are processors that it takes.
+        ray_gpus: ``COFT_RAY_GPUS``: GPUs that each takes; a part of one is allowed.
         thinking_marks: ``COFT_THINKING_MARKS``: what models write before and behind their thinking, such as
             ``<think> </think>``, several separated by commas; looked for before those of published models.
     """
@@ -110,6 +115,10 @@ class Settings(BaseSettings):
     mcp: bool = False
     completions: str = ""
     thinking_marks: str = ""
+    ray_address: str = ""
+    ray_workers: int = Field(default=2, ge=1)
+    ray_threads: int = Field(default=1, ge=1)
+    ray_gpus: float = Field(default=0.0, ge=0.0)
 
     @property
     def largest_body(self) -> int:

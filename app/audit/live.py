@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from app.shared.audits import settings_from_json
@@ -19,15 +20,17 @@ from app.shared.planning import Detectors, Planner, forced_token, rendering_of, 
 from app.shared.policies import certifies
 from app.shared.rollouts import RolloutPool
 from coft_core.decode.captured import step_functions
-from coft_core.decode.cost import StepCost, reserved_bytes
+from coft_core.decode.cost import StepCost, measured, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
 from coft_core.fingerprint import same_digests
+from coft_core.logit_basis import basis_of
 from coft_core.model.compiled import StepPath, path_of
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
+from db.logit_bases import PackedLogits
 from db.sessions import SessionsRepository
-from db.types import CalibrationDeletedError, ConflictError
+from db.types import CalibrationDeletedError, ConflictError, JsonObject
 
 CHANGED_MODEL = (
     "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
@@ -43,6 +46,54 @@ STEPPED_ELSEWHERE = (
 
 MOST_GOING = 1024
 """Branches that are known to go on; the store is asked for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenStep:
+    """A step that was written elsewhere.
+
+    Attributes:
+        cost: What it took.
+        packed: What the store keeps in place of its logits, and which matrix reads it; None where they are kept as they
+            are.
+        computed: How it was computed, where that is not as for the step before it.
+    """
+
+    step: Step
+    cost: StepCost
+    packed: tuple[bytes, str] | None
+    computed: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChain:
+    """The rest of a chain that was written elsewhere, and how it ended."""
+
+    steps: tuple[WrittenStep, ...]
+    finished: str | None
+
+
+def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -> WrittenChain:
+    """Write the rest of a chain; nothing is stored.
+
+    Raises:
+        DeviceMemoryError: The device's memory ran out.
+    """
+    written: list[WrittenStep] = []
+    computed: JsonObject | None = None
+    with closing(Rollout(plan, path, steps, host.forwards)) as rollout:
+        while rollout.finished is None:
+            for attempt in host.memory.attempts():
+                with attempt, measured(rollout, host.memory.peaks) as cost:
+                    step = rollout.step()
+            now = computation_json(rollout)
+            packed = packed_logits(plan.model, step)
+            written.append(
+                WrittenStep(step, cost(), packed and (packed.data, packed.digest), None if now == computed else now)
+            )
+            computed = now
+            rollout.release_logits()
+        return WrittenChain(tuple(written), rollout.finished)
 
 
 class LiveBranches:
@@ -99,17 +150,8 @@ class LiveBranches:
 
     def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
-        seconds, peak_bytes = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
         step = rollout.steps[-1]
-        try:
-            self._sessions.append_step(branch.id, step, seconds, peak_bytes, packed_logits(rollout.plan.model, step))
-        except CalibrationDeletedError:
-            raise
-        except ConflictError as error:
-            # Nobody else has this rollout in this process, and the next one is built from what is stored.
-            raise ServiceError(STEPPED_ELSEWHERE) from error
-        if cost is not None:
-            self._metrics.step(cost.seconds)
+        self._append(branch, step, cost, packed_logits(rollout.plan.model, step))
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
@@ -117,6 +159,45 @@ class LiveBranches:
             self._going[branch.id] = branch
             while len(self._going) > MOST_GOING:
                 self._going.popitem(last=False)
+
+    def chain_work(self, branch: BranchRecord) -> Callable[[], WrittenChain]:
+        """What writes the rest of a stored branch, wherever it is done; :meth:`take` stores what it gives.
+
+        Raises:
+            ServiceError: The session cannot be continued.
+        """
+        self._sessions.require_own(branch.session_id)
+        plan = self.plan(self._sessions.get(branch.session_id))
+        return partial(write_chain, self._host, plan, branch.path, tuple(self._sessions.chain(branch.id)))
+
+    def take(self, branch: BranchRecord, chain: WrittenChain) -> None:
+        """Store what was written elsewhere, step by step as :meth:`keep` does, and how it was computed."""
+        name = self._sessions.get(branch.session_id).model
+        for written in chain.steps:
+            packed = written.packed and PackedLogits(*written.packed, partial(self._basis, name))
+            self._append(branch, written.step, written.cost, packed or None)
+            if written.computed is not None:
+                self._sessions.add_computation(branch.session_id, written.computed)
+        if chain.finished:
+            self._sessions.set_finished(branch.id, chain.finished)
+
+    def _basis(self, name: str) -> bytes:
+        """The matrix of a model's last layer, which reads what a worker packed with it."""
+        basis = basis_of(self._host.get(name))
+        assert basis is not None  # a worker has the same weights
+        return basis.to_bytes()
+
+    def _append(self, branch: BranchRecord, step: Step, cost: StepCost | None, packed: PackedLogits | None) -> None:
+        seconds, peak_bytes = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
+        try:
+            self._sessions.append_step(branch.id, step, seconds, peak_bytes, packed)
+        except CalibrationDeletedError:
+            raise
+        except ConflictError as error:
+            # Nobody else has this rollout in this process, and the next one is built from what is stored.
+            raise ServiceError(STEPPED_ELSEWHERE) from error
+        if cost is not None:
+            self._metrics.step(cost.seconds)
 
     def forked(self, parent: BranchRecord, rollout: Rollout, index: int, token: int | str) -> BranchRecord:
         """The branch that departs from a live chain at a step (0-based) with another token, with that step stored.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Event, Lock, RLock
 
 from app.audit.fitting import Fitting
-from app.audit.live import LiveBranches
+from app.audit.live import LiveBranches, WrittenChain
 from app.audit.until import checked, met
 from app.shared.audits import (
     AuditSettings,
@@ -200,6 +200,26 @@ class AuditService:
                     return
         finally:
             self._pauses[session_id].discard(stop)
+
+    def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
+        """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
+
+        Raises:
+            ServiceError: The session cannot be continued.
+            NotFoundError: It has been deleted.
+        """
+        with in_one_sentence():
+            return self._live.chain_work(self._branch(session_id, branch_id))
+
+    def take_chain(self, session_id: int, branch_id: int, chain: WrittenChain) -> None:
+        """Store what was written elsewhere.
+
+        Raises:
+            ServiceError: The session has been gone on with meanwhile.
+            NotFoundError: It has been deleted.
+        """
+        with self._lock(session_id):
+            self._live.take(self._branch(session_id, branch_id), chain)
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
+from app.audit.live import WrittenChain
 from app.audit.service import AuditService
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
 from app.batch.rows import (
@@ -46,7 +47,9 @@ from app.shared.prompt_sets import (
     rows_of,
 )
 from app.shared.thresholds import Thresholds
+from app.shared.travelling import sendable
 from app.shared.wiring import Services
+from app.shared.workers import WorkerPool, Workers
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan
@@ -187,9 +190,11 @@ class BatchService(PromptSetReader):
         thresholds: Thresholds,
         host: ModelHost,
         planner: Planner,
+        workers: WorkerPool,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
         super().__init__(max_upload_bytes)
+        self._workers = workers
         self._batches = batches
         self._prompt_sets = prompt_sets
         self._runner = runner
@@ -206,7 +211,7 @@ class BatchService(PromptSetReader):
         return cls(
             services[BatchesRepository], services[PromptSetsRepository], services[JobRunner], services[JobService],
             services[AuditService], services[Thresholds], services[ModelHost], services[Planner],
-            services.largest_upload,
+            services[WorkerPool], services.largest_upload,
         )  # fmt: skip
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
@@ -441,26 +446,71 @@ class BatchService(PromptSetReader):
         left = [row for row in rows if row.is_open]
         tally = _Tally(len(rows), len(rows) - len(left))
         context.begin_phase(tally.share(), tally.sentence)
-        for row in left:
-            context.check_cancelled()
-            try:
-                self._run(context, row, sessions[row.line], tally)
-            except (*OF_THE_WHOLE_BATCH, JobCancelled):
-                raise
-            except Exception as error:
-                # What is wrong with one row must not stop the others; it stands beside the row.
-                tally.failed += 1
-                self._batches.fail(batch_id, row.line, sentence_of(error))
-            tally.finished += 1
-            context.progress(tally.share(), tally.sentence)
+        batch_run = _BatchRun(context, batch_id, sessions, tally)
+        with self._workers.hired(context) as workers:
+            if workers.elsewhere:
+                self._share_out(batch_run, left, workers)
+            else:
+                for row in left:
+                    context.check_cancelled()
+                    self._end_row(batch_run, row, partial(self._run, context, row, sessions[row.line], tally))
         return {"batch_id": batch_id, "prompts": tally.total, "failed": tally.failed}
+
+    def _end_row(self, run: _BatchRun, row: BatchRowRecord, work: Callable[[], object]) -> None:
+        """Do what ends a row, or note beside it why that cannot be done."""
+        try:
+            work()
+        except (*OF_THE_WHOLE_BATCH, JobCancelled):
+            raise
+        except Exception as error:
+            # What is wrong with one row must not stop the others; it stands beside the row.
+            run.tally.failed += 1
+            self._batches.fail(run.batch_id, row.line, sentence_of(error))
+        run.tally.finished += 1
+        run.context.progress(run.tally.share(), run.tally.sentence)
+
+    def _share_out(self, run: _BatchRun, left: Sequence[BatchRowRecord], workers: Workers) -> None:
+        """Have chains written by workers, and store each whole, in the order of the rows."""
+        begun: deque[tuple[BatchRowRecord, int, int]] = deque()
+
+        def works() -> Iterator[Callable[[], WrittenChain | Exception]]:
+            for row in left:
+                try:
+                    place = self._begun(row, run.sessions[row.line])
+                    work = self._audits.chain_work(*place)
+                except (*OF_THE_WHOLE_BATCH, JobCancelled):
+                    raise
+                except NotFoundError:
+                    self._end_row(run, row, _nothing)
+                except Exception as error:
+                    self._end_row(run, row, partial(_refused, error))
+                else:
+                    begun.append((row, *place))
+                    yield partial(_chain_or_error, work)
+
+        for chain in workers.each(works()):
+            run.context.check_cancelled()
+            row, session_id, branch_id = begun.popleft()
+            self._end_row(run, row, partial(self._take, session_id, branch_id, chain))
+
+    def _take(self, session_id: int, branch_id: int, chain: WrittenChain | Exception) -> None:
+        """Store a chain that a worker wrote."""
+        if isinstance(chain, Exception):
+            raise chain
+        # A reviewer may have deleted the session meanwhile; the batch shows its row as deleted.
+        with suppress(NotFoundError):
+            self._audits.take_chain(session_id, branch_id, chain)
+
+    def _begun(self, row: BatchRowRecord, request: StartAudit) -> tuple[int, int]:
+        """Session and branch of a row, begun if need be."""
+        if row.session_id is not None and row.root_branch_id is not None:
+            return row.session_id, row.root_branch_id
+        view = self._audits.start(request)
+        return view.session_id, view.branch_id
 
     def _run(self, context: JobContext, row: BatchRowRecord, request: StartAudit, tally: _Tally) -> None:
         """Begin a row's session, or take it up where it was left, and run it to its end."""
-        session_id, branch_id = row.session_id, row.root_branch_id
-        if session_id is None:
-            view = self._audits.start(request)
-            session_id, branch_id = view.session_id, view.branch_id
+        session_id, branch_id = self._begun(row, request)
         try:
             running = cast("Generator[Step]", self._audits.run(session_id, branch_id, waiting=MemoryWait(context)))
             with closing(running) as steps:
@@ -489,6 +539,34 @@ class _Tally:
     def sentence(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.finished} of {self.total} prompts{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchRun:
+    """A job's run of a batch, with the request of each line's session."""
+
+    context: JobContext
+    batch_id: int
+    sessions: Mapping[int, StartAudit]
+    tally: _Tally
+
+
+def _chain_or_error(work: Callable[[], WrittenChain]) -> WrittenChain | Exception:
+    """What a worker gives for a row: what is wrong with it does not end the others."""
+    try:
+        return work()
+    except OF_THE_WHOLE_BATCH:
+        raise
+    except Exception as error:
+        return sendable(error)
+
+
+def _nothing() -> None:
+    """For a row whose session a reviewer has deleted."""
+
+
+def _refused(error: Exception) -> None:
+    raise error
 
 
 def batch_request(stored: JsonObject) -> BatchRequest:

@@ -42,6 +42,7 @@ from app.shared.prompt_sets import (
 )
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
+from app.shared.workers import WorkerPool
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
@@ -177,9 +178,11 @@ class CalibrationService(PromptSetReader):
         host: ModelHost,
         detectors: Detectors,
         thresholds: Thresholds,
+        workers: WorkerPool,
         max_upload_bytes: int,
     ) -> None:
         super().__init__(max_upload_bytes)
+        self._workers = workers
         self._store = store
         self._prompt_sets = prompt_sets
         self._jobs = jobs
@@ -198,7 +201,7 @@ class CalibrationService(PromptSetReader):
         return cls(
             services[CalibrationStore], services[PromptSetsRepository], services[JobsRepository],
             services[LedgersRepository], services[JobRunner], services[ModelHost], services[Detectors],
-            services[Thresholds], services.largest_upload,
+            services[Thresholds], services[WorkerPool], services.largest_upload,
         )  # fmt: skip
 
     uses = ("calibration",)
@@ -350,7 +353,11 @@ class CalibrationService(PromptSetReader):
         return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
 
     def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
-        work = replace(work, room=self._host.memory.room(MemoryWait(context)))
+        with self._workers.hired(context) as workers:
+            room = workers.room(self._host.memory.room(MemoryWait(context)))
+            return self._calibrate_in(context, replace(work, room=room), ledger)
+
+    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
         with self._host.turn():

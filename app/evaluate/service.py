@@ -41,6 +41,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.step_words import named
 from app.shared.wiring import Services
+from app.shared.workers import WorkerPool
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
 from coft_core.suites.base import Item, Outcome, Suite
@@ -70,6 +71,7 @@ class EvaluationService:
         preparer: MethodPreparer,
         sources: SuiteSources,
         opener: ItemOpener,
+        workers: WorkerPool,
         reader: Callable[..., AskReader] = Reader,
         judges: Callable[[EvaluationRequest, Sequence[Suite], str], Judges] = load_judges,
     ) -> None:
@@ -81,6 +83,7 @@ class EvaluationService:
         self._preparer = preparer
         self._sources = sources
         self._opener = opener
+        self._workers = workers
         self._reader = reader
         self._load_judges = judges
         self._outcomes = KeptOutcomes(store)
@@ -94,7 +97,7 @@ class EvaluationService:
         )
         return cls(
             services[EvaluationsRepository], services[JobRunner], services[JobService], services[ModelHost],
-            services[MethodPreparer], services[SuiteSources], opener,
+            services[MethodPreparer], services[SuiteSources], opener, services[WorkerPool],
         )  # fmt: skip
 
     # What can be asked for.
@@ -372,7 +375,10 @@ class EvaluationService:
         work = EvaluationWork(evaluation_id, request, suites, self._judges(request))
         share = READING_SHARE * bool(suites) if request.measures else 1.0
         if suites:
-            EvaluationRun(work, self._store, self._host, self._preparer, context, self._reader, share).run()
+            with self._workers.hired(context) as workers:
+                EvaluationRun(
+                    work, self._store, self._host, self._preparer, context, workers, self._reader, share
+                ).run()
         made: JsonObject = {
             "evaluation_id": evaluation_id,
             "items": sum(part.done for part in self._progress(record)),

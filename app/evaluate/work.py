@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
 from app.evaluate.calibrating import (
@@ -33,6 +33,7 @@ from app.evaluate.sources import SuiteItems
 from app.shared.jobs import JobContext
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
+from app.shared.workers import Workers
 from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.model.forced import Room
 from coft_core.policies.base import Policy
@@ -113,6 +114,7 @@ class _Bench:
     host: ModelHost
     context: JobContext
     reader: Callable[..., AskReader]
+    workers: Workers
     room: Room
     tally: _Tally
 
@@ -127,13 +129,15 @@ class EvaluationRun:
         host: ModelHost,
         preparer: MethodPreparer,
         context: JobContext,
+        workers: Workers,
         reader: Callable[..., AskReader] = Reader,
         share: float = 1.0,
     ) -> None:
         """Wire it; ``share`` is what reading takes of the whole job."""
+        room = workers.room(_Stoppable(host, context))
         self._work, self._store, self._preparer = work, store, preparer
         self._tally = _Tally(work, context, share)
-        self._bench = _Bench(work, store, host, context, reader, _Stoppable(host, context), self._tally)
+        self._bench = _Bench(work, store, host, context, reader, workers, room, self._tally)
 
     def run(self) -> None:
         """Read suite after suite with all methods that are read together; then with the next ones.
@@ -268,31 +272,44 @@ class _Part:
         for record in missing:
             left[record.place][record.method] = record
         reader = bench.reader(self._group.model, loaded.models, loaded.scorers, self._group.detector, bench.room)
-        for batch in batches(self._suite.items):
-            places = [place for place in batch if place in left]
-            if not places:
-                continue
+        batched = [(places, _by_methods(places, left)) for places in self._batches(left)]
+        answers = bench.workers.each(
+            self._reading(reader, alike, [policies[label] for label in labels])
+            for _, parts in batched
+            for labels, alike in parts.items()
+        )
+        for places, parts in batched:
             bench.context.check_cancelled()
             outcomes: dict[tuple[str, int], Outcome] = {}
-            for labels, alike in _by_methods(places, left).items():
-                outcomes |= self._outcomes(reader, alike, {label: policies[label] for label in labels})
+            for labels, alike in parts.items():
+                outcomes |= self._outcomes(next(answers), alike, labels)
             records = [record for place in places for record in left[place].values()]
             contents = {record.key: outcome_bytes(outcomes[record.method, record.place]) for record in records}
             bench.store.keep(self._owner, records, contents)
             bench.tally.advance(len(places), self._size(record.place for record in records))
 
-    def _outcomes(
-        self, reader: AskReader, places: Sequence[int], policies: Mapping[str, Policy]
-    ) -> dict[tuple[str, int], Outcome]:
-        """Outcomes by method and place."""
+    def _batches(self, left: Container[int]) -> Iterator[list[int]]:
+        """Places that are left, batch by batch."""
+        for batch in batches(self._suite.items):
+            if places := [place for place in batch if place in left]:
+                yield places
+
+    def _reading(
+        self, reader: AskReader, places: Sequence[int], policies: Sequence[Policy]
+    ) -> Callable[[], list[list[Answer]]]:
+        """What reads the items at some places, wherever it is done."""
         items = [self._suite.items[place] for place in places]
         asks = [ask for item in items for ask in item.asks]
         seeds = [ask_seed(self._seed, self._key, item.id, number) for item in items for number in range(len(item.asks))]
-        bench = self._bench
-        with bench.host.turn():
-            answers = reader.read(asks, list(policies.values()), seeds)
+        return partial(reader.read, asks, policies, seeds)
+
+    def _outcomes(
+        self, answers: Sequence[Sequence[Answer]], places: Sequence[int], labels: Sequence[str]
+    ) -> dict[tuple[str, int], Outcome]:
+        """Outcomes by method and place."""
+        bench, items = self._bench, [self._suite.items[place] for place in places]
         outcomes: dict[tuple[str, int], Outcome] = {}
-        for label, row in zip(policies, answers, strict=True):
+        for label, row in zip(labels, answers, strict=True):
             following = iter(row)
             made = [
                 Outcome(item.id, item.unit, item.facts, tuple(next(following) for _ in item.asks), seed=self._seed)

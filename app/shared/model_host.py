@@ -155,6 +155,8 @@ class ModelHost:
         """Holds the processor in a block; others wait their turn, and come in the order of asking."""
         self.give_way = self._turns.give_way
         """Lets others go first who wait for their turn; long work that holds one calls it between its batches."""
+        self.aside = self._turns.aside
+        """Gives the holder's turn up in a block, while others compute for it, and takes one again at its end."""
         self.memory = DeviceMemory(self._turns, budget or MemoryBudget())
         """The memory that all work on the models shares; it is taken before a turn, never while holding one."""
         self.forwards = JointForwards(self.turn)
@@ -216,7 +218,7 @@ class ModelHost:
         Raises:
             ModelLoadError: One cannot be loaded.
         """
-        return {name: self._scorer(name, str(model.device)) for name in set(policy.scorers.values())}
+        return {name: self.scorer_on(name, str(model.device)) for name in set(policy.scorers.values())}
 
     def scorer(self, name: str, beside: str) -> ToxicityScorer:
         """A scorer of texts by its name, loaded once, on the device of a model by its own.
@@ -224,9 +226,14 @@ class ModelHost:
         Raises:
             ModelLoadError: One of them cannot be loaded.
         """
-        return self._scorer(name, str(self.get(beside).device))
+        return self.scorer_on(name, str(self.get(beside).device))
 
-    def _scorer(self, name: str, device: str) -> ToxicityScorer:
+    def scorer_on(self, name: str, device: str) -> ToxicityScorer:
+        """A scorer of texts by its name, loaded once, on a device.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
         if name != EMBEDDED:
             self._offered.require(name)
         with self._lock:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import psutil
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -46,9 +46,6 @@ class Metrics:
             buckets=REQUEST_SECONDS,
             registry=self.registry,
         )
-        self._refused = Counter(
-            "coft_refused_total", "Requests that a limit refused, by the limit", ("limit",), registry=self.registry
-        )
 
     @classmethod
     def wired(cls, services: Services) -> Metrics:
@@ -63,10 +60,6 @@ class Metrics:
         """Count an answered request."""
         first = path.lstrip("/").partition("/")[0]
         self._requests.labels(first if first in ROUTES else OTHER, str(status)).observe(seconds)
-
-    def refused(self, limit: str) -> None:
-        """Count a request that a limit refused."""
-        self._refused.labels(limit).inc()
 
 
 class Present(Collector):

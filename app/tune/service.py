@@ -19,6 +19,7 @@ from app.shared.planning import Detectors, controls_of, prompted
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
 from app.shared.wiring import Services
+from app.shared.workers import WorkerPool, Workers
 from app.tune.runs import (
     TunedMethod,
     TunedValues,
@@ -63,7 +64,7 @@ class TuningWork:
     examples: tuple[Example, ...] = ()
 
 
-def tuned(work: TuningWork, context: JobContext) -> JsonObject:
+def tuned(work: TuningWork, context: JobContext, workers: Workers) -> JsonObject:
     """Sweep every method and choose its best point; a method that cannot be run says why.
 
     What is measured is kept with the job after every method, so that a run that ends early keeps it.
@@ -72,10 +73,12 @@ def tuned(work: TuningWork, context: JobContext) -> JsonObject:
         JobCancelled: The job was cancelled.
         CoftError: Vanilla decoding itself cannot be measured.
     """
-    calibrations = _calibrations(work, context)
+    calibrations = _calibrations(work, context, workers)
     sweeps = [_variants(work, name, calibrations) for name in work.request.policies if name != "vanilla"]
     base = variants_of(method("vanilla"), **controls_of(work.request.settings))
-    clock = _Clock(context, len(work.items.items) * (1 + sum(not isinstance(tried, TunedMethod) for tried in sweeps)))
+    clock = _Clock(
+        context, workers, len(work.items.items) * (1 + sum(not isinstance(tried, TunedMethod) for tried in sweeps))
+    )
     context.begin_phase(0.0, "vanilla")
     vanilla = _measured(work, base, clock)[0]
     methods = [
@@ -102,8 +105,9 @@ def _result(work: TuningWork, vanilla: Measured, methods: Sequence[TunedMethod])
 class _Clock:
     """How many prompts of the whole run have been measured."""
 
-    def __init__(self, context: JobContext, whole: int) -> None:
+    def __init__(self, context: JobContext, workers: Workers, whole: int) -> None:
         self._context, self._whole, self._done = context, whole, 0
+        self.workers = workers
         self.waiting = MemoryWait(context)
 
     def tick(self, label: str) -> None:
@@ -113,7 +117,7 @@ class _Clock:
         self._context.check_cancelled()
 
 
-def _calibrations(work: TuningWork, context: JobContext) -> dict[float, Calibration] | None:
+def _calibrations(work: TuningWork, context: JobContext, workers: Workers) -> dict[float, Calibration] | None:
     if not work.examples:
         return None
     settings = work.request.settings
@@ -123,7 +127,7 @@ def _calibrations(work: TuningWork, context: JobContext) -> dict[float, Calibrat
         context.check_cancelled()
         work.host.give_way()
 
-    room = work.host.memory.room(MemoryWait(context))
+    room = workers.room(work.host.memory.room(MemoryWait(context)))
     seed, steps, controls = settings.seed, settings.max_new_tokens, controls_of(settings)
     if work.request.calibration_source == "reference":
         with work.host.turn():
@@ -190,7 +194,8 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
         clock.tick(title)
         work.host.give_way()
 
-    policies, room = [variant.policy for variant in variants], work.host.memory.room(clock.waiting)
+    policies = [variant.policy for variant in variants]
+    room = clock.workers.room(work.host.memory.room(clock.waiting))
     with work.host.turn():
         return measure_many(work.model, work.items.items, policies, models, scorers, work.detector, told, room=room)
 
@@ -211,8 +216,10 @@ class TuningService:
         runner: JobRunner,
         host: ModelHost,
         detectors: Detectors,
+        workers: WorkerPool,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
+        self._workers = workers
         self._jobs = jobs
         self._runner = runner
         self._host = host
@@ -224,7 +231,7 @@ class TuningService:
         """Built from the program's services."""
         return cls(
             services[JobsRepository], services[JobRunner], services[ModelHost], services[Detectors],
-            services.largest_upload,
+            services[WorkerPool], services.largest_upload,
         )  # fmt: skip
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
@@ -385,7 +392,8 @@ class TuningService:
         settings = request.settings
         model = prompted(self._host.get(settings.model), settings)
         work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
-        return tuned(work, context)
+        with self._workers.hired(context) as workers:
+            return tuned(work, context, workers)
 
 
 def _prompting(settings: AuditSettings) -> tuple[str | None, ...]:

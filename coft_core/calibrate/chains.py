@@ -25,7 +25,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import loop
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.model.forced import OwnRoom, Room
+from coft_core.model.forced import OwnRoom, Room, run_each
 from coft_core.model.group import BASE, BranchGroup
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
@@ -161,10 +161,18 @@ def generate_chains(
     shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": any_length, "tokens": any_length}
     room = room or OwnRoom()
 
-    def continued(places: list[int]) -> list[Entry]:
-        left = [prompts[place] for place in places]
-        size = _size(model, policy, left, max_new_tokens)
-        return room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
+    def continued(batches: Sequence[Sequence[int]]) -> Iterator[list[Entry]]:
+        chosen = [[prompts[place] for place in places] for places in batches]
+        return run_each(
+            room,
+            (
+                (
+                    _size(model, policy, batch, max_new_tokens),
+                    partial(_continue, batch, model, policy, max_new_tokens, seed),
+                )
+                for batch in chosen
+            ),
+        )
 
     entries = LedgerPhase(ledger, phase, tuple(p.row for p in prompts)).completed(
         shapes,

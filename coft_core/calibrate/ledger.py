@@ -84,7 +84,7 @@ class LedgerPhase:
         self,
         shapes: Mapping[str, tuple[tuple[int, ...], ...]],
         batches: Callable[[], Iterable[Sequence[int]]],
-        work: Callable[[list[int]], Iterable[Entry]],
+        work: Callable[[list[list[int]]], Iterable[Iterable[Entry]]],
         done: Callable[[int], None],
     ) -> list[Entry]:
         """What every example gives: what the ledger knows, and the rest batch by batch.
@@ -93,7 +93,7 @@ class LedgerPhase:
             shapes: For each array its shape in each example; -1 allows any length.
             batches: Places of the examples of each batch; asked for unless everything is known. They are formed of all
                 examples, so that those left have the neighbours that they have without an interruption.
-            work: What the examples at some places give.
+            work: What the examples of batches give, by their places; one batch after the other is taken of it.
             done: Told how many are known already, if any, then after each batch how many it held.
 
         Raises:
@@ -102,12 +102,14 @@ class LedgerPhase:
         known_entries = self._known(shapes)
         if known_entries:
             done(len(known_entries))
-        for batch in batches() if len(known_entries) < len(self.examples) else ():
-            if left := [place for place in batch if place not in known_entries]:
-                entries = dict(zip(left, work(left), strict=True))
-                known_entries.update(entries)
-                self._put(entries)
-                done(len(left))
+        formed = batches() if len(known_entries) < len(self.examples) else ()
+        left = [[place for place in batch if place not in known_entries] for batch in formed]
+        left = [places for places in left if places]
+        for places, given in zip(left, work(left), strict=True):
+            entries = dict(zip(places, given, strict=True))
+            known_entries.update(entries)
+            self._put(entries)
+            done(len(places))
         return [known_entries[place] for place in range(len(self.examples))]
 
     def _known(self, shapes: Mapping[str, tuple[tuple[int, ...], ...]]) -> dict[int, Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -17,7 +17,7 @@ from coft_core.calibrate.settings import CalibrationSettings, Progress, counted
 from coft_core.calibrate.task import JOINT, masked_views
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches
+from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches, run_each
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.fusion import at_least_float32
@@ -243,11 +243,15 @@ def forced_supports(
     room = room or OwnRoom()
     scorer = cache(lambda: ForcedScorer(model, limits))
 
-    def scored(places: list[int]) -> list[Entry]:
-        chosen = [items[place] for place in places]
-        work = partial(_batch_supports, scorer(), model, chosen, lams, temperature)
-        supports = room.run(scorer().memory_size(chosen), work)  # (N, L, K)
-        return [{"support": part} for part in np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])]
+    def scored(batches: Sequence[Sequence[int]]) -> Iterator[list[Entry]]:
+        chosen = [[items[place] for place in places] for places in batches]
+        works = (
+            (scorer().memory_size(batch), partial(_batch_supports, scorer(), model, batch, lams, temperature))
+            for batch in chosen
+        )
+        for batch, supports in zip(chosen, run_each(room, works), strict=True):  # (N, L, K)
+            ends = np.cumsum([item.scored for item in batch])[:-1]
+            yield [{"support": part} for part in np.split(supports, ends)]
 
     entries = phase.completed(
         {"support": tuple((item.scored, len(lams), len(item.prompts) - 1) for item in items)},

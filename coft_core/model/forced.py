@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,33 @@ class Room(Protocol):
             work: The batch. It may be run a second time where memory ran out, so it begins anew each time and leaves
                 nothing behind when it fails.
         """
+
+
+@runtime_checkable
+class SharedOut(Protocol):
+    """A room whose batches may run at several places at a time."""
+
+    def share_out(self, works: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        """Results of batches, in their order.
+
+        Args:
+            works: The batches: functions of a module, or methods, with what they are given bound to them, so that
+                another process can run them.
+        """
+
+
+def run_each(room: Room, batches: Iterable[tuple[int | None, Callable[[], Result]]]) -> Iterator[Result]:
+    """Results of batches in their order, each run when the one before it was taken, unless the room shares them out.
+
+    Args:
+        room: Where their memory is taken from.
+        batches: Each with the bytes of keys and values that it holds at most; None where it asks for memory itself.
+    """
+    if isinstance(room, SharedOut):
+        yield from room.share_out(work for _, work in batches)
+        return
+    for size, work in batches:
+        yield work() if size is None else room.run(size, work)
 
 
 class OwnRoom:
@@ -273,6 +300,10 @@ class ForcedScorer:
         self._fit = fit_of(model)
         self._stateful = self._fit.kind == "states"
         self._at_once = model.prefill_tokens if self._fit.pieces else sys.maxsize
+
+    def __reduce__(self) -> tuple[type[ForcedScorer], tuple[LanguageModel, Limits]]:
+        """What another process makes it anew from."""
+        return ForcedScorer, (self._model, self._limits)
 
     def memory_size(self, items: Sequence[ForcedItem]) -> int:
         """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read."""

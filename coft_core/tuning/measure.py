@@ -17,7 +17,7 @@ from torch import Tensor
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
-from coft_core.model.forced import OwnRoom, Room
+from coft_core.model.forced import OwnRoom, Room, run_each
 from coft_core.model.group import score_branches
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
@@ -249,16 +249,22 @@ def measure_many(
     model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
     right: list[list[bool]] = [[] for _ in policies]
     answers: list[list[npt.NDArray[np.float64]]] = [[] for _ in policies]
-    for number, item in enumerate(items, 1):
-        read = ItemReader(model, item, models, scorers, detector, room)
-        for place, policy in enumerate(policies):
-            choices = read.choices(policy)
+    works = (
+        (None, partial(_read, ItemReader(model, item, models, scorers, detector, room), policies)) for item in items
+    )
+    for number, (item, read) in enumerate(zip(items, run_each(room, works), strict=True), 1):
+        for place, choices in enumerate(read):
             distribution = _answer_distribution(item, choices)
             answers[place].append(_by_text(item, distribution))
             right[place].append(_is_right(item, choices[0], distribution))
         if progress is not None:
             progress(number)
     return [_measured(items, np.array(own, dtype=float), said) for own, said in zip(right, answers, strict=True)]
+
+
+def _read(reader: ItemReader, policies: Sequence[Policy]) -> list[list[list[GivenToken]]]:
+    """One item's choices under every policy."""
+    return [reader.choices(policy) for policy in policies]
 
 
 def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken]]) -> npt.NDArray[np.float64]:

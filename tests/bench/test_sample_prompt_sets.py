@@ -200,11 +200,12 @@ def test_templates_hold_every_column_and_are_read_without_a_row_error(kind):
     path = ASSETS / f"templates/prompt_set.{kind}"
     parsed = parse_prompt_set(path)
     assert parsed.errors == parsed.ignored_columns == ()
-    assert parsed.weights == (2, 2, 1, 0.5)
-    assert [example.context for _, example in parsed.rows] == ["ward-1", "ward-1", "school-1", "street-1"]
+    assert parsed.weights == (2, 2, 1, 0.5, 1)
+    assert [example.context for _, example in parsed.rows] == ["ward-1", "ward-1", "school-1", "street-1", "loan-1"]
     text = path.read_text(encoding="utf-8")
     first = text.splitlines()[0]
-    assert tuple(first.split(",") if kind == "csv" else json.loads(first)) == COLUMNS
+    # An object leaves out what it does not have; only the last row is a conversation.
+    assert tuple(first.split(",")) == (*COLUMNS, "messages") if kind == "csv" else tuple(json.loads(first)) == COLUMNS
 
 
 def test_both_templates_hold_the_same_rows():

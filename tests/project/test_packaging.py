@@ -32,7 +32,13 @@ def instruction(name):
     return [line.split(None, 1)[1] for line in DOCKERFILE.splitlines() if line.startswith(f"{name} ")]
 
 
-PINNED = ("requirements.txt", "requirements-dev.txt", "requirements-quantization.txt", "requirements-postgresql.txt")
+PINNED = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-quantization.txt",
+    "requirements-postgresql.txt",
+    "requirements-ray.txt",
+)
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -228,7 +234,9 @@ def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_th
     assert {name: every.get(name) for name in evaluation} == evaluation
     driver = dict(line.split("==") for line in requirements("requirements-postgresql.txt"))
     assert least(extras["postgres"]) == {"psycopg": driver["psycopg-binary"]} == {"psycopg": driver["psycopg"]}
-    assert set(extras) == {"app", "evaluation", "postgres"}
+    cluster = dict(line.split("==") for line in requirements("requirements-ray.txt"))
+    assert least(extras["ray"]) == {"ray": cluster["ray"]}
+    assert set(extras) == {"app", "evaluation", "postgres", "ray"}
 
 
 @pytest.fixture(scope="module")

@@ -256,4 +256,4 @@ def test_templates_with_every_column_can_be_downloaded(page: Page):
     with page.expect_download() as waiting:
         page.get_by_role("button", name="CSV", exact=True).click()
     first = Path(waiting.value.path()).read_text("utf-8").splitlines()[0]
-    assert first == "prompt,reference,spans,group,context,weight"
+    assert first == "prompt,reference,spans,group,context,weight,messages"

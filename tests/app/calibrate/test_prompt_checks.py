@@ -133,7 +133,7 @@ def test_a_set_without_a_column_of_prompts_is_refused_with_its_columns(wired, tm
         wired[CalibrationService].submit,
         wired[CalibrationService].estimate,
     ):
-        with pytest.raises(ServiceError, match="no column “prompt”; its columns are “body”, “label”"):
+        with pytest.raises(ServiceError, match="no column “messages”; its columns are “body”, “label”"):
             refuse(parsed, REFERENCE)
 
 

@@ -17,6 +17,7 @@ from app.shared.jobs import JobRunner, JobService
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.wiring import Services
+from app.shared.workers import WorkerPool
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.files import DataFolder, HubUnreachableError
 from coft_core.suites.reading import Reader
@@ -100,7 +101,7 @@ def evaluations_of(wired: Services, reader: Callable[..., object] = Reader, fold
     opener = ItemOpener(wired[AuditService], wired[ModelHost], wired[Detectors], wired[CalibrationStore])
     return EvaluationService(
         wired[EvaluationsRepository], wired[JobRunner], wired[JobService], wired[ModelHost], wired[MethodPreparer],
-        SuiteSources(folder, MADE_UP), opener, reader, judged_by_length,
+        SuiteSources(folder, MADE_UP), opener, wired[WorkerPool], reader, judged_by_length,
     )  # fmt: skip
 
 

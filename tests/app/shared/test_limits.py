@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
 
@@ -102,10 +103,13 @@ def test_one_address_fills_its_part_of_the_queue_and_the_others_are_taken():
     async def ask(address):
         return (await queue.push(None, asking(address), None))[2]
 
-    answers = [asyncio.run(ask("10.0.0.1")) for _ in range(64)]
+    # In a thread of its own: a driver of browsers may keep a loop running in this one.
+    with ThreadPoolExecutor(1) as own:
+        answers = [own.submit(asyncio.run, ask("10.0.0.1")).result() for _ in range(64)]
+        other = own.submit(asyncio.run, ask("10.0.0.2")).result()
     assert answers.count("success") == 16
     assert set(answers[16:]) == {"queue_full"}
-    assert asyncio.run(ask("10.0.0.2")) == "success"
+    assert other == "success"
 
 
 def test_an_address_uploads_so_much_an_hour_and_another_one_as_much():

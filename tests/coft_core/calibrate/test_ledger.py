@@ -133,9 +133,10 @@ def test_entry_that_cannot_belong_to_its_example_is_refused(entry):
 def test_phase_works_out_what_its_ledger_does_not_know(ledger, batches):
     phase, worked, told = LedgerPhase(ledger, "reference", (1, 2)), [], []
 
-    def work(places):
-        worked.append(places)
-        return [{"support": np.full(1, place)} for place in places]
+    def work(batches):
+        for places in batches:
+            worked.append(places)
+            yield [{"support": np.full(1, place)} for place in places]
 
     for _ in range(2):
         entries = phase.completed({"support": ((1,), (1,))}, lambda: [[0, 1]], work, told.append)

@@ -1,0 +1,115 @@
+"""Workers on Ray: processes of this computer or of others, each with its models loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from app.settings import Settings
+from app.shared.errors import ServiceError
+from app.shared.travelling import Bench, program_digest, worker_settings
+from app.shared.workers import WorkerLost
+
+MISSING = (
+    "COFT_RAY_ADDRESS or --workers names a cluster and Ray is not installed; run pip install -r requirements-ray.txt, "
+    "or leave it out to run in this process."
+)
+UNREACHABLE = (
+    "The Ray cluster at {address!r} cannot be reached ({why}); see that it runs and that its version of Ray is this "
+    "one, or unset COFT_RAY_ADDRESS."
+)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ServiceError(MISSING) from error
+    return ray
+
+
+class BenchActor:
+    """What runs in a worker's process; made into an actor where it is hired."""
+
+    def __init__(self, settings: dict[str, Any], threads: int) -> None:
+        torch.set_num_threads(threads)
+        self._bench = Bench(Settings(**settings))
+
+    def greet(self) -> str:
+        """Digest of the program that it runs."""
+        return program_digest()
+
+    def done(self, data: bytes) -> bytes:
+        """Do packed work."""
+        return self._bench.done(data)
+
+
+class RayWorker:
+    """An actor on Ray; see :class:`app.shared.workers.Worker`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def greeted(self) -> Future[Any]:
+        """The digest of its program."""
+        return self._actor.greet.remote().future()
+
+    def given(self, data: bytes) -> Future[Any]:
+        """What it makes of packed work."""
+        return self._actor.done.remote(data).future()
+
+    def result(self, future: Future[Any]) -> Any:
+        """The result of a future that is done."""
+        errors = _ray().exceptions
+        try:
+            return future.result(timeout=0)
+        except errors.RayTaskError:
+            raise
+        except errors.RayError as error:
+            # Its process was killed, ran out of memory, or its computer is gone.
+            raise WorkerLost(str(error)) from error
+
+    def dismiss(self) -> None:
+        """Kill it."""
+        _ray().kill(self._actor, no_restart=True)
+
+
+@contextmanager
+def cluster(settings: Settings) -> Iterator[Callable[[], RayWorker]]:
+    """A connection of this process to the cluster, and what begins a worker there; one that is there already stays.
+
+    Raises:
+        ServiceError: Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = _ray()
+    connected = ray.is_initialized()
+    if not connected:
+        _connect(ray, settings)
+    try:
+        yield _hiring(ray, settings)
+    finally:
+        if not connected:
+            ray.shutdown()
+
+
+def _connect(ray: Any, settings: Settings) -> None:
+    options: dict[str, Any] = {"address": settings.ray_address, "log_to_driver": False}
+    if settings.ray_address == "local":
+        # A cluster of this computer alone needs room for the workers, whatever else its processors do.
+        options |= {"num_cpus": settings.ray_workers * settings.ray_threads, "include_dashboard": False}
+    try:
+        ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise ServiceError(UNREACHABLE.format(address=settings.ray_address, why=why)) from error
+
+
+def _hiring(ray: Any, settings: Settings) -> Callable[[], RayWorker]:
+    taken = {"num_cpus": settings.ray_threads, "num_gpus": settings.ray_gpus}
+    kind = ray.remote(**taken, max_restarts=0, max_task_retries=0)(BenchActor)
+    told = worker_settings(settings)
+    return lambda: RayWorker(kind.remote(told, settings.ray_threads))

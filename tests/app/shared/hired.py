@@ -1,0 +1,76 @@
+"""Workers without a cluster: work travels as bytes to benches of this process, in whatever order a test wants."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from app.settings import Settings
+from app.shared.model_host import ModelHost
+from app.shared.travelling import Bench, program_digest, worker_settings
+from app.shared.wiring import Services
+from app.shared.workers import WorkerLost, WorkerPool
+from tests.conftest import load_tiny
+
+
+class FakeWorker:
+    """Answers at once, unless it is told to be lost at its next piece of work."""
+
+    def __init__(self, bench: Bench, dies_at: int | None = None, program: str = "") -> None:
+        self.bench, self.dies_at, self.program = bench, dies_at, program or program_digest()
+        self.given_work: list[bytes] = []
+        self.dismissed = False
+
+    def greeted(self) -> Future[Any]:
+        return answered(self.program)
+
+    def given(self, data: bytes) -> Future[Any]:
+        self.given_work.append(data)
+        if len(self.given_work) == self.dies_at:
+            return failed(WorkerLost("killed"))
+        return answered(self.bench.done(data))
+
+    def result(self, future: Future[Any]) -> Any:
+        return future.result(timeout=0)
+
+    def dismiss(self) -> None:
+        self.dismissed = True
+
+
+def answered(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def failed(error: Exception) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
+
+
+class Cluster:
+    """Hires fake workers one after the other, each with the next of the pieces of work at which it is to be lost."""
+
+    def __init__(self, *dies_at: int | None, loader: Callable[..., Any] = load_tiny) -> None:
+        self.workers: list[FakeWorker] = []
+        self.connections = 0
+        self._dies_at, self._loader = iter(dies_at), loader
+
+    @contextmanager
+    def __call__(self, settings: Settings) -> Iterator[Callable[[], FakeWorker]]:
+        self.connections += 1
+
+        def hire() -> FakeWorker:
+            bench = Bench(Settings(**worker_settings(settings)), self._loader)
+            self.workers.append(FakeWorker(bench, next(self._dies_at, None)))
+            return self.workers[-1]
+
+        yield hire
+        self.connections -= 1
+
+    def shared_out(self, wired: Services, count: int = 2) -> Services:
+        """Services whose jobs are done by these workers; asked for before any service is built."""
+        settings = wired.settings.model_copy(update={"ray_address": "here", "ray_workers": count})
+        wired._built[WorkerPool] = WorkerPool(settings, wired[ModelHost], self)
+        return wired
