@@ -91,8 +91,8 @@ steps = Table(
     Column("peak_bytes", BigInteger),
     Column("created_at", UtcDateTime, nullable=False),
     UniqueConstraint("branch_id", "index"),
-    # A row holds its logits: the largest ratio of many chains is found without reading them.
-    Index(None, "branch_id", "log_ratio"),
+    # A row holds its logits: what lists of sessions say of their tokens is counted without reading them.
+    Index(None, "branch_id", "log_ratio", "state", "certified"),
     CheckConstraint('"index" >= 0', name="index_in_chain"),
 )
 

@@ -80,7 +80,7 @@ def test_every_page_answers_and_its_requests_are_told_apart(url):
 def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
     times = Times()
     visitor = Visitor(url, times, number=3)
-    reviewer = Reviewer("Dana", visitor, random.Random(1), time.monotonic(), think=lambda _: None)
+    reviewer = Reviewer("Dana", visitor, random.Random(1), time.monotonic() + 600, think=lambda _: None)
     reviewer.go_round()
     visitor.close()
     assert times.errors == []
