@@ -88,9 +88,8 @@ def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -
                     step = rollout.step()
             now = computation_json(rollout)
             packed = packed_logits(plan.model, step)
-            written.append(
-                WrittenStep(step, cost(), packed and (packed.data, packed.digest), None if now == computed else now)
-            )
+            kept = None if packed is None else (packed.data, packed.digest)
+            written.append(WrittenStep(step, cost(), kept, None if now == computed else now))
             computed = now
             rollout.release_logits()
         return WrittenChain(tuple(written), rollout.finished)
