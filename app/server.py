@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.util
 import json
 import os
@@ -199,6 +200,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
             from app.accounts.doors import Doors
 
             wired[Doors].let_agents_in(app)
+    _keep_what_is_loaded()
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
     print(_reachable(settings), flush=True)
     if open_page and _has_screen():
@@ -206,6 +208,15 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
     told = _end_soon_when_told(wired)
     app.block_thread()
     return told.is_set()
+
+
+def _keep_what_is_loaded() -> None:
+    """Take modules and pages out of all later garbage collections: a request had to wait for those now and then.
+
+    No model is loaded yet, so that none is kept in memory by it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def end_now() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
@@ -91,8 +91,8 @@ steps = Table(
     Column("peak_bytes", BigInteger),
     Column("created_at", UtcDateTime, nullable=False),
     UniqueConstraint("branch_id", "index"),
-    # A row holds its logits: the largest ratio of many chains is found without reading them.
-    Index(None, "branch_id", "log_ratio"),
+    # A row holds its logits: what lists of sessions say of their tokens is counted without reading them.
+    Index(None, "branch_id", "log_ratio", "state", "certified"),
     CheckConstraint('"index" >= 0', name="index_in_chain"),
 )
 
@@ -501,12 +501,31 @@ class BranchChains:
                 for row in connection.execute(query)
             )
 
-    def beginnings(self, calibration_id: int, first: int) -> Sequence[SessionBeginning]:
+    def users(self, calibration_id: int) -> Sequence[int]:
+        """Return the ids of the sessions that use a calibration, oldest first, but for those of other servers."""
+        query = (
+            select(sessions.c.id)
+            .where(sessions.c.calibration_id == calibration_id)
+            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)))
+            .order_by(sessions.c.id)
+        )
+        with self._database.reading() as connection:
+            return list(connection.scalars(query))
+
+    def beginnings(
+        self, calibration_id: int, first: int, only: Collection[int] | None = None
+    ) -> Sequence[SessionBeginning]:
         """Return the first steps, at most so many, of each root branch that uses a calibration, oldest session first.
 
         Sessions without a step are left out, and those of other servers. Pages ask for this often, so that only a few
         columns are read.
+
+        Args:
+            calibration_id: The calibration.
+            first: Steps of each at most.
+            only: These sessions alone; None takes all.
         """
+        wanted = [] if only is None else [sessions.c.id.in_(only)]
         group = sessions.c.policy_settings["settings"]["group"].as_string()
         columns = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
         query = (
@@ -514,7 +533,7 @@ class BranchChains:
             .join(branches, branches.c.session_id == sessions.c.id)
             .join(steps, steps.c.branch_id == branches.c.id)
             .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
-            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)))
+            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)), *wanted)
             .order_by(sessions.c.id, steps.c.index)
         )
         names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")

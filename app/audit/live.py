@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +45,10 @@ STEPPED_ELSEWHERE = (
 )
 
 
+MOST_GOING = 1024
+"""Branches that are known to go on; the store is asked for others."""
+
+
 class LiveBranches:
     """Gives stored branches as live rollouts and stores what those write; the caller holds the session still."""
 
@@ -62,7 +67,7 @@ class LiveBranches:
         self._detectors = detectors
         self._pool = pool
         self._metrics = metrics
-        self._going: dict[int, BranchRecord] = {}
+        self._going: OrderedDict[int, BranchRecord] = OrderedDict()
         self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
 
     def going(self, session_id: int, branch_id: int | None) -> BranchRecord | None:
@@ -105,6 +110,8 @@ class LiveBranches:
             self._sessions.set_finished(branch.id, rollout.finished)
         else:
             self._going[branch.id] = branch
+            while len(self._going) > MOST_GOING:
+                self._going.popitem(last=False)
 
     def chain_work(self, branch: BranchRecord) -> Callable[[], WrittenChain]:
         """What writes the rest of a stored branch, wherever it is done; :meth:`take` stores what it gives.

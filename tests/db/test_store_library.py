@@ -250,5 +250,5 @@ def test_sorting_by_the_strongest_token_reads_no_whole_row_of_a_step(database, l
     with database.reading() as connection:
         plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sorting}", values)]
     assert {line for line in plan if " steps " in line} == {
-        "SEARCH steps USING COVERING INDEX ix_steps_branch_id_log_ratio (branch_id=?)"
+        "SEARCH steps USING COVERING INDEX ix_steps_branch_id_log_ratio_state_certified (branch_id=?)"
     }

@@ -10,6 +10,7 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import drift_foot
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
+from app.shared.thresholds import Beginnings
 from coft_core import audit_summary, drift_report
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
@@ -158,3 +159,19 @@ def test_steps_keep_their_families_and_refusals_in_the_store(wired):
     branch = sessions.get(session).active_branch_id
     sessions.append_step(branch, step)
     assert sessions.chain(branch) == (step,)
+
+
+def test_how_audits_began_is_read_once_and_follows_what_is_added_and_deleted(wired, tmp_path, monkeypatch):
+    number = calibrated(wired, tmp_path)
+    store, begun = wired[SessionsRepository], Beginnings(wired[SessionsRepository])
+    whole, short = (audit(wired, "He came", calibration_id=number, max_new_tokens=most, seed=9) for most in (9, 3))
+    assert [one.session_id for one in begun.of(number)] == [whole.session_id, short.session_id]
+    asked = []
+    plain = store.beginnings
+    monkeypatch.setattr(store, "beginnings", lambda *told: asked.append(told[2]) or plain(*told))
+    added = audit(wired, "She came", calibration_id=number, seed=9)
+    assert begun.of(number) == plain(number, 8)
+    assert asked == [[short.session_id, added.session_id]]
+    wired[AuditService].delete(whole.session_id)
+    assert begun.of(number) == plain(number, 8)
+    assert [one.session_id for one in begun.of(number)] == [short.session_id, added.session_id]
