@@ -51,8 +51,8 @@ class DownloadHandlers:
 
 BUNDLES = """
 <div class="bar"><h2>Evidence bundles</h2></div>
-<p class="hint">This server signs what it exports by the key with SHA-256 <span class="mono">{{ fingerprint }}</span>.
-<a href="./{{ file }}" download>Public key</a></p>
+<p class="hint">This server signs what it exports. SHA-256 of its key: <span class="mono">{{ fingerprint }}</span></p>
+<p class="hint"><a href="./{{ file }}" download>Public key</a></p>
 <p class="hint">The bundle of another server is verified, and its session stands here read-only.</p>"""
 IMPORTED = """
 <p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
