@@ -7,6 +7,7 @@ wrong is named with its file and field.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -186,9 +187,9 @@ class _Table(_Entry):
     paper: tuple[PaperEntry, ...] = ()
 
     @property
+    @abstractmethod
     def heads(self) -> tuple[str, ...]:
         """Heads of its columns."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _whole_rows(self) -> _Table:
