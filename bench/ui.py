@@ -85,8 +85,7 @@ SELECT = """async ([places]) => {
 }"""
 
 
-BLANK = "window.coft && coft.session && coft.session.state().busy === null && coft.session.state().values !== null"
-STOOD = f"{BLANK} && Boolean(window.Plotly) && document.querySelectorAll('.js-plotly-plot').length >= 2"
+STOOD = "window.coft && coft.session && coft.session.state().busy === null && coft.session.state().values !== null"
 PARTS = ("streaming", "transcript", "typing", "opening", "sliders")
 TERMS = ("she", "he", "woman", "man", "mother", "father", "daughter", "son")
 FILLERS = ("opened", "the", "letter", "and", "then", "looked", "at", "a", "small", "table", "near", "window", "before")
@@ -291,7 +290,7 @@ def long_text(words: int, spans: int) -> str:
 def typing(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Each key in a long prompt, from its event to the frame that follows it."""
     text = long_text(options.words, options.spans)
-    with opened(browser, url, waiting=BLANK) as (page, counters):
+    with opened(browser, url) as (page, counters):
         page.locator("#prompt").fill(text)
         page.wait_for_function("(text) => coft.editor.kept().settled", arg=text)
         page.wait_for_timeout(2 * PAUSE_MS)

@@ -9,7 +9,6 @@ from app.audit.panel import prompt_events, wire_settings
 from app.audit.service import AuditService
 from app.report.panel import place_downloads
 from app.shared.audits import AuditSettings
-from app.shared.charts import candidates_figure, steps_figure
 from app.shared.events import EVENT, GENERATING, MULTIPLE, On, wire
 from app.shared.markup import place
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
@@ -88,7 +87,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             )
             _branches(services)
             _rereading(services)
-            _steps_chart()
+            place("audit/steps.html", "coft.pictures.steps(element)", "steps")
             place("audit/pictures.html", "coft.pictures.mount(element)", "pictures", pictures=PICTURES)
             spans = place(
                 "audit/contributions.html",
@@ -97,7 +96,6 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             )
         with gr.Column(elem_classes=["inspect"], min_width=0):
             place("audit/inspector.html", "coft.inspector.mount(element)", "inspector")
-            _chart(candidates_figure(), "candidates-plot")
             place("audit/facts.html", "coft.inspector.facts(element)", "facts")
             for feature in services.features:
                 if feature.on_audit:
@@ -148,14 +146,3 @@ def _rereading(services: Services) -> None:
     events = {"reread": On(handlers.reread, panel), "depart": On(handlers.depart, panel, settings=GENERATING)}
     wire(panel, events, MULTIPLE)
     panel.halt(handlers.halt, None, None, **MULTIPLE)  # type: ignore[attr-defined]
-
-
-def _steps_chart() -> None:
-    """Place the chart of set size and threshold by step, and its numbers."""
-    place("audit/steps_caption.html", "coft.charts.caption(element)", "steps-caption")
-    _chart(steps_figure(), "steps-plot")
-    place("audit/steps_numbers.html", name="steps-numbers")
-
-
-def _chart(figure: object, name: str) -> None:
-    gr.Plot(figure, show_label=False, container=False, elem_id=name, elem_classes=["chart"])

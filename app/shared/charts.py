@@ -100,33 +100,23 @@ def template(mode: str) -> dict[str, object]:
 
 
 def candidates_figure() -> go.Figure:
-    """Grouped bars of a step's candidates in the three views; the browser fills them and draws the threshold."""
-    figure = go.Figure(
-        data=[
-            go.Bar(name=name, x=[], y=[], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>")
-            for name in ("factual", "masked", "fused")
-        ],
-        layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
-    )
+    """Grouped bars of a step's candidates in the three views, and the threshold."""
+    figure = go.Figure(layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}))
     figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
-    font = {"family": MONO, "size": FONT_SIZE}
-    figure.update_xaxes(tickmode="array", tickvals=[], ticktext=[], tickfont=font, showgrid=False)
+    figure.update_xaxes(tickmode="array", tickfont={"family": MONO, "size": FONT_SIZE}, showgrid=False)
     figure.update_yaxes(rangemode="tozero", nticks=5, tickformat=".2~f")
     return figure
 
 
 def steps_figure() -> go.Figure:
-    """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
-    figure = _by_step(
+    """Certified-set size (bars, above) and threshold (line, below) by step."""
+    return _by_step(
         STEPS_HEIGHT,
         {"l": 34, "r": 4, "t": 6, "b": 20},
         xaxis={"anchor": "y2"},
         yaxis={"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
         yaxis2={"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
     )
-    figure.add_bar(x=[], y=[], name="set size")
-    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
-    return figure
 
 
 def support_histogram(
@@ -261,6 +251,8 @@ def margin_figure() -> go.Figure:
 def frames() -> dict[str, dict[str, Any]]:
     """Layout of each picture without its template, by the picture's name, as plain JSON."""
     figures = {
+        "candidates": candidates_figure(),
+        "steps": steps_figure(),
         "strip": strip_figure(),
         "scatter": scatter_figure(),
         "divergence": divergence_figure(),

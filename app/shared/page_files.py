@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from plotly.offline import get_plotlyjs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -36,6 +37,8 @@ FIRST = "base/first.js"
 """Written into the page itself, since it says what the first drawing looks like."""
 SHARED = "base/shared.js"
 """Made from what Python has: colours, axes and methods."""
+PLOTLY = "base/vendor/plotly.min.js"
+"""The charts' library as its package for Python carries it; a page asks for it when it has something to draw."""
 FOREVER = "public, max-age=31536000, immutable"
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 ADDRESS = "own"
@@ -122,6 +125,7 @@ def page_files() -> PageFiles:
         "sensitive": SENSITIVE,
         "policies": policies_shown(),
     }
+    contents[PLOTLY] = get_plotlyjs()
     contents[SHARED] = f"export const shared = {json.dumps(shared)};\n"
     return PageFiles(contents)
 

@@ -45,7 +45,7 @@ from app.shared.wiring import Services
 from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
 from app.swap.variants import swap_offers, swap_targets
-from app.swap.words import empty_swap_figure, form_message, offered_for, progress_message, result_message, swap_request
+from app.swap.words import form_message, offered_for, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
 from db.types import JsonObject, NotFoundError
 
@@ -194,9 +194,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             elem_id="swap-wire",
             elem_classes=["wire"],
         )
-        with gr.Column(elem_id="swap-found"):
-            gr.Plot(empty_swap_figure(), show_label=False, container=False, elem_id="swap-plot", elem_classes=["chart"])
-            place("swap/body.html", "coft.swap.body(element)", "swap-body")
+        place("swap/body.html", "coft.swap.body(element)", "swap-body")
     file = gr.DownloadButton("Table", elem_id="swap-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
     wire_settings(app, handlers, rail)

@@ -298,7 +298,7 @@ RANGES = 2
 def swap_figure(result: SwapResult) -> go.Figure:
     """A candidate's probability in every variant, one panel a reading on a common scale."""
     tokens = drawn_tokens(result)
-    figure = empty_swap_figure(len(tokens))
+    figure = _swap_frame(len(tokens))
     most = max(map(_most, tokens), default=1.0)
     width = (1 - GAP * (len(result.views) - 1)) / max(1, len(result.views))
     for panel, view in enumerate(result.views):
@@ -336,8 +336,8 @@ def _most(token: SwapToken) -> float:
     return max(value for values in token.probabilities.values() for value in values)
 
 
-def empty_swap_figure(rows: int = 3) -> go.Figure:
-    """The chart before there is a comparison."""
+def _swap_frame(rows: int) -> go.Figure:
+    """The chart without its marks, for so many candidates."""
     shown = max(3, rows)
     figure = go.Figure(layout=plain_layout(MARGIN["t"] + MARGIN["b"] + ROW_HEIGHT * shown, MARGIN))
     figure.update_layout(

@@ -5,6 +5,18 @@ import { shared } from "./shared.js";
 import { onTheme, theme } from "./theme.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
+let asked = null;
+/* the library is megabytes, and is fetched when there is something to draw; a failed fetch is tried again at the next drawing */
+export const plotly = () => {
+  asked ??= new Promise((stands, fails) => {
+    const script = document.createElement("script");
+    script.src = new URL("./vendor/plotly.min.js", import.meta.url);
+    script.onload = stands;
+    script.onerror = () => { asked = null; script.remove(); fails(new Error("The charts' library could not be fetched; reload the page.")); };
+    document.head.append(script);
+  });
+  return asked;
+};
 export const { config } = shared;
 export const template = () => shared.templates[theme()];
 export const colour = (name) => shared.palettes[theme()][name];

@@ -80,6 +80,9 @@ const summarize = (values) => {
   draw(line, html`<button type="button" class="btn small" data-do="rail">${icon("rail")}Settings</button>${said.map((text) =>
     html`<span>${text}</span>`)}${note ? note.cloneNode(true) : nothing}`);
 };
+/* what is told under the settings changed */
+const noted = [];
+export const onNotes = (run) => noted.push(run);
 /* the values of the form changed; what they mean for the rest of a page is its own affair */
 export const onSettings = (watcher) => watchers.push(watcher);
 export const settings = (values) => {
@@ -154,7 +157,7 @@ Object.assign(frame, {
   rail(element) {
     act(element, { rail: toggleRail });
     new MutationObserver((records) => {
-      if (records.some((record) => record.target.closest?.(".note"))) summarize(latest);
+      if (records.some((record) => record.target.closest?.(".note"))) { summarize(latest); noted.forEach((run) => run()); }
     }).observe(element.closest(".rail"), { childList: true, subtree: true });
     /* folds may be drawn after the rail's head, or anew: what they need is set whenever something came or changed */
     const later = perFrame(folds);

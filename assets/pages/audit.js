@@ -4,7 +4,7 @@ import { downloads } from "../base/downloads.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
 import { term } from "../base/glossary.js";
-import { choice, look, onSettings, sameValue } from "../base/rail.js";
+import { choice, look, onNotes, onSettings, sameValue } from "../base/rail.js";
 import { html } from "../base/vendor/lit-html.js";
 import { branches } from "./audit_branches.js";
 import { showPictures } from "./audit_pictures.js";
@@ -430,4 +430,10 @@ session.watch(() => {
   way.hidden = state.session === null || !offers("swap");
   way.href = `./swap?session=${state.session}`;
 });
+/* a warning of the chain that stands is said beside the chain; the settings say again what it lacks */
+const sayOnce = () => document.querySelectorAll(".rail .cautions li").forEach((line) => {
+  line.hidden = state.cards.length > 0 && state.warnings.includes(line.textContent.trim());
+});
+session.watch(sayOnce);
+onNotes(sayOnce);
 expose({ session });

@@ -50,16 +50,11 @@ const runs = (cards) => {
 const silences = (cards, y) => runs(cards).filter((run) => run.state in SILENT).map((run) => ({
   x: (run.start + run.end + 1) / 2, y, yref: "paper", showarrow: false, font: small("text-3"), text: run.end - run.start < 6 ? "" : SILENT[run.state],
 }));
-/* a picture that the server places, which Gradio draws once */
-const placed = (id) => {
-  const place = () => document.getElementById(id);
-  return { node: () => document.querySelector(`#${id} .js-plotly-plot`), place, labelled: place };
-};
 
 /* ---- candidates ---- */
 const candidates = {
-  ...placed("candidates-plot"), title: "Candidates", needs: "card",
-  figure({ card }, node) {
+  title: "Candidates", needs: "card",
+  figure({ card }) {
     const places = card.rows.slice(0, SHOWN).map((_, at) => at);
     const data = ["factual", "masked", "fused"].map((name, at) => ({
       type: "bar", name, x: places, y: places.map((place) => card.p[at][place]), hovertemplate: `${name} %{y:.4g}<extra></extra>`,
@@ -71,10 +66,11 @@ const candidates = {
       bgcolor: colour("surface"), borderpad: 1, font: small("text"),
     };
     const names = places.map((place) => shown(card.rows[place].t)).map((text) => (text.length > 10 ? `${text.slice(0, 9)}…` : text));
+    const { xaxis, yaxis, ...layout } = frame("candidates");
     return { data, layout: {
-      ...node.layout, shapes: card.tau === null ? [] : [line], annotations: card.tau === null ? [] : [label],
-      xaxis: { ...node.layout.xaxis, ...FITTING, tickmode: "array", tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
-      yaxis: { ...node.layout.yaxis, ...FITTING, range: [0, highest * 1.12], autorange: false },
+      ...layout, shapes: card.tau === null ? [] : [line], annotations: card.tau === null ? [] : [label],
+      xaxis: { ...xaxis, ...FITTING, tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
+      yaxis: { ...yaxis, ...FITTING, range: [0, highest * 1.12], autorange: false },
     } };
   },
   label: ({ card }) => `Factual, masked and fused probability of the ${Math.min(SHOWN, card.rows.length)} likeliest candidates${card.tau === null
@@ -95,8 +91,8 @@ const DASHES = { calibrated: "solid", inherited: "2px,3px", mismatch: "6px,4px" 
 const sized = (cards) => cards.filter((card) => !(card.st in SILENT));
 const empty = (cards) => cards.filter((card) => card.c.includes("fallback"));
 const steps = {
-  ...placed("steps-plot"), title: "Certified-set size and threshold by step", marks: selection,
-  figure({ cards }, node) {
+  title: "Certified-set size and threshold by step", marks: selection,
+  figure({ cards }) {
     const highest = sized(cards).reduce((top, card) => Math.max(top, card.s), 4);
     const thresholds = Object.entries(DASHES).map(([state, dash]) => {
       const parts = runs(cards).filter((run) => run.state === state).map((run) => cards.slice(run.start, run.end));
@@ -113,9 +109,10 @@ const steps = {
       type: "scatter", mode: "markers", x: numbersOf(empty(cards)), y: empty(cards).map(() => highest * 0.09),
       marker: { symbol: "triangle-up", size: 9, color: colour("caution") }, hovertemplate: "step %{x}: fallback<extra></extra>",
     }];
+    const { xaxis, yaxis, ...layout } = frame("steps");
     return { data, layout: {
-      ...node.layout, annotations: silences(cards, 0.72), xaxis: { ...node.layout.xaxis, ...reach(cards) },
-      yaxis: { ...node.layout.yaxis, range: [0, highest * 1.1], autorange: false },
+      ...layout, annotations: silences(cards, 0.72), xaxis: { ...xaxis, ...reach(cards) },
+      yaxis: { ...yaxis, range: [0, highest * 1.1], autorange: false },
     } };
   },
   label({ cards }) {

@@ -1,5 +1,5 @@
 /* The audit's pictures: when each is drawn, its numbers as a table, its file. What is folded is not drawn, and nothing often. */
-import { colour, config, numberTable, onDrawn, saveImage, spoken, template } from "../base/charts.js";
+import { colour, config, numberTable, onDrawn, plotly, saveImage, spoken, template } from "../base/charts.js";
 import { draw, expose } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { onTheme } from "../base/theme.js";
@@ -9,20 +9,20 @@ import { session } from "./audit.js";
 const PAUSE = 250;
 /* while someone steps along with a held key, pictures wait for it to rest */
 const REST = 80;
-const AGAIN = 120;
 const TABLE_PAUSE = 1000;
 const NEAR = 400;
 const IMAGE = { width: 960, head: 34, scale: 2 };
 const pictures = new Map(Object.entries(FIGURES).map(([name, figure]) => [name, {
-  needs: "chain", drawn: -1, held: null, marked: -1, told: -1, toldAt: 0,
-  node: () => document.querySelector(`[data-plot="${name}"]`), place: () => document.querySelector(`[data-figure="${name}"]`), ...figure,
+  needs: "chain", drawn: -1, empty: false, marked: -1, told: -1, toldAt: 0,
+  node: () => document.querySelector(`[data-plot="${name}"]`),
+  place: () => document.querySelector(`[data-figure="${name}"], [data-plot="${name}"]`), ...figure,
 }]));
 const open = new Set();
-let now = { card: null, cards: [], selected: -1 }, last = 0, timer = null, waiting = false, clock = null, first = null;
+let now = { card: null, cards: [], selected: -1 }, last = 0, waiting = false, clock = null, first = null;
 /* pictures of the chain are drawn anew when the chain has changed, and only marked where another step is selected */
 const version = { chain: 0, card: 0 };
 let known = { cards: null, length: 0, end: null, card: null };
-let section = null, files = null, chosen = null, caption = null;
+let section = null, files = null, chosen = null, steps = null;
 
 const running = () => session.state().running;
 const seen = (node) => {
@@ -46,40 +46,41 @@ const drawOne = (name, picture) => {
   if (!node) return false;
   const absent = picture.absent ? picture.absent(now) : "";
   absence(name, absent);
-  picture.held = null;
+  picture.empty = Boolean(absent);
   if (absent) return true;
+  if (!node.data) node.replaceChildren();
   const figure = picture.figure(now, node);
   const layout = { ...figure.layout, template: template(), autosize: true };
   if (picture.marks) layout.shapes = picture.marks(now);
   window.Plotly.react(node, figure.data, layout, config);
-  Object.assign(picture, { held: node.data, marked: now.selected });
-  spoken(picture.labelled ? picture.labelled() : node, picture.label(now));
+  picture.marked = now.selected;
+  spoken(node, picture.label(now));
   return true;
 };
-/* Gradio may have drawn its own figure into the place, or replaced it */
-const current = (picture) => picture.drawn === version[picture.needs] && (!picture.held || picture.node()?.data === picture.held);
-const marked = (picture) => !picture.held || !picture.marks || picture.marked === now.selected;
+const current = (picture) => picture.drawn === version[picture.needs];
+const marked = (picture) => picture.empty || !picture.marks || picture.marked === now.selected;
 const refresh = () => {
   last = performance.now();
   const chain = now.cards.length > 0;
   if (section && section.hidden === chain) section.hidden = !chain;
   if (!chain) return;
-  let missing = false;
   /* what is in sight is asked before anything is drawn: drawing would make the browser lay the page out anew each time */
   const due = [...pictures].filter(([name, picture]) => (picture.needs === "chain" || now.card)
-    && (!current(picture) || !marked(picture) || (open.has(name) && picture.told !== version[picture.needs])));
-  for (const [name, picture] of due.filter(([, picture]) => seen(picture.place()))) {
+    && (!current(picture) || !marked(picture) || (open.has(name) && picture.told !== version[picture.needs])))
+    .filter(([, picture]) => seen(picture.place()));
+  if (due.length && !window.Plotly) {
+    plotly().then(() => later(), (error) => due.forEach(([, picture]) => { picture.node().textContent = error.message; }));
+    return;
+  }
+  for (const [name, picture] of due) {
     if (!current(picture)) {
-      if (window.Plotly && drawOne(name, picture)) picture.drawn = version[picture.needs];
-      else missing = true;
+      if (drawOne(name, picture)) picture.drawn = version[picture.needs];
     } else if (!marked(picture)) {
       picture.marked = now.selected;
       window.Plotly.relayout(picture.node(), { shapes: picture.marks(now) });
     }
     if (open.has(name)) table(name, picture);
   }
-  /* Plotly arrives after the page; until then the newest state waits */
-  if (missing && timer === null) timer = setTimeout(() => { timer = null; refresh(); }, AGAIN);
 };
 /* charts are drawn when the browser has nothing more urgent to do, a few times a second during a run */
 const soon = (run) => (window.requestIdleCallback ? requestIdleCallback(run, { timeout: 250 }) : setTimeout(run, 60));
@@ -158,8 +159,7 @@ onTheme(() => {
 onDrawn((node) => session.state().cards.length > 0 && [...pictures.values()].some((picture) => picture.node() === node));
 
 export const showPictures = (cards, selected) => {
-  document.body.classList.toggle("has-chain", cards.length > 0);
-  if (caption) caption.hidden = cards.length === 0;
+  if (steps) steps.hidden = cards.length === 0;
   const card = cards[selected] || null, end = cards[cards.length - 1] || null;
   const chain = known.cards !== cards || known.length !== cards.length || known.end !== end;
   if (chain) version.chain += 1;
@@ -170,9 +170,9 @@ export const showPictures = (cards, selected) => {
   later(chain ? 0 : REST);
 };
 expose({
-  charts: { caption(element) { caption = element.querySelector(".figcaption"); } },
   pictures: {
     reach,
+    steps(element) { steps = element.querySelector(".steps"); },
     mount(element) {
       section = element.querySelector(".pictures");
       files = menu(element.querySelector("#menu-image"), (item) => save(item.dataset.format));

@@ -1,5 +1,5 @@
 /* The swap page: what is exchanged is chosen here and sent whole, so that an answer always belongs to its question. */
-import { colour, config, saveImage, spoken, template } from "../base/charts.js";
+import { colour, config, plotly, saveImage, spoken, template } from "../base/charts.js";
 import {
   act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw,
 } from "../base/core.js";
@@ -9,7 +9,6 @@ import { choice, look as lookOf, onSettings, strengths } from "../base/rail.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 
 const PAUSE = 200;
-const DRAWING = 120;
 const PAIRS = [["", "pronouns as typed"], ["she", "with she"], ["he", "with he"], ["they", "with they"]];
 const state = {
   /* what the reviewer chose; pronouns are null until they are touched */
@@ -254,19 +253,17 @@ let waiting = null;
 /* ---- what an exchange changes: the chart, the tables, another compared token, pictures and files ---- */
 const result = { shown: null, wanted: 0, printed: "" };
 let rest;
-const plot = () => document.querySelector("#swap-plot .js-plotly-plot");
+const plot = () => document.getElementById("swap-plot");
 const reading = (text) => { find(".rereads").textContent = text; };
-/* Plotly arrives after the page; until then the newest result waits */
-const drawPlot = () => {
-  const node = plot(), holder = document.getElementById("swap-plot");
-  if (!node || !window.Plotly) { plotSoon(); return; }
-  plotSoon.cancel();
-  const { data, layout } = result.shown.figure;
-  window.Plotly.react(node, data, { ...layout, template: template(), autosize: true }, config);
-  spoken(holder, result.shown.spoken);
-  window.dispatchEvent(new Event("resize"));
+const drawPlot = async () => {
+  const message = result.shown, node = plot();
+  try { await plotly(); } catch (error) { node.textContent = error.message; return; }
+  /* a newer result draws itself */
+  if (message !== result.shown) return;
+  if (!node.data) node.replaceChildren();
+  window.Plotly.react(node, message.figure.data, { ...message.figure.layout, template: template(), autosize: true }, config);
+  spoken(node, message.spoken);
 };
-const plotSoon = pausing(drawPlot, DRAWING);
 const showResult = (message, printed = null) => {
   const first = printed !== null, wasOpen = Boolean(rest.querySelector(".numbers")?.open), field = find("#swap-at");
   Object.assign(result, { shown: message, wanted: 0, printed: first ? printed : result.printed });
@@ -296,7 +293,7 @@ const atToken = () => {
 };
 const picture = ({ dataset: { format } }) => {
   const node = plot();
-  if (!node || !result.shown) return;
+  if (!window.Plotly || !result.shown) return;
   const { width, height } = node.getBoundingClientRect();
   const { data, layout } = result.shown.figure, { number, answer } = ids();
   saveImage(data, { ...layout, plot_bgcolor: colour("surface") },

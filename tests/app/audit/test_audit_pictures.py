@@ -185,7 +185,7 @@ def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("64 of 64 steps")
     page.locator("#steps-plot").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('#steps-plot .js-plotly-plot').data[0].x.length > 35")
+    page.wait_for_function("document.querySelector('#steps-plot').data[0].x.length > 35")
     draws = page.evaluate("window.draws")
     during = [(name, at) for name, at, running in draws if running]
     assert {name for name, _ in during} <= {"candidates-plot", "steps-plot"}
@@ -195,7 +195,7 @@ def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_
 
 
 MARKED_AT = """(step) => [
-  '#steps-plot .js-plotly-plot', '[data-plot=strip]', '[data-plot=divergence]', '[data-plot=margin]',
+  '#steps-plot', '[data-plot=strip]', '[data-plot=divergence]', '[data-plot=margin]',
 ].every((place) => document.querySelector(place).layout.shapes[0].x0 === step - 0.5)"""
 
 

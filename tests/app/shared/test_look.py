@@ -59,7 +59,7 @@ def test_the_toggle_changes_the_theme_and_the_choice_is_kept(visit):
     settled(page, "/?session=1")
     page.get_by_role("button", name="Switch between light and dark").click()
     expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
-    page.wait_for_function("document.querySelector('#candidates-plot .js-plotly-plot').data.length === 3")
+    page.wait_for_function("document.querySelector('#candidates-plot').data.length === 3")
     page.reload()
     settled(page, "/?session=1")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
