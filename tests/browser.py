@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Error as BrowserError
 
 from app.bootstrap import services as open_services
 from app.server import build_app, launch_options
@@ -148,9 +149,9 @@ def services(program: Seeded) -> Services:
     return program.restore()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def warm(browser: Browser, address: str) -> Iterator[Page]:
-    """A page in the browser's window that the tests of a file take turns in.
+    """A page in the browser's window that all tests of this process take turns in.
 
     While it is open, Chromium keeps the process that holds the pages' scripts, compiled (``--process-per-site``). To
     read and compile them anew takes nearly half of the processor's time for opening a page.
@@ -161,58 +162,94 @@ def warm(browser: Browser, address: str) -> Iterator[Page]:
     page.context.close()
 
 
+def leave(page: Page) -> None:
+    """Take a page away from what a test did on it, and forget what it kept; close it if it will not go."""
+    try:
+        page.unroute_all(behavior="ignoreErrors")
+        if page.url.startswith("http"):
+            page.goto("/".join([*page.url.split("/")[:3], "theme.css"]))
+            page.evaluate("sessionStorage.clear(); localStorage.clear();")
+        page.emulate_media(color_scheme="null", reduced_motion="null")
+    except BrowserError:
+        page.close()
+
+
 @pytest.fixture
 def window(warm: Page) -> Iterator[BrowserContext]:
-    """A window of the browser without pages, and without anything that an earlier test left behind in it."""
+    """A window of the browser without anything that an earlier test left behind in it."""
     yield warm.context
-    for page in warm.context.pages:
-        if page is not warm:
-            page.close()
     warm.context.set_offline(False)
+    _, *others = warm.context.pages
+    for page in others[1:]:
+        page.close()
+    for page in others[:1]:
+        leave(page)
     warm.context.clear_permissions()
     warm.context.clear_cookies()
     warm.evaluate("localStorage.clear()")
 
 
 @pytest.fixture
-def page(window: BrowserContext) -> Iterator[Page]:
+def tab(window: BrowserContext) -> Page:
+    """The page of a window that tests take turns in: another address in it costs two thirds of what a new page does."""
+    return window.pages[1] if len(window.pages) > 1 else open_page(window)
+
+
+@contextmanager
+def no_error() -> Iterator[Callable[[Page], None]]:
+    """Yields what listens to a page until the block ends; errors of its scripts fail the test."""
+    errors: list[str] = []
+    heard: list[Page] = []
+
+    def note(error: BrowserError) -> None:
+        errors.append(str(error))
+
+    def hear(page: Page) -> None:
+        page.on("pageerror", note)
+        heard.append(page)
+
+    yield hear
+    for page in heard:
+        page.remove_listener("pageerror", note)
+    assert not errors, errors
+
+
+@pytest.fixture
+def page(window: BrowserContext, tab: Page) -> Iterator[Page]:
     """An empty page for the whole program, which answers later than a seeded store does; errors fail the test."""
     window.set_default_timeout(2 * PATIENCE_MS)
-    opened = open_page(window)
-    opened.set_viewport_size({"width": 1440, "height": 1000})
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    assert not errors, errors
+    tab.set_viewport_size({"width": 1440, "height": 1000})
+    with no_error() as hear:
+        hear(tab)
+        yield tab
 
 
 Opener = Callable[..., Page]
 
 
 @pytest.fixture
-def visit(browser: Browser, window: BrowserContext, address: str, services: Services) -> Iterator[Opener]:
+def visit(browser: Browser, tab: Page, address: str, services: Services) -> Iterator[Opener]:
     """Open a page of the application; errors in its scripts fail the test.
 
     Each page that a test opens after its first one is in a browser of its own, as another person's would be.
     """
-    errors: list[str] = []
     contexts: list[BrowserContext] = []
 
     def opener(path: str = "/", width: int = 1440, dark: bool = False) -> Page:
-        contexts.append(browser.new_context() if contexts else window)
-        contexts[-1].set_default_timeout(PATIENCE_MS)
-        page = open_page(contexts[-1])
+        page = open_page(browser.new_context()) if contexts else tab
+        contexts.append(page.context)
+        page.context.set_default_timeout(PATIENCE_MS)
         page.set_viewport_size({"width": width, "height": 1000})
         page.emulate_media(color_scheme="dark" if dark else "light")
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        hear(page)
         page.goto(address + path)
         expect(page.locator(".topbar .brand")).to_be_visible()
         return page
 
-    yield opener
-    for context in contexts[1:]:
-        context.close()
-    assert not errors, errors
+    with no_error() as hear:
+        yield opener
+        for context in contexts[1:]:
+            context.close()
 
 
 @pytest.fixture

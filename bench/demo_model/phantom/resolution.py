@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import cache
 
 from bench.demo_model.phantom.text import Part, Wordings, wording
 from bench.demo_model.planted import HE_BY_OCCUPATION
@@ -64,6 +65,7 @@ _QUESTIONS = Wordings(
 _HELD_OUT_EVERY = 6
 
 
+@cache
 def pairs(part: Part) -> tuple[tuple[str, str], ...]:
     """Ordered pairs of occupations; every sixth pair is kept for measuring, in both orders."""
     return tuple(_pairs(part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,26 @@ from app.evaluate.service import EvaluationService
 from app.settings import Settings
 from tests.browser import served
 from tests.conftest import load_tiny
+from tests.story.seed import Seeded
+
+
+@pytest.fixture(scope="module")
+def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeded, str]]:
+    """The program on the tiny model and an empty store, and where it runs."""
+    path = tmp_path_factory.mktemp("evaluate") / "evaluate.sqlite3"
+    settings = Settings(database_url=f"sqlite:///{path}", pipeline="none")
+    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
+        yield Seeded(wired, path), url
 
 
 @pytest.fixture
-def evaluate(page: Page, tmp_path: Path):
-    """The page on a store of its own, with the services behind it."""
-    settings = Settings(database_url=f"sqlite:///{tmp_path / 'evaluate.sqlite3'}", pipeline="none")
-    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
-        page.goto(f"{url}/evaluate")
-        expect(page.locator("#suites input")).not_to_have_count(0)
-        yield page, wired[EvaluationService]
+def evaluate(page: Page, measuring: tuple[Seeded, str]) -> tuple[Page, EvaluationService]:
+    """The page on an empty store, with the services behind it."""
+    program, url = measuring
+    services = program.restore()
+    page.goto(f"{url}/evaluate")
+    expect(page.locator("#suites input")).not_to_have_count(0)
+    return page, services[EvaluationService]
 
 
 def run(page: Page) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from app.shared.errors import JobCancelled
 from tests.app.shared.test_accessibility import broken
 from tests.browser import served
 from tests.conftest import load_tiny
+from tests.story.seed import Seeded
 
 MADE = {
     "sweep": """
@@ -56,24 +57,31 @@ tables:
 """Experiments small enough for a test, in the place of the shipped ones."""
 
 
-@pytest.fixture
-def evaluate(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The page on a store of its own, where two small experiments are the named ones."""
-    folder = tmp_path / "experiments"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeded, str]]:
+    """The program on an empty store, where two small experiments are the named ones, and where it runs."""
+    folder = tmp_path_factory.mktemp("experiments")
     for name, text in MADE.items():
         (folder / f"{name}.yaml").write_text(text)
     made = {name: files.read_experiment(folder / f"{name}.yaml") for name in MADE}
-    monkeypatch.setattr(service, "experiment_names", lambda: tuple(made))
-    monkeypatch.setattr(service, "load_experiment", lambda name: made.get(name) or files.load_experiment(name))
-    (tmp_path / "data").mkdir()
-    settings = Settings(
-        database_url=f"sqlite:///{tmp_path / 'evaluate.sqlite3'}", pipeline="none", data=str(tmp_path / "data")
-    )
-    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
-        page.goto(f"{url}/evaluate")
-        expect(page.locator("#suites input")).not_to_have_count(0)
-        yield page, wired[EvaluationService]
+    (folder / "data").mkdir()
+    path = folder / "evaluate.sqlite3"
+    settings = Settings(database_url=f"sqlite:///{path}", pipeline="none", data=str(folder / "data"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "experiment_names", lambda: tuple(made))
+        patch.setattr(service, "load_experiment", lambda name: made.get(name) or files.load_experiment(name))
+        with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
+            yield Seeded(wired, path), url
+
+
+@pytest.fixture
+def evaluate(page: Page, measuring: tuple[Seeded, str]) -> tuple[Page, EvaluationService]:
+    """The page on an empty store, with the services behind it."""
+    program, url = measuring
+    services = program.restore()
+    page.goto(f"{url}/evaluate")
+    expect(page.locator("#suites input")).not_to_have_count(0)
+    return page, services[EvaluationService]
 
 
 def choose(page: Page, title: str) -> None:

@@ -27,31 +27,42 @@ CUT_OFF = """() => [...document.querySelectorAll('table, section, button, .js-pl
   .concat(document.documentElement.scrollWidth > innerWidth ? ['the page scrolls sideways'] : [])"""
 
 
+NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, select, textarea')].filter((node) => {
+  if (!node.offsetParent) return false;
+  const labelled = node.getAttribute('aria-labelledby');
+  const labels = [...(node.labels || [])].map((label) => label.textContent).join('');
+  const name = node.getAttribute('aria-label') || (labelled && document.getElementById(labelled)?.textContent)
+    || labels || node.textContent || node.title || node.placeholder;
+  return !name.trim();
+}).map((node) => node.outerHTML.slice(0, 160))"""
+SMALL = """() => [...document.querySelectorAll('.coft button:not(.term), .coft select')].filter((n) => n.offsetParent)
+  .map((n) => [n.getBoundingClientRect().height, n.outerHTML.slice(0, 120)]).filter(([h]) => h < 27.5)"""
+
+
+REPEATED = """() => {
+  const ids = [...document.querySelectorAll('[id]')].map((node) => node.id).filter((id) => id);
+  return ids.filter((id, at) => ids.indexOf(id) !== at && !/^(clip|plotly)/.test(id));
+}"""
+TEXT_OF_CHARTS = """(colour) => [...document.querySelectorAll('.js-plotly-plot')].every(
+  (plot) => plot.layout?.template?.layout.font.color === colour)"""
+
+
 @pytest.mark.parametrize("path", PATHS)
-def test_no_page_scrolls_sideways_at_any_width(visit, path: str, picture):
-    page = visit(path, width=768)
+def test_a_page_follows_the_dark_of_the_system_scrolls_sideways_at_no_width_and_names_every_control(visit, path: str):
+    page = visit(path, width=768, dark=True)
     settled(page, path)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
+    page.wait_for_function(TEXT_OF_CHARTS, arg="#969aa1")
     for width in (768, 1920, 1440, 1280, 1024):
         page.set_viewport_size({"width": width, "height": 1000})
         # Charts follow a moment after the window.
         with suppress(TimeoutError):
-            page.wait_for_function(f"() => ({CUT_OFF})().length === 0")
+            page.wait_for_function(f"() => ({CUT_OFF})().length === 0", polling=100)
         assert page.evaluate(CUT_OFF) == [], width
-        picture(page, f"{path.strip('/?').replace('=', '') or 'audit'}-{width}-light")
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_dark_follows_the_system_in_text_and_charts(visit, path: str, picture):
-    page = visit(path, dark=True)
-    settled(page, path)
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
-    plots = page.locator(".js-plotly-plot")
-    for number in range(plots.count()):
-        page.wait_for_function(
-            "(n) => document.querySelectorAll('.js-plotly-plot')[n].layout.template.layout.font.color === '#969aa1'",
-            arg=number,
-        )
-    picture(page, f"{path.strip('/?').replace('=', '')}-1440-dark")
+    assert page.evaluate(NAMELESS) == []
+    assert page.evaluate("document.documentElement.lang") == "en"
+    assert page.locator("main").count() == 1
+    assert page.evaluate(REPEATED) == []
 
 
 def test_the_toggle_changes_the_theme_and_the_choice_is_kept(visit):
@@ -65,49 +76,14 @@ def test_the_toggle_changes_the_theme_and_the_choice_is_kept(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
 
 
-def test_settings_unfold_on_narrow_screens(visit):
+def test_settings_unfold_and_targets_are_large_enough_on_narrow_screens_and_what_is_new_is_said_politely(visit):
     page = visit("/?session=1", width=768)
+    settled(page, "/?session=1")
     expect(page.locator(".summaryline")).to_contain_text("λ 0.60")
     expect(page.locator(".summaryline")).to_contain_text(re.compile(r"calibrated, \d+ contexts"))
     expect(page.locator(".rail")).to_be_hidden()
-    page.locator(".summaryline [data-do=rail]").click()
-    expect(page.locator(".rail")).to_be_visible()
-
-
-NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, select, textarea')].filter((node) => {
-  if (!node.offsetParent) return false;
-  const labelled = node.getAttribute('aria-labelledby');
-  const labels = [...(node.labels || [])].map((label) => label.textContent).join('');
-  const name = node.getAttribute('aria-label') || (labelled && document.getElementById(labelled)?.textContent)
-    || labels || node.textContent || node.title || node.placeholder;
-  return !name.trim();
-}).map((node) => node.outerHTML.slice(0, 160))"""
-SMALL = """() => [...document.querySelectorAll('.coft button:not(.term), .coft select')].filter((n) => n.offsetParent)
-  .map((n) => [n.getBoundingClientRect().height, n.outerHTML.slice(0, 120)]).filter(([h]) => h < 27.5)"""
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_each_page_has_a_name_for_every_control_one_language_one_main_and_unique_ids(visit, path: str):
-    page = visit(path)
-    settled(page, path)
-    assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("document.documentElement.lang") == "en"
-    assert page.locator("main").count() == 1
-    repeated = """() => {
-        const ids = [...document.querySelectorAll('[id]')].map((node) => node.id).filter((id) => id);
-        return ids.filter((id, at) => ids.indexOf(id) !== at && !/^(clip|plotly)/.test(id));
-    }"""
-    assert page.evaluate(repeated) == []
-
-
-def test_targets_are_large_enough_on_narrow_screens(visit):
-    page = visit("/?session=1", width=768)
-    settled(page, "/?session=1")
     assert page.evaluate(SMALL) == []
-
-
-def test_announcements_are_polite_and_only_where_something_new_is_said(visit):
-    page = visit("/?session=1")
-    settled(page, "/?session=1")
     expect(page.locator("#inspector .announce")).to_have_attribute("aria-live", "polite")
     assert page.locator(".strip [aria-live]").count() == 0
+    page.locator(".summaryline [data-do=rail]").click()
+    expect(page.locator(".rail")).to_be_visible()

@@ -19,7 +19,7 @@ from app.review.service import VerdictService
 from app.shared.wiring import Services
 from tests.browser import PATIENCE_MS, open_page
 
-TOURS = int(os.environ.get("COFT_TEST_TOURS", "2"))
+TOURS = int(os.environ.get("COFT_TEST_TOURS", "1"))
 ACTIONS = 40
 REVIEWER = "M. Key"
 PLACES = ("", "?session=1", "?session=1", "?session=1&step=5", "?session=2", "sessions", "review?session=1", "batches")
