@@ -27,7 +27,7 @@ from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner
-from app.shared.limits import share_queue
+from app.shared.limits import DiskRoom, share_queue
 from app.shared.logs import begin_log, log_requests
 from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
@@ -154,7 +154,10 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         gates = services[Doors].gate
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates, partial(_measured, services))},
+        "app_kwargs": {
+            **app_kwargs,
+            "lifespan": gated(services.settings, services[DiskRoom], gates, partial(_measured, services)),
+        },
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,

@@ -22,6 +22,7 @@ from app.shared.audits import (
 )
 from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
+from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
@@ -62,12 +63,14 @@ class AuditService:
         full_logits_kb: int = 0,
         metrics: Metrics | None = None,
         marks: Sequence[ThinkingMarks] = (),
+        room: DiskRoom | None = None,
     ) -> None:
         """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads.
 
-        ``marks`` of thinking are looked for before the known ones.
+        ``marks`` of thinking are looked for before the known ones. Without ``room`` the store may grow.
         """
         self._sessions = sessions
+        self._room = room
         self._host = host
         self._detectors = detectors
         self.masked_families = detectors.masked_families
@@ -88,7 +91,7 @@ class AuditService:
         return cls(
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
             services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
-            named_marks(services.settings.thinking_marks),
+            named_marks(services.settings.thinking_marks), services[DiskRoom],
         )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
@@ -111,9 +114,11 @@ class AuditService:
         Raises:
             InvalidInputError: The prompt or a setting cannot be used.
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy, mask or group.
+            ServiceError: There is no such policy, mask or group, or the store is as large as it may be.
             NotFoundError: There is no such calibration.
         """
+        if self._room is not None:
+            self._room.require()
         settings = request.settings
         model = self._host.get(settings.model)
         before = None if request.repeats is None else self._sessions.get(request.repeats)

@@ -338,8 +338,8 @@ class CalibrationService(PromptSetReader):
 
         def take_up(job_id: int) -> None:
             if resumes is not None:
+                self._jobs.take_up(resumes, job_id)
                 self._ledgers.move(resumes, job_id)
-                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
 
         def run(context: JobContext) -> JsonObject:
             with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:

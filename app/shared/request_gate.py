@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.limits import UploadShares
+from app.shared.limits import DiskRoom, UploadShares
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -259,6 +259,7 @@ class _Body:
 
 def gated(
     settings: Settings,
+    room: DiskRoom | None = None,
     inner: Callable[[Any, ASGIApp], ASGIApp] | None = None,
     around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
@@ -269,13 +270,14 @@ def gated(
 
     Args:
         settings: Names, websites and the largest body.
+        room: Whether uploads may be taken; None takes them.
         inner: Given the web application and what it runs, another gate behind this one.
         around: What is put around the gate again.
 
     Raises:
         ServiceError: The settings name a host or an origin that is none.
     """
-    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour)
+    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour, room=room)
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
