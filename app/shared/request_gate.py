@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.limits import DiskRoom, UploadShares
+from app.shared.page_states import PageStates
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -263,7 +264,7 @@ def gated(
     inner: Callable[[Any, ASGIApp], ASGIApp] | None = None,
     around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """What runs when the web application begins: it puts the gate around all else.
+    """What runs when the web application begins: it puts the gate around all else, and keeps little of each page.
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
     when it begins; so the gate is put around them all once they stand, before the first request.
@@ -282,6 +283,7 @@ def gated(
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
         behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
+        app.state_holder = PageStates(app.get_blocks())
         app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body, uploads))
         yield
 
