@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Event, Lock, RLock
+from weakref import WeakValueDictionary
 
 from app.audit.fitting import Fitting
 from app.audit.live import LiveBranches
@@ -81,7 +82,7 @@ class AuditService:
         self.model, self.loading = host.describe, host.loading
         fitting = Fitting(thresholds, detectors, host)
         self.fit, self.adopt = fitting.fit, fitting.adopt
-        self._locks: defaultdict[int, RLock] = defaultdict(RLock)
+        self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
         self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
 
@@ -194,7 +195,8 @@ class AuditService:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
         stop = Event()
-        self._pauses[session_id].add(stop)
+        with self._locks_lock:
+            self._pauses[session_id].add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
             branch_id = self._branch(session_id, branch_id).id
@@ -205,7 +207,10 @@ class AuditService:
                 if wanted is not None and met(wanted, step, written):
                     return
         finally:
-            self._pauses[session_id].discard(stop)
+            with self._locks_lock:
+                self._pauses[session_id].discard(stop)
+                if not self._pauses[session_id]:
+                    del self._pauses[session_id]
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
@@ -229,7 +234,7 @@ class AuditService:
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""
-        for stop in tuple(self._pauses[session_id]):
+        for stop in tuple(self._pauses.get(session_id, ())):
             stop.set()
 
     def running(self, session_id: int) -> bool:
@@ -333,4 +338,4 @@ class AuditService:
 
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:
-            return self._locks[session_id]
+            return self._locks.setdefault(session_id, RLock())
