@@ -13,7 +13,7 @@ from typing import Any, cast
 from gradio import Blocks
 from gradio.state_holder import SessionState, StateHolder
 
-MOST_PAGES = 1000
+MOST_PAGES = 500
 """Opened pages whose state is kept; of more, the one unused for longest begins anew when it asks again."""
 
 
