@@ -83,8 +83,10 @@ def keep_basis(connection: Connection, session_id: int, packed: PackedLogits) ->
 
 def _add(connection: Connection, table: Table, row: dict[str, object]) -> None:
     """Add a row, unless another server has added it meanwhile."""
-    insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[connection.dialect.name]
-    connection.execute(insert(table).values(**row).on_conflict_do_nothing())
+    if connection.dialect.name == "postgresql":
+        connection.execute(postgresql.insert(table).values(**row).on_conflict_do_nothing())
+    else:
+        connection.execute(sqlite.insert(table).values(**row).on_conflict_do_nothing())
 
 
 def sweep_bases(database: Database) -> None:

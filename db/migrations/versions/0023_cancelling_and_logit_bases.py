@@ -56,7 +56,7 @@ def _named() -> Iterator[tuple[int, str]]:
     )
     for session, logits in connection.execute(packed, execution_options={"yield_per": 500}):
         digest = _basis(bytes(logits))
-        if digest in stored:
+        if digest is not None and digest in stored:
             yield session, digest
 
 
