@@ -27,8 +27,9 @@ from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner
-from app.shared.limits import share_queue
+from app.shared.limits import DiskRoom, share_queue
 from app.shared.logs import begin_log, log_requests
+from app.shared.memory import keep_giving_back
 from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
 from app.shared.request_gate import gated
@@ -154,7 +155,10 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         gates = services[Doors].gate
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": {**app_kwargs, "lifespan": gated(services.settings, gates, partial(_measured, services))},
+        "app_kwargs": {
+            **app_kwargs,
+            "lifespan": gated(services.settings, services[DiskRoom], gates, partial(_measured, services)),
+        },
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
@@ -201,6 +205,9 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
 
             wired[Doors].let_agents_in(app)
     _keep_what_is_loaded()
+    ended = Event()
+    wired.closing.callback(ended.set)
+    Thread(target=keep_giving_back, args=(ended,), name="give-back", daemon=True).start()
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
     print(_reachable(settings), flush=True)
     if open_page and _has_screen():

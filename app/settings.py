@@ -52,6 +52,8 @@ class Settings(BaseSettings):
         jobs_per_visitor: ``COFT_JOBS_PER_VISITOR``: jobs of one visitor that are at work or wait; 0 sets no limit.
         uploads_mb_per_hour: ``COFT_UPLOADS_MB_PER_HOUR``: megabytes that one visitor may upload within an hour; 0 sets
             no limit.
+        disk_mb: ``COFT_DISK_MB``: megabytes of the store from which on nothing new is uploaded, audited or run; 0 sets
+            no limit.
         log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
@@ -105,6 +107,7 @@ class Settings(BaseSettings):
     models: str = ""
     jobs_per_visitor: int = Field(default=16, ge=0)
     uploads_mb_per_hour: int = Field(default=1000, ge=0)
+    disk_mb: int = Field(default=0, ge=0)
     log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)

@@ -40,7 +40,7 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
-from db.logit_bases import LogitBases, PackedLogits
+from db.logit_bases import PackedLogits, keep_basis
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
@@ -255,6 +255,7 @@ class _Append:
     branch_id: int
     step: dict[str, Any]
     candidates: list[dict[str, Any]]
+    packed: PackedLogits | None
     stored: bool = False
     error: Exception | None = None
 
@@ -274,10 +275,9 @@ class StepWriter:
     An error is nobody's yet: each step is then written alone, and only those fail that fail by themselves.
     """
 
-    def __init__(self, database: Database, bases: LogitBases) -> None:
+    def __init__(self, database: Database) -> None:
         """Work on an open store; nobody waits."""
         self._database = database
-        self._bases = bases
         lock = Lock()
         self._changed, self._arrived = Condition(lock), Condition(lock)
         self._newest: frozenset[int] = frozenset()
@@ -295,10 +295,8 @@ class StepWriter:
     ) -> None:
         """Store the next step of a branch; see :meth:`Chains.append_step`."""
         logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
-        if packed is not None:
-            self._bases.keep(packed)
         cost = {"seconds": seconds, "peak_bytes": peak_bytes}
-        request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step))
+        request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step), packed)
         try:
             if self._leads(request):
                 self._lead()
@@ -375,7 +373,10 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     listed: list[dict[str, Any]] = []
     changed: dict[int, None] = {}
     for request in taken:
-        changed[_session_of_next(connection, request)] = None
+        session = _session_of_next(connection, request)
+        changed[session] = None
+        if request.packed is not None:
+            keep_basis(connection, session, request.packed)
         key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
         listed += [{"step_id": key[0], **row} for row in request.candidates]
     if listed:

@@ -365,6 +365,16 @@ class Database:
             raise StoreError(NOT_OPEN)
         return self._engine
 
+    @property
+    def used_bytes(self) -> int:
+        """What the store takes on the disk: of an SQLite file without what deleted rows have left free in it."""
+        with self.reading() as connection:
+            if self.engine.dialect.name == "postgresql":
+                return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+            names = ("page_count", "freelist_count", "page_size")
+            pages, free, size = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names)
+            return int((pages - free) * size)
+
     def open(self) -> Self:
         """Connect and bring the schema up to date; opening an open store does nothing.
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Index,
     Integer,
     Table,
+    case,
     delete,
     func,
     insert,
@@ -23,7 +24,7 @@ from sqlalchemy import (
 )
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find
 from db.types import CompressedBytes, ConflictError, JsonObject, UtcDateTime, mended, utc_now
 
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
@@ -88,12 +89,15 @@ class JobNotice:
 
 
 UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
+RESUMED_AS = "resumed_as"
+"""Key in a job's result: the job that took up what it had done."""
 INTERRUPTED = "The program ended before this job did; resume it, or start it again."
 
 jobs = Table(
     "jobs",
     METADATA,
     *columns(JobRecord),
+    Column("cancel_asked_at", UtcDateTime, nullable=True),
     Column("seen_at", UtcDateTime, nullable=True),
     Column("dismissed_at", UtcDateTime, nullable=True),
     Index(None, "status"),
@@ -196,6 +200,33 @@ class JobsRepository(Repository[JobRecord]):
         """
         self._change(job_id, progress=progress, message=message, heartbeat_at=utc_now())
 
+    def take_up(self, job_id: int, heir: int) -> None:
+        """Note that another job goes on with what one that ended early had done; of several, only one ever does.
+
+        Raises:
+            ConflictError: It has not ended, or another one has taken it up.
+        """
+        with self._database.writing() as connection:
+            # Whoever comes second waits here for the first one's transaction, and sees what it wrote.
+            row = find(connection, jobs, job_id, lock=True)
+            if row.status in UNFINISHED:
+                raise ConflictError(f"Job {job_id} is at work again; wait for it, or cancel it.")
+            if first := (row.result or {}).get(RESUMED_AS):
+                raise ConflictError(f"Job {job_id} was resumed as job {first} already; look at that one.")
+            connection.execute(update(jobs).where(jobs.c.id == job_id).values(result={RESUMED_AS: heir}))
+
+    def ask_to_cancel(self, job_id: int) -> bool:
+        """Ask whichever process runs a job to cancel it; False for one that has ended, which stays as it is."""
+        unfinished = (jobs.c.id == job_id) & jobs.c.status.in_(UNFINISHED)
+        with self._database.writing() as connection:
+            return connection.execute(update(jobs).where(unfinished).values(cancel_asked_at=utc_now())).rowcount > 0
+
+    def asked_to_cancel(self, job_ids: Collection[int]) -> set[int]:
+        """Return those of some jobs that somebody asked to cancel."""
+        asked = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.cancel_asked_at.is_not(None))
+        with self._database.reading() as connection:
+            return set(connection.scalars(asked))
+
     def renew(self, job_ids: Collection[int], process: JsonObject) -> set[int]:
         """Give signs of life for jobs that a process runs, in one transaction.
 
@@ -275,7 +306,9 @@ class JobsRepository(Repository[JobRecord]):
             return self._records(connection, query)
 
     def mark_interrupted(self, ids: Collection[int], silent_since: datetime | None = None) -> Sequence[int]:
-        """Mark jobs whose process is gone as interrupted; those that ended meanwhile stay as they are.
+        """Mark jobs whose process is gone as interrupted, or as cancelled where somebody had asked for that.
+
+        Those that ended meanwhile stay as they are.
 
         Args:
             ids: The jobs.
@@ -287,7 +320,9 @@ class JobsRepository(Repository[JobRecord]):
         dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.in_(ids)
         if silent_since is not None:
             dead &= jobs.c.heartbeat_at.is_(None) | (jobs.c.heartbeat_at < silent_since)
-        ended = {"status": "interrupted", "error": INTERRUPTED, "finished_at": utc_now()}
+        cancelled = jobs.c.cancel_asked_at.is_not(None)
+        status, error = case((cancelled, "cancelled"), else_="interrupted"), case((cancelled, None), else_=INTERRUPTED)
+        ended = {"status": status, "error": error, "finished_at": utc_now()}
         with self._database.writing() as connection:
             return sorted(connection.scalars(update(jobs).where(dead).values(**ended).returning(jobs.c.id)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Table, insert, select
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, Table, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from db.database import Database
 from db.tables import METADATA
@@ -18,7 +19,16 @@ logit_bases = Table(
     Column("data", CompressedBytes, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )
-"""Matrices by their digests; they stay when the sessions that were packed with them are deleted."""
+"""Matrices by their digests."""
+
+session_logit_bases = Table(
+    "session_logit_bases",
+    METADATA,
+    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", AnyText, ForeignKey("logit_bases.digest"), primary_key=True),
+    Index(None, "digest"),
+)
+"""Which matrices the steps of a session are read with; no matrix can be removed that one of them names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +47,11 @@ class PackedLogits:
 
 
 class LogitBases:
-    """Keeps matrices, each once."""
+    """Reads matrices."""
 
     def __init__(self, database: Database) -> None:
         """Work on an open store; nothing is read yet."""
         self._database = database
-        self._stored: set[str] = set()
-
-    def keep(self, packed: PackedLogits) -> None:
-        """Store the matrix of packed logits, where the store does not have it."""
-        if packed.digest in self._stored:
-            return
-        with self._database.reading() as connection:
-            known = connection.scalar(select(logit_bases.c.digest).where(logit_bases.c.digest == packed.digest))
-        if known is None:
-            row = {"digest": packed.digest, "data": packed.basis(), "created_at": utc_now()}
-            try:
-                with self._database.writing() as connection:
-                    connection.execute(insert(logit_bases).values(**row))
-            except ConflictError:
-                # Another session's first step has stored it meanwhile.
-                pass
-        self._stored.add(packed.digest)
 
     def read(self, digest: str) -> bytes:
         """A matrix.
@@ -74,3 +67,34 @@ class LogitBases:
                 "read; put back the table logit_bases from a backup."
             )
         return data
+
+
+def keep_basis(connection: Connection, session_id: int, packed: PackedLogits) -> None:
+    """Have a session name the matrix of logits that one of its steps gets in this transaction, and store it once."""
+    named = {"session_id": session_id, "digest": packed.digest}
+    if connection.execute(select(session_logit_bases).filter_by(**named)).first() is not None:
+        return
+    # Locked, so that nobody who deletes the last other session with it removes it meanwhile.
+    stored = select(logit_bases.c.digest).where(logit_bases.c.digest == packed.digest)
+    if connection.execute(stored.with_for_update(read=True, key_share=True)).first() is None:
+        _add(connection, logit_bases, {"digest": packed.digest, "data": packed.basis(), "created_at": utc_now()})
+    _add(connection, session_logit_bases, named)
+
+
+def _add(connection: Connection, table: Table, row: dict[str, object]) -> None:
+    """Add a row, unless another server has added it meanwhile."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(postgresql.insert(table).values(**row).on_conflict_do_nothing())
+    else:
+        connection.execute(sqlite.insert(table).values(**row).on_conflict_do_nothing())
+
+
+def sweep_bases(database: Database) -> None:
+    """Remove the matrices that no session names any more."""
+    named = select(session_logit_bases.c.digest).where(session_logit_bases.c.digest == logit_bases.c.digest).exists()
+    try:
+        with database.writing() as connection:
+            connection.execute(delete(logit_bases).where(~named))
+    except ConflictError:
+        # A session on another server has named one of them meanwhile; the next deletion sweeps again.
+        pass

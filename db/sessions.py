@@ -29,7 +29,7 @@ from db.audits import (
 from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
-from db.logit_bases import LogitBases
+from db.logit_bases import sweep_bases
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
@@ -41,7 +41,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._steps = StepWriter(database, LogitBases(database))
+        self._steps = StepWriter(database)
 
     def create(
         self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""
@@ -66,6 +66,16 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             root = add_row(connection, branches, session_id=key, path=root_path, name=root_name, created_at=now)
             change_row(connection, sessions, key, active_branch_id=root)
             return session_record(connection, key)
+
+    def delete(self, key: int, /) -> None:
+        """Delete a session with its branches, steps and verdicts, and matrices that no other one is read with.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self.together():
+            super().delete(key)
+            sweep_bases(self._database)
 
     def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
         """Return sessions, last changed first; ``search`` asks for a text in name, prompt or model, in any case."""

@@ -36,7 +36,7 @@ from db.audits import BranchRecord, SessionRecord
 from db.calibrations import CalibrationRecord
 from db.sessions import SessionsRepository
 
-KEPT_BYTES = 256 * 1024 * 1024
+KEPT_BYTES = 32 * 1024 * 1024
 """What chains with decoded logits may take at a time, all together; the chain unused for longest goes first."""
 STEP_BYTES, CANDIDATE_BYTES = 2_000, 400
 """About what a step takes without logits and candidates, and what a candidate does, as objects."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Event, Lock, RLock
+from weakref import WeakValueDictionary
 
 from app.audit.fitting import Fitting
 from app.audit.live import LiveBranches
@@ -22,6 +23,7 @@ from app.shared.audits import (
 )
 from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
+from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
@@ -62,12 +64,14 @@ class AuditService:
         full_logits_kb: int = 0,
         metrics: Metrics | None = None,
         marks: Sequence[ThinkingMarks] = (),
+        room: DiskRoom | None = None,
     ) -> None:
         """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads.
 
-        ``marks`` of thinking are looked for before the known ones.
+        ``marks`` of thinking are looked for before the known ones. Without ``room`` the store may grow.
         """
         self._sessions = sessions
+        self._room = room
         self._host = host
         self._detectors = detectors
         self.masked_families = detectors.masked_families
@@ -78,7 +82,7 @@ class AuditService:
         self.model, self.loading = host.describe, host.loading
         fitting = Fitting(thresholds, detectors, host)
         self.fit, self.adopt = fitting.fit, fitting.adopt
-        self._locks: defaultdict[int, RLock] = defaultdict(RLock)
+        self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
         self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
 
@@ -88,7 +92,7 @@ class AuditService:
         return cls(
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
             services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
-            named_marks(services.settings.thinking_marks),
+            named_marks(services.settings.thinking_marks), services[DiskRoom],
         )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
@@ -111,9 +115,11 @@ class AuditService:
         Raises:
             InvalidInputError: The prompt or a setting cannot be used.
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy, mask or group.
+            ServiceError: There is no such policy, mask or group, or the store is as large as it may be.
             NotFoundError: There is no such calibration.
         """
+        if self._room is not None:
+            self._room.require()
         settings = request.settings
         model = self._host.get(settings.model)
         before = None if request.repeats is None else self._sessions.get(request.repeats)
@@ -189,7 +195,8 @@ class AuditService:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
         stop = Event()
-        self._pauses[session_id].add(stop)
+        with self._locks_lock:
+            self._pauses[session_id].add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
             branch_id = self._branch(session_id, branch_id).id
@@ -200,7 +207,10 @@ class AuditService:
                 if wanted is not None and met(wanted, step, written):
                     return
         finally:
-            self._pauses[session_id].discard(stop)
+            with self._locks_lock:
+                self._pauses[session_id].discard(stop)
+                if not self._pauses[session_id]:
+                    del self._pauses[session_id]
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
@@ -224,7 +234,7 @@ class AuditService:
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""
-        for stop in tuple(self._pauses[session_id]):
+        for stop in tuple(self._pauses.get(session_id, ())):
             stop.set()
 
     def running(self, session_id: int) -> bool:
@@ -328,4 +338,4 @@ class AuditService:
 
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:
-            return self._locks[session_id]
+            return self._locks.setdefault(session_id, RLock())

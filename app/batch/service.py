@@ -311,7 +311,7 @@ class BatchService(PromptSetReader):
         """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
 
         Raises:
-            ServiceError: It runs in another process, or another reviewer began it.
+            ServiceError: Another reviewer began it.
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)

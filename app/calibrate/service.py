@@ -25,7 +25,7 @@ from app.shared.audits import CalibrationRequest, CalibrationSummary
 from app.shared.calibration_views import CalibrationReadings, summary_of
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner, require_own
+from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, JobContext, JobRunner, require_own
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, pinned, prompted
@@ -57,7 +57,7 @@ from coft_core.policies.fusion import check_lambda
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
-from db.jobs import JobRecord, JobsRepository, LedgersRepository
+from db.jobs import RESUMED_AS, JobRecord, JobsRepository, LedgersRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.types import JsonObject, NotFoundError
 
@@ -338,8 +338,8 @@ class CalibrationService(PromptSetReader):
 
         def take_up(job_id: int) -> None:
             if resumes is not None:
+                self._jobs.take_up(resumes, job_id)
                 self._ledgers.move(resumes, job_id)
-                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
 
         def run(context: JobContext) -> JsonObject:
             with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:

@@ -285,7 +285,7 @@ class SetComparisonService:
         """Ask all columns to stop after their current tokens; finished sessions stay, and it can be resumed.
 
         Raises:
-            ServiceError: A column runs in another process.
+            ServiceError: Another reviewer began it.
             NotFoundError: There is no such comparison.
         """
         for number in reversed(self._comparisons.get(comparison_id).batch_ids):

@@ -170,7 +170,7 @@ class EvaluationService:
         """Ask a running evaluation to stop; the batches that are done stay, and it can be resumed.
 
         Raises:
-            ServiceError: It runs in another process.
+            ServiceError: Another reviewer began it.
             NotFoundError: There is no such evaluation.
         """
         record = self._store.get(evaluation_id)

@@ -6,7 +6,7 @@ blind review. Without accounts blindness is a rule between people who use their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -428,18 +428,15 @@ class VerdictService:
         names = signed_name(first), signed_name(second)
         if names[0] == names[1]:
             raise ServiceError(f"{names[0]} always agrees with {names[0]}; name two reviewers.")
-        sessions = self._log.sessions_of(names) if session_id is None else [session_id]
-        pairs, judged, waiting = [], 0, 0
-        for number in sessions:
-            entries = self._entries(number)
-            if under_blind_review(entries):
-                waiting += 1
-                continue
-            paired_verdicts = paired(entries, *names)
-            judged += bool(paired_verdicts)
-            pairs += paired_verdicts
-        result = cohen_kappa([(one, other) for one, other, _ in pairs], VERDICTS)
-        return ReviewerAgreement(*names, result, sum(blind for *_, blind in pairs), judged, waiting)
+        if session_id is not None:
+            return _agreement(names, {session_id: self._entries(session_id)})
+        return self._agreement_of_all(names, self._log.histories())
+
+    def _agreement_of_all(
+        self, names: tuple[str, str], logs: Mapping[int, Sequence[AnnotationRecord]]
+    ) -> ReviewerAgreement:
+        shared = self._log.sessions_of(names)
+        return _agreement(names, {number: logs[number] for number in shared if number in logs})
 
     def disputes(self, reviewer: str | None = None) -> DisputeQueue:
         """Targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
@@ -487,7 +484,8 @@ class VerdictService:
         names = tuple(sorted({reviewer for target in opinions for reviewer in target}))
         result: ReviewerAgreement | TeamAgreement | None = None
         if len(names) == 2:
-            result = self.agreement(*names, session_id)
+            pair = names[0], names[1]
+            result = self._agreement_of_all(pair, logs) if session_id is None else _agreement(pair, logs)
         elif len(names) > 2:
             result = krippendorff_alpha(opinions, VERDICTS)
         return TeamFinding(names, result, sessions, waiting)
@@ -597,3 +595,17 @@ def _has_finished(entries: Sequence[AnnotationRecord], name: str | None) -> bool
 
 def _of(target: dict[str, str], chosen: set[str]) -> dict[str, str]:
     return {reviewer: verdict for reviewer, verdict in target.items() if not chosen or reviewer in chosen}
+
+
+def _agreement(names: tuple[str, str], logs: Mapping[int, Sequence[AnnotationRecord]]) -> ReviewerAgreement:
+    """How far two reviewers agree over the logs of some sessions."""
+    pairs, judged, waiting = [], 0, 0
+    for entries in logs.values():
+        if under_blind_review(entries):
+            waiting += 1
+            continue
+        paired_verdicts = paired(entries, *names)
+        judged += bool(paired_verdicts)
+        pairs += paired_verdicts
+    result = cohen_kappa([(one, other) for one, other, _ in pairs], VERDICTS)
+    return ReviewerAgreement(*names, result, sum(blind for *_, blind in pairs), judged, waiting)

@@ -18,12 +18,12 @@ from typing import Any, Self
 
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.limits import require_room_for_job
+from app.shared.limits import DiskRoom, require_room_for_job
 from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
 from db.database import Database
-from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
+from db.jobs import INTERRUPTED, RESUMED_AS, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
 from db.tables import field_values
 from db.types import JsonObject, StoreError, utc_now
@@ -224,6 +224,10 @@ RENEWAL_SECONDS = 20.0
 """Time between two signs of life that a server gives for all its jobs, whatever these are doing or waiting for."""
 
 
+HEED_SECONDS = 2.0
+"""Time between two looks for jobs of this process that were asked on another server to cancel."""
+
+
 class JobRunner:
     """A queue of background jobs for one process.
 
@@ -240,6 +244,7 @@ class JobRunner:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
         settings: Settings | None = None,
+        room: DiskRoom | None = None,
     ) -> None:
         """Make a runner of so many jobs at once; the others wait in the order of submission.
 
@@ -249,8 +254,10 @@ class JobRunner:
             clock: Monotonic seconds.
             now: The moment by which signs of life of other servers are judged.
             settings: How many jobs a visitor may have; None sets no limit.
+            room: Whether the store may grow; None sets no limit.
         """
         self._settings = settings
+        self._room = room
         self._database = database
         self._jobs = JobsRepository(database)
         self._clock, self._now = clock, now
@@ -264,19 +271,38 @@ class JobRunner:
     @classmethod
     def wired(cls, services: Services) -> JobRunner:
         """Closed with the services; jobs that an ended process left behind are found at once."""
-        runner = services.closing.enter_context(cls(services.database, settings=services.settings))
+        runner = services.closing.enter_context(
+            cls(services.database, settings=services.settings, room=services[DiskRoom])
+        )
         runner.recover(services.owns_store)
         Thread(target=runner.keep_leases, name="leases", daemon=True).start()
         return runner
 
     def keep_leases(self) -> None:
-        """Renew the leases of this process's jobs from time to time, until it is shut down."""
-        while not self._ending.wait(RENEWAL_SECONDS):
+        """Renew the leases of this process's jobs from time to time, and heed what other servers ask of them.
+
+        It ends when the runner is shut down.
+        """
+        renewed = self._clock()
+        while not self._ending.wait(HEED_SECONDS):
             try:
-                self.renew()
+                self.heed()
+                if self._clock() - renewed >= RENEWAL_SECONDS:
+                    renewed = self._clock()
+                    self.renew()
             except StoreError:
                 # A store that is away for less than a lease costs nothing; whoever works is told by his own writing.
                 logger.exception("The signs of life of jobs could not be stored")
+
+    def heed(self) -> Sequence[int]:
+        """Cancel those jobs of this process that somebody has asked another server to cancel.
+
+        Returns:
+            These jobs, in order.
+        """
+        with self._lock:
+            held = [key for key, handle in self._handles.items() if handle.future is not None and not handle.cancelled]
+        return [key for key in sorted(self._jobs.asked_to_cancel(held)) if self.cancel(key)] if held else []
 
     def renew(self) -> Sequence[int]:
         """Give a sign of life for each job of this process; one that another server has taken for dead is stopped.
@@ -364,6 +390,8 @@ class JobRunner:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             visitor = present()
+            if self._room is not None:
+                self._room.require()
             owner, process = None if visitor is None else visitor.owner, self._process.json
             if visitor is not None and self._settings is not None:
                 require_room_for_job(self._jobs.unfinished_of(owner), self._settings)
@@ -534,8 +562,6 @@ def _one_line(error: BaseException) -> str:
 
 CALIBRATION_JOB = "calibration"
 RESUMABLE = ("cancelled", "failed", "interrupted")
-RESUMED_AS = "resumed_as"
-"""Key in a job's result: the job that took up what it had done."""
 
 
 class JobService:
@@ -566,8 +592,8 @@ class JobService:
             return "is running already; wait for it, or cancel it"
         if process is not None and process.visible:
             return (
-                f"is being run by another process of this computer (number {process.number}); wait for it, or stop "
-                "that process, and then resume"
+                f"is being run by another process of this computer (number {process.number}); wait for it, or "
+                "cancel it, and then resume"
             )
         where = "another process" if process is None else f"a process on {process.host}"
         last = job.heartbeat_at or job.created_at
@@ -582,14 +608,14 @@ class JobService:
         return self._views(self._runner.list(kind, limit=limit))
 
     def cancel(self, job_id: int) -> None:
-        """Ask a job to stop; it stops at its next check.
+        """Ask a job to stop; it stops at its next check, and one of another server a few seconds later.
 
         Raises:
-            ServiceError: The job runs in another process, or another reviewer began it.
+            ServiceError: Another reviewer began the job.
         """
         require_own(self._runner.get(job_id))
-        if not self._runner.cancel(job_id) and self._runner.get(job_id).status in ACTIVE:
-            raise ServiceError(f"Job {job_id} runs in another process; cancel it there.")
+        if not self._runner.cancel(job_id):
+            self._jobs.ask_to_cancel(job_id)
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobView:
         """Wait until a job has ended."""

@@ -14,7 +14,10 @@ from starlette.requests import HTTPConnection
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.visitors import visitor_asking
+from app.shared.wiring import Services
 from coft_core.errors import ModelLoadError
+from db.database import Database
+from db.types import StoreError
 
 HOUR = 3600.0
 SHARES = 4
@@ -63,12 +66,55 @@ def address_of(connection: HTTPConnection) -> str:
     return "" if connection.client is None else connection.client.host
 
 
+class DiskRoom:
+    """Whether the store may grow; what is begun goes on all the same, so that nothing is lost by it."""
+
+    def __init__(self, database: Database, megabytes: int = 0) -> None:
+        """Allow the store so many megabytes; 0 sets no limit."""
+        self._database = database
+        self._most = megabytes * 1_000_000
+
+    @classmethod
+    def wired(cls, services: Services) -> DiskRoom:
+        """As the settings say."""
+        return cls(services.database, services.settings.disk_mb)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing more is taken, as a sentence; empty where there is room."""
+        if not self._most:
+            return ""
+        try:
+            used = self._database.used_bytes
+        except StoreError:
+            # Whoever then writes is told of it by the store itself.
+            return ""
+        if used < self._most:
+            return ""
+        return (
+            f"The store takes {used / 1e6:,.0f} MB on the disk, and this server allows it {self._most / 1e6:,.0f}: "
+            "delete sessions or evaluations that nobody needs. Whoever runs it sets that in COFT_DISK_MB."
+        )
+
+    def require(self) -> None:
+        """Refuse what would make the store grow.
+
+        Raises:
+            ServiceError: It is as large as it may be.
+        """
+        if problem := self.problem:
+            raise ServiceError(problem)
+
+
 class UploadShares:
     """How much each visitor has uploaded in the last hour."""
 
-    def __init__(self, megabytes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Allow each visitor so many megabytes an hour; 0 sets no limit."""
+    def __init__(
+        self, megabytes: int, clock: Callable[[], float] = time.monotonic, room: DiskRoom | None = None
+    ) -> None:
+        """Allow each visitor so many megabytes an hour, 0 setting no limit, while the store has room."""
         self._most = megabytes * 1_000_000
+        self._room = room
         self._clock = clock
         self._taken: dict[str, deque[tuple[float, int]]] = {}
 
@@ -92,6 +138,8 @@ class UploadShares:
         """Why an upload is not taken; None where it is, or is none. One without a length counts as the largest."""
         if not connection.url.path.endswith("/upload"):
             return None
+        if self._room is not None and (full := self._room.problem):
+            return 507, full
         stated = Headers(scope=connection.scope).get("content-length", "")
         if self.take(address_of(connection), int(stated) if stated.isdecimal() else largest):
             return None

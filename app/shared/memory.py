@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from threading import Condition
+from threading import Condition, Event
 from typing import Protocol, TypeVar
 
 import torch
@@ -389,6 +389,20 @@ def free_unused() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     _give_back()
+
+
+GIVE_BACK_SECONDS = 30.0
+"""Time between two times that a server hands freed memory back."""
+
+
+def keep_giving_back(ended: Event, pause: float = GIVE_BACK_SECONDS) -> None:
+    """Hand freed memory back to the system from time to time, until something has ended.
+
+    Requests free blocks of all sizes in many threads, between others that stay; without this a server that works grows
+    for hours, although nothing of what it took is still in use.
+    """
+    while not ended.wait(pause):
+        _give_back()
 
 
 def _give_back() -> None:

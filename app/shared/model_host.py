@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 from transformers.utils.logging import disable_progress_bar
@@ -147,7 +147,7 @@ class ModelHost:
         self._models: LRUCache[str, LanguageModel] = LRUCache(capacity)
         self._further: LRUCache[str, LanguageModel] = LRUCache(capacity)
         self._scorers: dict[str, ToxicityScorer] = {}
-        self._loading: defaultdict[str, Lock] = defaultdict(Lock)
+        self._loading: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._lock = Lock()
         self._holders: list[Callable[[LanguageModel], None]] = []
         self._turns = Turns()
@@ -236,19 +236,20 @@ class ModelHost:
         """
         if name != EMBEDDED:
             self._offered.require(name)
-        with self._lock:
-            loading = self._loading[f"scorer {name}"]
-        with loading:
+        with self._alone(f"scorer {name}"):
             if name not in self._scorers:
                 self._scorers[name] = load_scorer(name, device)
         return self._scorers[name]
 
+    def _alone(self, name: str) -> Lock:
+        """What one thread at a time holds that loads by a name; it is forgotten when nobody holds it or waits."""
+        with self._lock:
+            return self._loading.setdefault(name, Lock())
+
     def _held(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         self._offered.require(name)
-        with self._lock:
-            loading = self._loading[name]
         # Loading takes minutes for a large model; whoever uses another one must not wait for it.
-        with loading:
+        with self._alone(name):
             with self._lock:
                 model = where.get(name)
             if model is None:

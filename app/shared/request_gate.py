@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.limits import UploadShares
+from app.shared.limits import DiskRoom, UploadShares
+from app.shared.page_states import PageStates
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -259,27 +260,30 @@ class _Body:
 
 def gated(
     settings: Settings,
+    room: DiskRoom | None = None,
     inner: Callable[[Any, ASGIApp], ASGIApp] | None = None,
     around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """What runs when the web application begins: it puts the gate around all else.
+    """What runs when the web application begins: it puts the gate around all else, and keeps little of each page.
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
     when it begins; so the gate is put around them all once they stand, before the first request.
 
     Args:
         settings: Names, websites and the largest body.
+        room: Whether uploads may be taken; None takes them.
         inner: Given the web application and what it runs, another gate behind this one.
         around: What is put around the gate again.
 
     Raises:
         ServiceError: The settings name a host or an origin that is none.
     """
-    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour)
+    allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour, room=room)
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
         behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
+        app.state_holder = PageStates(app.get_blocks())
         app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body, uploads))
         yield
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.faults.circumstances import CIRCUMSTANCES, tear_often, try_often
 from bench.faults.forking import warm
 from bench.faults.kills import kill_often
+from bench.faults.weights import damage_often
 from bench.faults.works import TASKS
 
 
@@ -54,6 +55,12 @@ def main() -> None:
         print(f"torn file: {options.times} times, refused {refused}, harmless {harmless}, {len(lost)} lost")
         print(*(f"  {what}" for what in lost[:10]), sep="\n", flush=True)
         results["torn file"] = {"tried": options.times, "refused": refused, "lost": len(lost)}
+    if not wanted or "damaged weights" in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            said, lost = damage_often(options.kills, Path(folder), options.seed)
+        print(f"damaged weights: {options.kills} times, told in a sentence {said} times, {len(lost)} lost")
+        print(*(f"  {what}" for what in lost[:10]), sep="\n", flush=True)
+        results["damaged weights"] = {"tried": options.kills, "told": said, "lost": len(lost)}
     print(json.dumps(results))
     sys.exit(any(item["lost"] for item in results.values()))
 

@@ -34,14 +34,15 @@ def _steps(wired: Services, say: Say, most: int = 100) -> None:
     audits = wired[AuditService]
     try:
         for number, step in enumerate(audits.run(1)):
-            _say_step(say, step)
+            say_step(say, step)
             if number + 1 == most:
                 return
     except USER_ERRORS as error:
         say(f"SAID {error}")
 
 
-def _say_step(say: Say, step: Step) -> None:
+def say_step(say: Say, step: Step) -> None:
+    """Say a step that is shown."""
     say(f"{step.index} {step.token_id}")
 
 
@@ -129,9 +130,9 @@ def try_often(name: str, times: int, place: Path, seed: int) -> tuple[int, list[
     draw = random.Random(seed)
     template, ground = place / "template", place / "ground"
     template.mkdir(parents=True)
-    run(lambda folder, say: RUNS.prepare(folder), template)
+    run(RUNS.prepare, template)
     run(lambda folder, say: _whole(folder, say), copied(template, ground))
-    wanted = _stored(ground)
+    wanted = stored(ground)
     told, lost = 0, list[str]()
     for number in range(1, times + 1):
         ended = run(lambda folder, say: CIRCUMSTANCES[name](folder, say, draw), copied(template, ground))
@@ -139,12 +140,12 @@ def try_often(name: str, times: int, place: Path, seed: int) -> tuple[int, list[
         said = [line for line in ended.said if line.startswith("SAID ")]
         told += bool(said)
         shown = [line for line in ended.said if line[:1].isdecimal()]
-        stored = _stored(ground)
+        kept = stored(ground)
         if ended.failed:
             lost.append(f"{number}: no sentence, but {ended.said[-1]}")
-        if stored != wanted:
+        if kept != wanted:
             lost.append(f"{number}: it did not go on to the end")
-        if any(line not in stored for line in shown):
+        if any(line not in kept for line in shown):
             lost.append(f"{number}: a shown step is gone")
         lost += [f"{number}: {what}" for what in half_written(ground)]
     return told, lost
@@ -155,13 +156,14 @@ def _whole(folder: Path, say: Say) -> None:
         _steps(wired, say)
 
 
-def _stored(folder: Path) -> list[str]:
+def stored(folder: Path, branch: int = 1) -> list[str]:
+    """The steps of a branch, as they are said when they are shown."""
     found: list[str] = []
 
     def read(place: Path, say: Say) -> None:
         with Database(f"sqlite:///{place / STORE}") as store:
-            for step in SessionsRepository(store).chain(1):
-                _say_step(say, step)
+            for step in SessionsRepository(store).chain(branch):
+                say_step(say, step)
 
     found += run(read, folder).said
     return found
@@ -175,9 +177,9 @@ def tear_often(times: int, place: Path, seed: int) -> tuple[int, int, list[str]]
     draw = random.Random(seed)
     template, ground = place / "template", place / "ground"
     template.mkdir(parents=True)
-    run(lambda folder, say: RUNS.prepare(folder), template)
+    run(RUNS.prepare, template)
     run(lambda folder, say: _whole(folder, say), template)
-    wanted = _stored(template)
+    wanted = stored(template)
     refused, harmless, lost = 0, 0, list[str]()
     for number in range(1, times + 1):
         file = copied(template, ground) / STORE
@@ -200,7 +202,7 @@ def tear_often(times: int, place: Path, seed: int) -> tuple[int, int, list[str]]
             refused += 1
             if file.read_bytes() != before:
                 lost.append(f"{number}: a refused file was changed")
-        elif _stored(ground) == wanted:
+        elif stored(ground) == wanted:
             harmless += 1
         else:
             lost.append(f"{number}: a damaged file was opened, and says something else")

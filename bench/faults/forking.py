@@ -69,10 +69,12 @@ def warm() -> None:
         list(audits.run(audits.start(StartAudit("He said", settings, (Span(0, 2, "gender"),))).session_id))
 
 
-def opened(folder: Path, owns_store: bool = True) -> AbstractContextManager[Services]:
+def opened(
+    folder: Path, owns_store: bool = True, loader: Callable[..., LanguageModel] = lambda name, **_: model()
+) -> AbstractContextManager[Services]:
     """The services on the store of a folder, as a server that starts opens them."""
     settings = Settings(database_url=f"sqlite:///{folder / STORE}", pipeline="none")
-    return services(settings, owns_store=owns_store, loader=lambda name, **_: model())
+    return services(settings, owns_store=owns_store, loader=loader)
 
 
 def run(work: Work, folder: Path, patience: float | None = None) -> Ended:

@@ -47,7 +47,7 @@ def kill_often(task: Task, kills: int, place: Path, seed: int, tell: Callable[[s
     draw = random.Random(seed)
     template, ground = place / "template", place / "ground"
     template.mkdir(parents=True)
-    _whole(run(lambda folder, say: task.prepare(folder), template))
+    _whole(run(task.prepare, template))
     lived = _whole(run(task.work, copied(template, ground)))
     wanted = _whole(run(task.finish, ground)).said[-1]
     usual = half_written(ground)

@@ -25,7 +25,7 @@ from app.report.verify.run import BundleVerifier
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import ACTIVE, CALIBRATION_JOB, JobService
 from app.shared.wiring import Services
-from bench.faults.forking import STORE, Say, opened
+from bench.faults.forking import STORE, Say, Work, opened
 from coft_core.types import Span
 from db.calibrations import CalibrationsRepository
 from db.database import Database
@@ -75,23 +75,20 @@ class Task:
     """
 
     name: str
-    prepare: Callable[[Path], None]
-    work: Callable[[Path, Say], None]
-    finish: Callable[[Path, Say], None]
+    prepare: Work
+    work: Work
+    finish: Work
 
 
-def _csv(folder: Path) -> Path:
-    lines = ["prompt,reference,context,group"]
-    lines += [f"He said number {n} to the nurse,and she wrote {n} down,{n},{n % 2}" for n in range(ROWS)]
-    path = folder / "set.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+def served(*parts: Callable[[Services, Path, Say], None]) -> Work:
+    """Work on the services of a folder's store, part after part."""
 
+    def work(folder: Path, say: Say) -> None:
+        with opened(folder) as wired:
+            for part in parts:
+                part(wired, folder, say)
 
-def _open_store(folder: Path) -> None:
-    _csv(folder)
-    with opened(folder):
-        pass
+    return work
 
 
 def _waited(wired: Services, number: int) -> None:
@@ -100,16 +97,21 @@ def _waited(wired: Services, number: int) -> None:
         raise RuntimeError(f"The job {job.title} is {job.status}: {job.error}")
 
 
-def _require_settled(wired: Services, say: Say) -> None:
+def _require_settled(wired: Services, folder: Path, say: Say) -> None:
     """Jobs of a process that is gone are known as interrupted."""
     for job in wired[JobService].list(limit=100):
         if job.status in ACTIVE:
             say(f"LOST the job {job.title} still counts as {job.status}")
 
 
-def _session(folder: Path) -> None:
-    with opened(folder) as wired:
-        wired[AuditService].start(START)
+def _write_set(wired: Services, folder: Path, say: Say) -> None:
+    lines = ["prompt,reference,context,group"]
+    lines += [f"He said number {n} to the nurse,and she wrote {n} down,{n},{n % 2}" for n in range(ROWS)]
+    (folder / "set.csv").write_text("\n".join(lines) + "\n")
+
+
+def _begin_session(wired: Services, folder: Path, say: Say) -> None:
+    wired[AuditService].start(START)
 
 
 def _chains(wired: Services, session_id: int) -> list[list[tuple[int, str, bool]]]:
@@ -123,12 +125,7 @@ def _told(step: object) -> str:
     return json.dumps({name: value for name, value in asdict(step).items() if name != "logits"}, default=str)  # type: ignore[call-overload]
 
 
-def _run(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _go_on(wired, say)
-
-
-def _go_on(wired: Services, say: Say) -> None:
+def _run(wired: Services, folder: Path, say: Say) -> None:
     audits = wired[AuditService]
     root = audits.view(1).branches[0].id
     for step in audits.run(1, root):
@@ -142,69 +139,52 @@ def _go_on(wired: Services, say: Say) -> None:
         say(f"1 {_told(step)}")
 
 
-def _run_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        sessions = wired[SessionsRepository]
-        for place, branch in enumerate(sessions.branches(1)):
-            for step in sessions.chain(branch.id)[branch.fork_step or 0 :]:
-                say(f"{place} {_told(step)}")
-        say("THEN")
-        _go_on(wired, lambda line: None)
-        say(json.dumps(_chains(wired, 1)))
+def _run_on(wired: Services, folder: Path, say: Say) -> None:
+    sessions = wired[SessionsRepository]
+    for place, branch in enumerate(sessions.branches(1)):
+        for step in sessions.chain(branch.id)[branch.fork_step or 0 :]:
+            say(f"{place} {_told(step)}")
+    say("THEN")
+    _run(wired, folder, lambda line: None)
+    say(json.dumps(_chains(wired, 1)))
 
 
-def _calibrate(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        service = wired[CalibrationService]
-        request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3)
-        _waited(wired, service.submit(service.parse(folder / "set.csv"), request))
-
-
-def _calibrate_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _require_settled(wired, say)
-        jobs = wired[JobService].list(CALIBRATION_JOB)
-        if not jobs:
-            _calibrate_in(wired, folder)
-        elif jobs[0].status != "done":
-            if not jobs[0].resumable:
-                say("LOST a calibration that cannot be resumed")
-            _waited(wired, wired[CalibrationService].resume(jobs[0].id))
-        made = [item for item in wired[CalibrationsRepository].list() if not item.embedded]
-        bins = [[(one.first_step, round(one.log_tau, 3), one.contexts) for one in item.bins] for item in made]
-        say(json.dumps([[(item.name, item.context_count) for item in made], bins]))
-
-
-def _calibrate_in(wired: Services, folder: Path) -> None:
+def _calibrate(wired: Services, folder: Path, say: Say) -> None:
     service = wired[CalibrationService]
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3)
     _waited(wired, service.submit(service.parse(folder / "set.csv"), request))
 
 
-def _batch_in(wired: Services, folder: Path) -> None:
+def _calibrate_on(wired: Services, folder: Path, say: Say) -> None:
+    jobs = wired[JobService].list(CALIBRATION_JOB)
+    if not jobs:
+        _calibrate(wired, folder, say)
+    elif jobs[0].status != "done":
+        if not jobs[0].resumable:
+            say("LOST a calibration that cannot be resumed")
+        _waited(wired, wired[CalibrationService].resume(jobs[0].id))
+    made = [item for item in wired[CalibrationsRepository].list() if not item.embedded]
+    bins = [[(one.first_step, round(one.log_tau, 3), one.contexts) for one in item.bins] for item in made]
+    say(json.dumps([[(item.name, item.context_count) for item in made], bins]))
+
+
+def _batch(wired: Services, folder: Path, say: Say) -> None:
     service = wired[BatchService]
     number = service.submit(service.parse(folder / "set.csv"), BatchRequest("batch", SETTINGS))
     _waited(wired, service.view(number).job.id)  # type: ignore[union-attr]
 
 
-def _batch(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _batch_in(wired, folder)
+def _batch_on(wired: Services, folder: Path, say: Say) -> None:
+    service = wired[BatchService]
+    if not service.list():
+        _batch(wired, folder, say)
+    elif service.view(1).resumable:
+        _waited(wired, service.resume(1))
+    view = service.view(1)
+    say(json.dumps([len(service.list()), [[row.line, row.text, row.state] for row in view.rows]], default=str))
 
 
-def _batch_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _require_settled(wired, say)
-        service = wired[BatchService]
-        if not service.list():
-            _batch_in(wired, folder)
-        elif service.view(1).resumable:
-            _waited(wired, service.resume(1))
-        view = service.view(1)
-        say(json.dumps([len(service.list()), [[row.line, row.text, row.state] for row in view.rows]], default=str))
-
-
-def _compare_in(wired: Services, folder: Path) -> None:
+def _compare(wired: Services, folder: Path, say: Say) -> None:
     columns = (SETTINGS, replace(SETTINGS, policy="vanilla"))
     service = wired[SetComparisonService]
     number = service.submit(wired[BatchService].parse(folder / "set.csv"), SetRequest("compared", columns))
@@ -212,57 +192,41 @@ def _compare_in(wired: Services, folder: Path) -> None:
         _waited(wired, column.job.id)
 
 
-def _compare(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _compare_in(wired, folder)
+def _compare_on(wired: Services, folder: Path, say: Say) -> None:
+    service, batches = wired[SetComparisonService], wired[BatchService]
+    if not service.list():
+        if batches.list():
+            say("LOST batches that no comparison names")
+        _compare(wired, folder, say)
+    for column in service.view(1).columns:
+        if batches.view(column.batch_id).resumable:
+            _waited(wired, batches.resume(column.batch_id))
+    told = [[row.line, [cell.text for cell in row.cells]] for row in service.view(1).rows]
+    say(json.dumps([len(batches.list()), len(service.list()), told]))
 
 
-def _compare_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _require_settled(wired, say)
-        service = wired[SetComparisonService]
-        if not service.list():
-            if wired[BatchService].list():
-                say("LOST batches that no comparison names")
-            _compare_in(wired, folder)
-        for column in service.view(1).columns:
-            if wired[BatchService].view(column.batch_id).resumable:
-                _waited(wired, wired[BatchService].resume(column.batch_id))
-        view = service.view(1)
-        told = [[row.line, [cell.text for cell in row.cells]] for row in view.rows]
-        say(json.dumps([len(wired[BatchService].list()), len(service.list()), told]))
-
-
-def _suite_request() -> EvaluationRequest:
+def _evaluate(wired: Services, folder: Path, say: Say) -> None:
+    service = wired[EvaluationService]
     methods = methods_from(("vanilla", "coft:calibrated"), replace(SETTINGS, alpha=0.5))
-    return EvaluationRequest("questions", ("phantom_questions",), methods, "tiny", (0,), 8, 0.5)
+    request = EvaluationRequest("questions", ("phantom_questions",), methods, "tiny", (0,), 8, 0.5)
+    _waited(wired, service.view(service.submit(request)).job.id)  # type: ignore[union-attr]
 
 
-def _suite(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        service = wired[EvaluationService]
-        _waited(wired, service.view(service.submit(_suite_request())).job.id)  # type: ignore[union-attr]
+def _evaluate_on(wired: Services, folder: Path, say: Say) -> None:
+    service = wired[EvaluationService]
+    if not service.list():
+        _evaluate(wired, folder, say)
+    elif service.view(1).resumable:
+        _waited(wired, service.resume(1))
+    with closing(sqlite3.connect(folder / STORE)) as store:
+        query = (
+            "SELECT suite, method, seed, place, hex(content) FROM evaluation_items JOIN evaluation_contents USING "
+            "(key) ORDER BY 1, 2, 3, 4"
+        )
+        say(json.dumps([len(service.list()), store.execute(query).fetchall()]))
 
 
-def _suite_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        _require_settled(wired, say)
-        service = wired[EvaluationService]
-        number = service.list()[0].id if service.list() else service.submit(_suite_request())
-        view = service.view(number)
-        if view.resumable:
-            _waited(wired, service.resume(number))
-        elif view.job is not None and view.job.status in ACTIVE:
-            _waited(wired, view.job.id)
-        with closing(sqlite3.connect(folder / STORE)) as store:
-            query = (
-                "SELECT suite, method, seed, place, hex(content) FROM evaluation_items JOIN evaluation_contents USING "
-                "(key) ORDER BY 1, 2, 3, 4"
-            )
-            say(json.dumps([len(service.list()), store.execute(query).fetchall()]))
-
-
-def _old_store(folder: Path) -> None:
+def _old_store(folder: Path, say: Say) -> None:
     (folder / STORE).write_bytes(gzip.decompress(EARLIEST.read_bytes()))
 
 
@@ -280,68 +244,63 @@ def _migrate_on(folder: Path, say: Say) -> None:
         say(json.dumps(_chains(wired, 1)))
 
 
-def _audited(folder: Path) -> None:
-    _session(folder)
-    with opened(folder) as wired:
-        _go_on(wired, lambda line: None)
-        (folder / "evidence.zip").write_bytes(wired[ReportService].bundle(1))
+def _bundle(wired: Services, folder: Path, say: Say) -> None:
+    (folder / "evidence.zip").write_bytes(wired[ReportService].bundle(1))
 
 
-def _export(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        for round_ in range(3):
-            for kind in ("bundle", "html", "json", "zip"):
-                path = wired[ReportService].write(1, kind, folder / f"out{round_}")
-                say(str(path.relative_to(folder)))
+def _export(wired: Services, folder: Path, say: Say) -> None:
+    for round_ in range(3):
+        for kind in ("bundle", "html", "json", "zip"):
+            path = wired[ReportService].write(1, kind, folder / f"out{round_}")
+            say(str(path.relative_to(folder)))
 
 
-def _export_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        reports = wired[ReportService]
-        suffixes = {"bundle": "-bundle.zip", "html": ".html", "json": ".json", "zip": ".zip"}
-        whole = {f"coft-audit-session-1{suffix}": reports.content(1, kind) for kind, suffix in suffixes.items()}
-        for path in folder.glob("out*/coft-*"):
-            if path.read_bytes() != whole[path.name]:
-                say(f"LOST {path.name} is half of a file")
-        say(json.dumps(sorted(whole)))
+def _export_on(wired: Services, folder: Path, say: Say) -> None:
+    reports = wired[ReportService]
+    suffixes = {"bundle": "-bundle.zip", "html": ".html", "json": ".json", "zip": ".zip"}
+    whole = {f"coft-audit-session-1{suffix}": reports.content(1, kind) for kind, suffix in suffixes.items()}
+    for path in folder.glob("out*/coft-*"):
+        if path.read_bytes() != whole[path.name]:
+            say(f"LOST {path.name} is half of a file")
+    say(json.dumps(sorted(whole)))
 
 
-def _bundle_elsewhere(folder: Path) -> None:
-    _audited(folder)
+def _bundle_elsewhere(folder: Path, say: Say) -> None:
+    served(_begin_session, _run, _bundle)(folder, lambda line: None)
     for path in folder.glob(f"{STORE}*"):
         path.unlink()
-    with opened(folder):
-        pass
+    served()(folder, say)
 
 
-def _import(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        say(f"imported {wired[BundleImports].add(folder / 'evidence.zip').session_id}")
+def _import(wired: Services, folder: Path, say: Say) -> None:
+    say(f"imported {wired[BundleImports].add(folder / 'evidence.zip').session_id}")
 
 
-def _import_on(folder: Path, say: Say) -> None:
-    with opened(folder) as wired:
-        number = wired[BundleImports].add(folder / "evidence.zip").session_id
-        again = folder / "again.zip"
-        again.write_bytes(wired[ReportService].bundle(number))
-        if not wired[BundleVerifier].verify(again).ok:
-            say("LOST an imported bundle that does not verify")
-        told = [
-            [_told(step) for step in wired[SessionsRepository].chain(b.id)]
-            for b in wired[SessionsRepository].branches(number)
-        ]
-        say(json.dumps([wired[SessionsRepository].count(), told]))
+def _import_on(wired: Services, folder: Path, say: Say) -> None:
+    number = wired[BundleImports].add(folder / "evidence.zip").session_id
+    again = folder / "again.zip"
+    again.write_bytes(wired[ReportService].bundle(number))
+    if not wired[BundleVerifier].verify(again).ok:
+        say("LOST an imported bundle that does not verify")
+    sessions = wired[SessionsRepository]
+    told = [[_told(step) for step in sessions.chain(branch.id)] for branch in sessions.branches(number)]
+    say(json.dumps([sessions.count(), told]))
+
+
+def _job(name: str, work: Callable[[Services, Path, Say], None], on: Callable[[Services, Path, Say], None]) -> Task:
+    """Work that a job does on a prompt set, which a server that starts knows to be interrupted."""
+    return Task(name, served(_write_set), served(work), served(_require_settled, on))
 
 
 TASKS = (
-    Task("runs", _session, _run, _run_on),
-    Task("calibrations", _open_store, _calibrate, _calibrate_on),
-    Task("batches", _open_store, _batch, _batch_on),
-    Task("comparisons", _open_store, _compare, _compare_on),
-    Task("suites", _open_store, _suite, _suite_on),
+    Task("runs", served(_begin_session), served(_run), served(_run_on)),
+    _job("calibrations", _calibrate, _calibrate_on),
+    _job("batches", _batch, _batch_on),
+    _job("comparisons", _compare, _compare_on),
+    _job("suites", _evaluate, _evaluate_on),
     Task("migrations", _old_store, _migrate, _migrate_on),
-    Task("exports", _audited, _export, _export_on),
-    Task("imports", _bundle_elsewhere, _import, _import_on),
+    Task("exports", served(_begin_session, _run), served(_export), served(_export_on)),
+    Task("imports", _bundle_elsewhere, served(_import), served(_import_on)),
 )
 
 

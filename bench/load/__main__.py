@@ -73,8 +73,8 @@ def _await(url: str, process: subprocess.Popen[bytes]) -> None:
 
 def pages(store: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Every page over a store of many sessions."""
-    with server(store) as (url, _):
-        return measure_pages(url, page_views(session=1, batch=1), options.times, _say)
+    with server(store) as (url, process):
+        return measure_pages(url, process, page_views(session=1, batch=1), options.times, _say)
 
 
 def reviewers(store: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from bench.load.figures import percentiles, told
 from bench.load.visitor import Times, Visitor
 
@@ -95,41 +97,53 @@ def view_page(visitor: Visitor, view: PageView) -> None:
     visitor.get("bell", "/jobs")
 
 
-def measure_pages(url: str, views: list[PageView], times: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure_pages(
+    url: str, process: psutil.Process, views: list[PageView], times: int, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Open every page so often, one request after another, after once unmeasured.
 
     Args:
         url: The server's address.
+        process: The server's process, which does nothing else; what processors spent in it is the same on a machine
+            that is busy otherwise.
         views: The pages.
         times: How often each is opened.
         tell: Told of each page when it is done.
 
     Returns:
-        By the name of each page what its requests took together, by their kinds, and whether the page is within what
-        it may take.
+        By the name of each page what its requests took together, by their kinds, what processors spent on them, and
+        whether the page is within what it may take.
     """
     found: dict[str, Any] = {}
     for view in views:
-        opened = [_once(url, view) for _ in range(times + 1)][1:]
+        opened, spent = zip(*[_once(url, process, view) for _ in range(times + 1)][1:], strict=True)
         server = percentiles([sum(sum(values) for values in one.server.values()) for one in opened])
         kinds = {kind: percentiles([sum(one.server[kind]) for one in opened]) for kind in opened[0].server}
         slowest = max(kinds, key=lambda kind: kinds[kind]["p95_ms"])
+        processor = percentiles(spent)
         elapsed = percentiles([sum(sum(values) for values in one.seconds.values()) for one in opened])
         found[view.name] = {
-            "server": server, "elapsed": elapsed, "kinds": kinds, "within": server["p95_ms"] <= LARGEST_MS,
+            "server": server, "processor": processor, "elapsed": elapsed, "kinds": kinds,
+            "within": server["p95_ms"] <= LARGEST_MS,
         }  # fmt: skip
         tell(
-            f"{view.name}: {told(server)} of the server, most of it {slowest} ({told(kinds[slowest])}); elapsed "
-            f"{told(elapsed)}"
+            f"{view.name}: {told(server)} of the server, most of it {slowest} ({told(kinds[slowest])}); processors "
+            f"{told(processor)}; elapsed {told(elapsed)}"
         )
     return found
 
 
-def _once(url: str, view: PageView) -> Times:
-    times = Times()
+def _once(url: str, process: psutil.Process, view: PageView) -> tuple[Times, float]:
+    """What the requests of a page took, and the seconds that processors spent in the server meanwhile."""
+    times, before = Times(), _spent(process)
     visitor = Visitor(url, times)
     try:
         view_page(visitor, view)
     finally:
         visitor.close()
-    return times
+    return times, _spent(process) - before
+
+
+def _spent(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)

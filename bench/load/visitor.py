@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -80,12 +80,14 @@ class Opened:
         events: Number of an event by the component's id in the page and the event's name.
         functions: What is known of each event, by its number.
         values: What the components show at first, by their numbers; answers change it.
+        number: What the page calls itself in its requests; each that is opened has another.
     """
 
     loads: list[int]
     events: dict[tuple[str, str], int]
     functions: dict[int, dict[str, Any]]
     values: dict[int, Any]
+    number: str = field(default_factory=lambda: secrets.token_hex(6))
 
 
 class Visitor:
@@ -100,7 +102,6 @@ class Visitor:
             number: Which visitor of several it is; each has a loopback address of its own.
         """
         self.times = times
-        self._hash = secrets.token_hex(6)
         address = f"127.0.{1 + number // 250}.{1 + number % 250}"
         transport = httpx.HTTPTransport(local_address=address)
         self._client = httpx.Client(base_url=url, transport=transport, timeout=PATIENCE, follow_redirects=True)
@@ -146,7 +147,7 @@ class Visitor:
             "event_data": data,
             "fn_index": number,
             "trigger_id": source,
-            "session_hash": self._hash,
+            "session_hash": page.number,
         }
         parts: list[Any] = self.times.timed(kind, lambda: self._answer(asked)).parts
         for key, part in zip(function["outputs"], parts, strict=False):
@@ -160,7 +161,9 @@ class Visitor:
     def _answer(self, asked: Mapping[str, Any]) -> Answer:
         joined = self._client.post("/gradio_api/queue/join", json=asked).raise_for_status().json()["event_id"]
         last: list[Any] = []
-        with self._client.stream("GET", "/gradio_api/queue/data", params={"session_hash": self._hash}) as stream:
+        with self._client.stream(
+            "GET", "/gradio_api/queue/data", params={"session_hash": asked["session_hash"]}
+        ) as stream:
             stream.raise_for_status()
             for line in stream.iter_lines():
                 message = json.loads(line[len("data:") :]) if line.startswith("data:") else {}

@@ -1,4 +1,4 @@
-"""Killed at random moments, with a full disk or a torn file, a run loses nothing; the bench tries that often."""
+"""Kills at random moments, a full disk, a torn file and damaged weights lose nothing; the bench tries that often."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_few_kills_a_full_disk_and_a_torn_file_lose_nothing():
+def test_a_few_kills_a_full_disk_a_torn_file_and_damaged_weights_lose_nothing():
     # In a process of its own: its children are copies of it, and must have no threads of other tests.
-    only = "runs,full disk,torn file"
+    only = "runs,full disk,torn file,damaged weights"
     command = [sys.executable, "-m", "bench.faults", "--kills", "2", "--times", "2", "--only", only]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"full disk": {"tried": 2, "told": 2, "lost": 0}' in done.stdout
+    assert '"damaged weights": {"tried": 2, "told": 2, "lost": 0}' in done.stdout

@@ -71,11 +71,12 @@ def test_every_page_answers_and_its_requests_are_told_apart(url):
     told = []
     # One view of each page; to open every view of them takes long.
     views = list({view.path: view for view in page_views(session=2, batch=1)}.values())
-    found = measure_pages(url, views, 1, told.append)
+    found = measure_pages(url, psutil.Process(), views, 1, told.append)
     assert len(told) == len(found) == len(views)
     for one in found.values():
         assert one["server"]["p95_ms"] <= one["elapsed"]["p95_ms"] + 0.2
         assert "bell" in one["kinds"]
+        assert one["processor"]["p50_ms"] > 0
     assert "/sessions find" in found["Sessions, 200 on a page"]["kinds"]
 
 

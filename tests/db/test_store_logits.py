@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
 import pytest
 from sqlalchemy import func, select
 
+from coft_core.logit_basis import basis_of
+from coft_core.model.fake import tiny_model
 from coft_core.stored_logits import StoredLogits
 from db.database import Database, build_engine, downgrade, parse_url
 from db.logit_bases import LogitBases, PackedLogits, logit_bases
@@ -30,8 +35,6 @@ def branch(store_url):
 
 def test_logits_are_read_as_they_were_stored_and_their_matrix_is_kept_once(store_url, branch):
     with Database(store_url) as database:
-        # Another program, which does not know that the store has it.
-        LogitBases(database).keep(PACKED)
         assert SessionsRepository(database).logits(branch) == {0: PLAIN.to_bytes(), 1: PACKED.data, 2: PACKED.data}
         assert LogitBases(database).read("d1") == b"matrix"
         with database.reading() as connection:
@@ -50,3 +53,71 @@ def test_an_older_version_finds_the_logits_that_it_can_read_and_none_that_it_can
 def test_a_lost_matrix_is_named_and_nothing_is_guessed(database):
     with pytest.raises(StoreError, match="put back the table logit_bases"):
         LogitBases(database).read("d1")
+
+
+def matrices(database):
+    with database.reading() as connection:
+        return list(connection.scalars(select(logit_bases.c.digest)))
+
+
+def test_a_matrix_goes_with_the_last_session_that_is_read_with_it(store_url, branch):
+    with Database(store_url) as here, Database(store_url) as elsewhere:
+        first, second = SessionsRepository(here), SessionsRepository(elsewhere)
+        other = second.create(new_session())
+        second.append_step(other.active_branch_id, new_step(0, logits=PLAIN), packed=PACKED)
+        first.delete(first.branch(branch).session_id)
+        assert matrices(here) == ["d1"]
+        assert second.logits(other.active_branch_id) == {0: PACKED.data}
+        first.delete(other.id)
+        assert matrices(here) == []
+        # A server that had stored it before does not take it for stored now.
+        third = second.create(new_session())
+        second.append_step(third.active_branch_id, new_step(0, logits=PLAIN), packed=PACKED)
+        assert LogitBases(here).read("d1") == b"matrix"
+
+
+def test_a_matrix_that_another_server_is_about_to_name_is_not_removed(store_url, branch):
+    """On PostgreSQL, where writers do not wait for each other: the deletion waits, and the matrix stays."""
+    begun, deleted = Barrier(2), Event()
+    with Database(store_url) as here, Database(store_url) as elsewhere:
+        first, second = SessionsRepository(here), SessionsRepository(elsewhere)
+        session, other = first.branch(branch).session_id, second.create(new_session())
+
+        def delete():
+            begun.wait()
+            first.delete(session)
+            deleted.set()
+
+        with ThreadPoolExecutor(1) as thread:
+            done = thread.submit(delete)
+            with elsewhere.together():
+                second.append_step(other.active_branch_id, new_step(0, logits=PLAIN), packed=PACKED)
+                begun.wait()
+                assert not deleted.wait(0.2)
+            done.result()
+        assert matrices(here) == ["d1"]
+        assert LogitBases(here).read("d1") == b"matrix"
+        assert [row.id for row in first.list()] == [other.id]
+
+
+def test_sessions_of_an_earlier_version_name_the_matrices_that_they_are_read_with(store_url):
+    model = tiny_model()
+    basis = basis_of(model)
+    stored = StoredLogits(("factual",), basis.rows.shape[0], 1.0, "float32", (basis.rows @ basis.rows[3]).tobytes())
+    data = basis.packed(stored)
+    with Database(store_url) as database:
+        sessions = SessionsRepository(database)
+        session = sessions.create(new_session())
+        sessions.append_step(
+            session.active_branch_id,
+            new_step(0, logits=stored),
+            packed=PackedLogits(data, basis.digest, basis.to_bytes),
+        )
+    engine = build_engine(parse_url(store_url))
+    downgrade(engine, "0021")
+    engine.dispose()
+    with Database(store_url) as database:
+        sessions = SessionsRepository(database)
+        assert matrices(database) == [basis.digest]
+        sessions.delete(session.id)
+        assert matrices(database) == []

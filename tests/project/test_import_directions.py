@@ -154,7 +154,8 @@ def test_services_are_built_on_the_one_open_database():
         for path in modules("app")
         if any(module == "db.database.Database" for module in imports(path))
     ]
-    assert set(found) <= {"app/shared/wiring.py", "app/shared/jobs.py", "app/shared/monitoring.py"}
+    allowed = ("jobs", "limits", "monitoring", "wiring")
+    assert set(found) <= {f"app/shared/{name}.py" for name in allowed}
 
 
 def test_what_services_and_commands_need_does_without_gradio():

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Barrier, Event
 
 import pytest
 from sqlalchemy import update
 
-from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobRunner
+from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobContext, JobRunner, JobService
+from coft_core.types import Example
+from db.batches import BatchesRepository
 from db.database import Database
+from db.evaluations import EvaluationsRepository
 from db.jobs import JobsRepository, jobs
-from db.types import utc_now
+from db.prompt_sets import PromptRow, PromptSetsRepository
+from db.types import ConflictError, utc_now
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -138,3 +144,75 @@ def test_a_sign_of_life_between_looking_and_marking_saves_a_job(url: str) -> Non
         assert runner._interrupt([seen]) == []
         assert store.get(job.id).status == "queued"
         assert store.renew([job.id], runner._process.json) == set()
+
+
+def test_a_job_is_cancelled_by_whichever_server_is_asked(url: str) -> None:
+    released, entered = Event(), Event()
+
+    def work(context: JobContext) -> None:
+        entered.set()
+        while not released.wait(0.01):
+            context.check_cancelled()
+
+    with Database(url) as here, Database(url) as elsewhere, JobRunner(here) as holder, JobRunner(elsewhere) as other:
+        running, queued, third = (holder.submit("batch", title, work) for title in ("running", "queued", "third"))
+        assert entered.wait(30)
+        asked = JobService(other, JobsRepository(elsewhere), PromptSetsRepository(elsewhere))
+        for job in (running, queued):
+            asked.cancel(job)
+        assert set(holder.heed()) == {running, queued}
+        assert [holder.wait(job, 30).status for job in (running, queued)] == ["cancelled", "cancelled"]
+        assert holder.heed() == []
+        released.set()
+        assert holder.wait(third, 30).status == "done"
+        # Nothing is left of asking too late.
+        asked.cancel(third)
+        assert other.get(third).status == "done"
+
+
+def test_a_job_that_was_to_be_cancelled_counts_as_cancelled_where_its_server_ended_before(url: str) -> None:
+    with Database(url) as database, JobRunner(database) as runner:
+        store = JobsRepository(database)
+        kept, asked = (store.add("batch", "t", process={**runner._process.json, "machine": "other"}).id for _ in "ab")
+        assert store.ask_to_cancel(asked)
+        silent(database, 2 * LEASE)
+        assert runner.recover() == [kept, asked]
+        found = [store.get(job) for job in (kept, asked)]
+        assert [(job.status, job.error is None) for job in found] == [("interrupted", False), ("cancelled", True)]
+
+
+@pytest.mark.parametrize("kind", ["batch", "evaluation", "calibration"])
+def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: str, kind: str) -> None:
+    def begins(database: Database, subject: int) -> Callable[[int], object]:
+        if kind == "batch":
+            return lambda job: BatchesRepository(database).begin(subject, job)
+        if kind == "evaluation":
+            return lambda job: EvaluationsRepository(database).begin(subject, job)
+        return lambda job: JobsRepository(database).take_up(subject, job)
+
+    with Database(url) as first, Database(url) as second:
+        store = JobsRepository(first)
+        for _ in range(5):
+            if kind == "batch":
+                prompts = PromptSetsRepository(first).add("set", "set.csv", "0", [PromptRow(2, Example("He said"))])
+                subject = BatchesRepository(first).add("batch", prompts.id, {}, [2]).id
+            elif kind == "evaluation":
+                subject = EvaluationsRepository(first).add("suites", {}, {}).id
+            else:
+                subject = store.add("calibration", "ended").id
+                store.finish(subject, "interrupted", progress=0.5, message="")
+            before, together = len(store.list(limit=None)), Barrier(2)
+
+            def resume(database: Database, barrier: Barrier = together, number: int = subject) -> str:
+                take = begins(database, number)
+                barrier.wait()
+                try:
+                    with database.together():
+                        take(JobsRepository(database).add(kind, "resumed").id)
+                except ConflictError:
+                    return "refused"
+                return "resumed"
+
+            with ThreadPoolExecutor(2) as servers:
+                assert sorted(servers.map(resume, (first, second))) == ["refused", "resumed"]
+            assert len(store.list(limit=None)) == before + 1

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from secrets import token_hex
 from threading import Event
 from types import SimpleNamespace
 
 import pytest
 from starlette.requests import HTTPConnection
 
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner
-from app.shared.limits import HOUR, OfferedModels, UploadShares, share_queue
+from app.shared.limits import HOUR, DiskRoom, OfferedModels, UploadShares, share_queue
 from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
 from coft_core.errors import ModelLoadError
+from coft_core.types import Example
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from tests.conftest import load_tiny
 
 ONE, OTHER = Visitor(key="1" * 32), Visitor(key="2" * 32)
@@ -88,6 +93,38 @@ def test_a_visitor_has_so_many_jobs_and_the_others_have_as_many(tmp_path):
             runner.wait(job)
         with answering(ONE):
             runner.wait(submit())
+
+
+def test_a_store_as_large_as_it_may_be_takes_no_upload_job_or_session_and_goes_on_when_there_is_room(tmp_path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 's.db'}", pipeline="none", disk_mb=1)
+    with services(settings, loader=load_tiny) as wired:
+        asked = StartAudit("He said", AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0))
+        begun = wired[AuditService].start(asked)
+        prompts = PromptSetsRepository(wired.database)
+        kept = prompts.add("set", "set.csv", "0", [PromptRow(2, Example(token_hex(1_000_000)))])
+        upload, jobs = asking("10.0.0.1", size=10), wired[JobRunner]
+        shares = UploadShares(10, room=wired[DiskRoom])
+        status, said = shares.problem(upload, 10**7)
+        assert (status, "COFT_DISK_MB" in said) == (507, True)
+        for more in (lambda: jobs.submit("kind", "title", lambda _: None), lambda: wired[AuditService].start(asked)):
+            with pytest.raises(ServiceError, match="allows it 1: delete"):
+                more()
+        # What was begun before goes on.
+        assert len(list(wired[AuditService].run(begun.session_id))) == 4
+        prompts.delete(kept.id)
+        assert shares.problem(upload, 10**7) is None
+        assert jobs.wait(jobs.submit("kind", "title", lambda _: None)).status == "done"
+
+
+def test_names_that_nothing_is_loaded_by_leave_nothing_behind():
+    def loader(name, **options):
+        raise ModelLoadError("no such model")
+
+    host = ModelHost(loader=loader)
+    for number in range(50):
+        with pytest.raises(ModelLoadError):
+            host.get(f"misspelt {number}")
+    assert len(host._loading) == 0
 
 
 def test_one_address_fills_its_part_of_the_queue_and_the_others_are_taken():

@@ -273,3 +273,16 @@ def test_other_errors_are_nobodys_to_repeat(memory):
     assert memory.budget.size == 0
     with memory._turns.turn():
         pass
+
+
+def test_freed_memory_is_handed_back_again_and_again_until_the_server_ends(monkeypatch):
+    ended, given = threading.Event(), []
+
+    def give_back():
+        given.append(len(given))
+        if len(given) == 3:
+            ended.set()
+
+    monkeypatch.setattr("app.shared.memory._give_back", give_back)
+    memory_budget.keep_giving_back(ended, pause=0.0)
+    assert given == [0, 1, 2]

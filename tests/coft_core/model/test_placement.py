@@ -30,6 +30,7 @@ SPREAD = {
     "lm_head": "cpu",
 }
 ROOT = Path(__file__).resolve().parents[3]
+PROMPT = "The old nurse said he would"
 ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))]
 
 
@@ -192,37 +193,48 @@ class TestQuantised:
         torch.testing.assert_close(alone, together, atol=2e-5, rtol=1e-4)
 
 
-def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(folder, whole):
-    program = f"""
-import sys, types
+SPLIT = """
+import dataclasses, json, sys
 import torch
-package = types.ModuleType("coft_core")  # the engine alone: the rest takes seconds to import
-package.__path__ = [{str(ROOT / "coft_core")!r}]
-sys.modules["coft_core"] = package
+import coft_core as cc
 from coft_core.model.branches import BranchBatch
-from coft_core.model.load import load_model
 from coft_core.model.forced import teacher_forced_logits
+
+folder, calibration, prompt, rows = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 torch.set_num_threads(1)
-model = load_model({folder!r}, device="cpu", tensor_parallel=2)
-logits = teacher_forced_logits(model, {ROWS!r})
-batch = BranchBatch(model, [{ROWS[0][0]!r}, {ROWS[2][0]!r}])
+model = cc.load_model(folder, device="cpu", tensor_parallel=2)
+logits = teacher_forced_logits(model, rows)
+batch = BranchBatch(model, [tuple(rows[0][0]), tuple(rows[2][0])])
 for token in (3, 4):
     logits.append(batch.logits())
     batch.append(torch.full((2,), token))
-if torch.distributed.get_rank() == 0:
-    rows = [row.tolist() for row in logits]
-    print("RESULT", model.weights_digest, model.parameter_count, model.places, rows)
+policy = cc.CoftPolicy(lam=0.6, calibration=cc.Calibration.load(calibration))
+run = cc.generate(model, prompt, policy, max_new_tokens=12, seed=3)
+told = {"digest": model.weights_digest, "parameters": model.parameter_count, "places": model.places,
+        "logits": [row.tolist() for row in logits], "steps": [dataclasses.asdict(step) for step in run.steps]}
+# Each process says what it has: all of them must have chosen the same tokens.
+print("RESULT", json.dumps(told))
 torch.distributed.destroy_process_group()
 """
+
+
+@pytest.fixture(scope="module")
+def split(folder, whole, tmp_path_factory):
+    """What two processes say that hold half of each matrix, with thresholds that were taken on whole ones."""
+    examples = [cc.Example(f"He met {number} old nurses and", f" she said {number}.") for number in range(12)]
+    calibration = cc.calibrate(whole, examples, lam=0.6, alpha=0.3)
+    kept = tmp_path_factory.mktemp("calibration") / "thresholds.zip"
+    calibration.save(kept)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", SPLIT, folder, str(kept), PROMPT, json.dumps(ROWS)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            cwd=ROOT,
             env={
                 **os.environ,
                 **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
@@ -231,18 +243,39 @@ torch.distributed.destroy_process_group()
         )
         for rank in range(2)
     ]
-    said = "".join(process.communicate(timeout=240)[0] for process in started)
-    result = next((line for line in said.splitlines() if line.startswith("RESULT")), said)
-    _, digest, count, rest = result.split(" ", 3)
-    assert digest == whole.weights_digest
-    assert int(count) == whole.parameter_count
-    assert "('cpu:0', 'cpu:1')" in rest
+    said = [process.communicate(timeout=240)[0] for process in started]
+    results = [next((line for line in text.splitlines() if line.startswith("RESULT ")), None) for text in said]
+    assert None not in results, said
+    return calibration, [json.loads(result.removeprefix("RESULT ")) for result in results]
+
+
+def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole, split):
     logits, batch = teacher_forced_logits(whole, ROWS), BranchBatch(whole, [ROWS[0][0], ROWS[2][0]])
     for token in (3, 4):
         logits.append(batch.logits())
         batch.append(torch.full((2,), token))
-    for expected, found in zip(logits, json.loads(rest.split(") ", 1)[1]), strict=True):
-        torch.testing.assert_close(expected, torch.tensor(found), atol=2e-4, rtol=1e-4)
+    for told in split[1]:
+        assert told["digest"] == whole.weights_digest
+        assert told["parameters"] == whole.parameter_count
+        assert told["places"] == ["cpu:0", "cpu:1"]
+        for expected, found in zip(logits, told["logits"], strict=True):
+            torch.testing.assert_close(expected, torch.tensor(found), atol=2e-4, rtol=1e-4)
+
+
+def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_each_of_them(whole, split):
+    calibration, told = split
+    run = cc.generate(whole, PROMPT, cc.CoftPolicy(lam=0.6, calibration=calibration), max_new_tokens=12, seed=3)
+    assert sum(step.certified for step in run.steps) > 0
+    assert any(0 < step.set_size < 258 for step in run.steps)
+    figures = ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass")
+    for steps in (one["steps"] for one in told):
+        for expected, found in zip(run.steps, steps, strict=True):
+            for name in ("token_id", "set_size", "certified", "fallback"):
+                assert getattr(expected, name) == found[name], name
+            for name in figures:
+                assert abs(getattr(expected, name) - found[name]) < 2e-4, name
+            certified = {row.token_id for row in expected.candidates if row.certified}
+            assert certified == {row["token_id"] for row in found["candidates"] if row["certified"]}
 
 
 @pytest.mark.parametrize(
