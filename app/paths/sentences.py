@@ -62,13 +62,14 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
         if item.unended:
             said.append(
                 f"The thinking of {count(item.unended)} of {plural(len(item.paths), 'path')} “{item.world.label}” did "
-                f"not end within {plural(item.world.settings.max_new_tokens, 'token')}: there is no answer to read."
+                f"not end within {plural(item.world.settings.max_new_tokens, 'token')}: they have no answer"
+                f"{' and are in no share' if view.asked else ''}."
             )
     if any(item.thinks for item in view.worlds) and view.asked:
         said.append("The question is asked of the answers alone, not of the thinking before them.")
     for item, found in zip(view.worlds, analysis.estimates, strict=False):
-        if found.unscored:
-            said.append(f"{plural(found.unscored, 'path')} “{item.world.label}” answered neither way: in no share.")
+        if neither := found.unscored - item.unended:
+            said.append(f"{plural(neither, 'path')} “{item.world.label}” answered neither way: in no share.")
     if analysis.comparisons:
         said.append(
             f"The interval of a difference and its decision hold at all times at once, at risk {view.request.alpha:g} "
