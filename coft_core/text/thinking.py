@@ -134,10 +134,11 @@ class ChainThinking:
         """Which part each token of a chain belongs to, by the tokens' texts; those of the marks are of the thinking."""
         texts = list(tokens)
         thoughts, _ = self._thoughts("".join(texts))
-        return tuple(
+        told: list[Part] = [
             "thinking" if any(thought.start < end and start < thought.stop for thought in thoughts) else "answer"
             for start, end in _ranges(texts)
-        )
+        ]
+        return tuple(told)
 
     def divided(self, token_ids: Sequence[int], tokens: Sequence[str], text_of: Callable[..., str]) -> Divided:
         """A chain's texts.
@@ -158,7 +159,7 @@ class ChainThinking:
                 if part is not None:
                     # A token that a mark cuts has no text of its own but its letters.
                     written[part].append(token if whole else text[first - start : last - start])
-        thinking, answer = (_assembled(written[part], text_of) for part in ("thinking", "answer"))
+        thinking, answer = _assembled(written["thinking"], text_of), _assembled(written["answer"], text_of)
         return Divided(thinking.strip(), answer.lstrip(), ended)
 
     def _thoughts(self, whole: str) -> tuple[list[_Thought], bool]:
@@ -222,4 +223,7 @@ def thinking_of(tokenizer: Any, prompt_ids: Sequence[int], marks: ThinkingMarks 
 
 def parts(tokens: Iterable[str], marks: ThinkingMarks | None, inside: bool) -> tuple[Part, ...]:
     """Which part each token of a chain belongs to; all is the answer where the model has no marks."""
-    return ("answer",) * len(list(tokens)) if marks is None else ChainThinking(marks, inside).parts(tokens)
+    if marks is not None:
+        return ChainThinking(marks, inside).parts(tokens)
+    told: list[Part] = ["answer" for _ in tokens]
+    return tuple(told)
