@@ -3,8 +3,11 @@
 ``python -m bench.adapters --folder FOLDER`` makes a virtual environment there with the page's own lines of pip, takes
 each block of commands and of Python out of the page, and runs it on the embedded model: the name of a model on the page
 becomes ``demo``, its data sets become a task of four items that stands in this file, so that nothing but packages is
-fetched. ``--with PYTHON`` takes an environment that is there. A block under a heading that is not named here is a
-failure, so that the page cannot show what nobody ran.
+fetched. A block under a heading that is not named here is a failure, so that the page cannot show what nobody ran.
+
+``--upon PYTHON`` lets the fresh environment see the packages of another one, so that the page's lines install this
+program alone: that takes a minute or two in place of several, and finds no package that the page forgets to name
+(``tests/bench/test_adapters_page.py`` looks for these). ``--with PYTHON`` takes an environment that is there.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import time
 import urllib.request
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/adapters.md"
 MODEL = "Qwen/Qwen3-0.6B"
 """The model that the page names."""
+PIP = "pip install "
 PORT = 7863
 PATIENCE = 120
 """Seconds until a server must answer."""
@@ -193,7 +197,7 @@ def of_lm_eval(place: Place, found: list[Block]) -> None:
     """lm-evaluation-harness's own command with the model ``coft``."""
     for block in found:
         for line in commands(block):
-            if not line.startswith("pip install"):
+            if not line.startswith(PIP):
                 told = place.run(adapted(line))
                 assert re.search(r"arc_easy", told), told[-2000:]
     assert list((place.folder / "results").rglob("results_*.json")), "no results file was written"
@@ -238,7 +242,7 @@ def of_inspect(place: Place, found: list[Block]) -> None:
             print(place.python_text(f"{block.text.replace('batch.eval', 'session.eval')}\nprint(frame.shape)")[-300:])
             continue
         for line in commands(block):
-            if not line.startswith("pip install"):
+            if not line.startswith(PIP):
                 print(place.run(f"{adapted(line)} --display plain")[-300:])
     assert list((place.folder / "logs").glob("*.eval")), "no log was written"
 
@@ -251,16 +255,48 @@ SECTIONS: dict[str, Callable[[Place, list[Block]], None]] = {
 }
 
 
-def installed(folder: Path, page: str) -> Path:
-    """A fresh environment with what the page's lines of pip install; the wheel is of this checkout."""
+def installs(found: Iterable[Block]) -> list[str]:
+    """What the lines of pip in blocks install, each line once: ``'".[evaluation]"'``."""
+    lines = [line for block in found if not block.language for line in commands(block)]
+    return list(dict.fromkeys(line.removeprefix(PIP) for line in lines if line.startswith(PIP)))
+
+
+def installed(folder: Path, found: Iterable[Block], upon: Path | None) -> Path:
+    """A fresh environment with what the page's lines of pip install; the wheel is of this checkout.
+
+    Args:
+        folder: Where it is made.
+        found: The page's blocks.
+        upon: The interpreter of an environment whose packages it sees; None for none.
+    """
     prefix = folder / "environment"
     venv.create(prefix, with_pip=True)
-    extras = dict.fromkeys(re.findall(r'pip install "\.\[(\w+)\]"', page))
+    python = prefix / "bin/python"
+    if upon is not None:
+        where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        seen, own = (
+            subprocess.run([str(one), "-c", where], check=True, capture_output=True, text=True).stdout.strip()
+            for one in (upon, python)
+        )
+        (Path(own) / "seen.pth").write_text(f"{seen}\n", encoding="utf-8")
+        _commands_of(upon, python)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    for extra in extras:
-        line = [str(prefix / "bin/python"), "-m", "pip", "install", "--quiet", f".[{extra}]"]
+    for words in installs(found):
+        line = [str(python), "-m", "pip", "install", "--quiet", *shlex.split(words)]
         subprocess.run(line, cwd=ROOT, env=environment, check=True)
-    return prefix / "bin/python"
+    return python
+
+
+def _commands_of(upon: Path, python: Path) -> None:
+    """The commands of one environment's packages in another one, where they are run by its interpreter."""
+    for script in upon.parent.iterdir():
+        own = python.parent / script.name
+        if own.exists() or not script.is_file():
+            continue
+        first, _, rest = script.read_bytes().partition(b"\n")
+        if first.startswith(b"#!") and b"python" in first:
+            own.write_bytes(f"#!{python}\n".encode() + rest)
+            own.chmod(0o755)
 
 
 def main() -> None:
@@ -268,6 +304,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--with", dest="python", type=Path, help="an interpreter, in place of a fresh one")
+    parser.add_argument("--upon", type=Path, help="an interpreter whose packages the fresh environment sees")
     parser.add_argument("--section", action="append", choices=SECTIONS, help="only this; may be given several times")
     asked = parser.parse_args()
     page = PAGE.read_text("utf-8")
@@ -276,7 +313,7 @@ def main() -> None:
         raise SystemExit(f"docs/adapters.md has blocks that nothing here runs: {', '.join(unknown)}.")
     asked.folder.mkdir(parents=True, exist_ok=True)
     folder = asked.folder.resolve()
-    place = Place(folder, asked.python.absolute() if asked.python else installed(folder, page))
+    place = Place(folder, asked.python.absolute() if asked.python else installed(folder, found, asked.upon))
     prepare(place)
     failed = []
     for name in asked.section or SECTIONS:

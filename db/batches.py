@@ -53,6 +53,7 @@ class BatchRowRecord:
         mean_log_ratio: Mean of the absolute log-ratios of the tokens' factual to masked probability.
         max_log_ratio: Largest of them.
         min_margin: Smallest margin; may be infinite.
+        thinking: How its thinking is told from its answer, as its session keeps it; None where the model marks none.
     """
 
     line: int
@@ -71,6 +72,7 @@ class BatchRowRecord:
     mean_log_ratio: float | None
     max_log_ratio: float | None
     min_margin: float | None
+    thinking: JsonObject | None = None
 
     @property
     def is_open(self) -> bool:
@@ -159,6 +161,7 @@ class BatchesRepository(Repository[BatchRecord]):
                 branches.c.finished,
                 sessions.c.certificate,
                 sessions.c.archived_at.is_not(None).label("archived"),
+                sessions.c.policy_settings["thinking"].label("thinking"),
                 *(func.coalesce(measured.c[name], 0).label(name) for name in _COUNTS),
                 *(measured.c[name] for name in ("mean_log_ratio", "max_log_ratio", "min_margin")),
             )

@@ -61,7 +61,7 @@ def _selection(view: BatchView, rule: RatesRule) -> RateTable:
         kind="selection",
         rows=_group_rates(table),
         unknown=table.unknown,
-        undecided=len(outcomes.undecided),
+        undecided=len(outcomes.undecided) + len(outcomes.unanswered),
         unfinished=len(outcomes.unfinished),
         excluded=table.excluded,
         pattern=rule.selected.strip(),

@@ -59,11 +59,13 @@ class Outcomes:
         rows: Those that are decided, in the order of the rows.
         undecided: Lines of finished rows in which neither of the two words stands.
         unfinished: Lines of rows without a finished continuation.
+        unanswered: Lines of finished rows whose thinking has not ended.
     """
 
     rows: tuple[RowOutcome, ...]
     undecided: tuple[int, ...]
     unfinished: tuple[int, ...]
+    unanswered: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> list[Outcome]:
@@ -76,6 +78,7 @@ class Outcomes:
         left_out = (
             (len(self.undecided), "with neither word in the continuation"),
             (len(self.unfinished), "without a finished continuation"),
+            (len(self.unanswered), "without an answer, since the thinking before it did not end"),
         )
         return tuple(f"{n} row{'' if n == 1 else 's'} {why}: in no rate." for n, why in left_out if n)
 
@@ -91,10 +94,13 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
         ServiceError: The rule has no word, an expression cannot be read, or a search takes too long.
     """
     selected, other = _pattern(rule.selected, rule), _pattern(rule.other, rule) if rule.other.strip() else None
-    decided, undecided, unfinished = [], [], []
+    decided, undecided, unfinished, unanswered = [], [], [], []
     for row in rows:
         if row.state != "finished":
             unfinished.append(row.line)
+            continue
+        if row.answer is None:
+            unanswered.append(row.line)
             continue
         at = _first(selected, row)
         against = None if other is None else _first(other, row)
@@ -102,7 +108,7 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
             undecided.append(row.line)
         else:
             decided.append(RowOutcome(row.line, row.group, at is not None and (against is None or at < against)))
-    return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished))
+    return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered))
 
 
 def _pattern(text: str, rule: OutcomeRule) -> regex.Pattern[str]:
@@ -123,7 +129,7 @@ def _pattern(text: str, rule: OutcomeRule) -> regex.Pattern[str]:
 
 def _first(pattern: regex.Pattern[str], row: BatchRowView) -> int | None:
     try:
-        match = pattern.search(row.text, timeout=SECONDS_PER_TEXT)
+        match = pattern.search(row.answer or "", timeout=SECONDS_PER_TEXT)
     except TimeoutError as error:
         raise ServiceError(
             f"Searching line {row.line} for {pattern.pattern!r} takes too long; write a simpler expression."

@@ -89,7 +89,7 @@ def _pattern(text: str) -> regex.Pattern[str]:
 
 def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
     try:
-        match = pattern.search(row.text, timeout=SECONDS_PER_TEXT)
+        match = pattern.search(row.answer or "", timeout=SECONDS_PER_TEXT)
     except TimeoutError as error:
         raise ServiceError(
             f"Searching line {row.line} for {pattern.pattern!r} takes too long; write a simpler expression."

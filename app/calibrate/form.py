@@ -15,7 +15,7 @@ from app.shared.audits import FAMILY_NAMES, CalibrationRequest
 from app.shared.markup import hint, laid_out, markup, upload
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
-from app.shared.settings_rail import prompt_format, terms
+from app.shared.settings_rail import frame_settings, prompt_format, terms
 from coft_core.types import FAMILIES
 
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
@@ -108,11 +108,7 @@ def calibration_request(
         **numbers,
         **{name: fields[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
         by_group=bool(fields["by_group"]),
-        prompt_format=str(fields["prompt_format"]),
-        chat_date=_text(fields["chat_date"]),
-        system_prompt=_text(fields["system_prompt"]),
-        thinking=fields["thinking"],
-        prefill=str(fields["prefill"] or "") if _text(fields["prefill"]) else None,
+        **frame_settings(fields),
     )
 
 

@@ -24,8 +24,10 @@ from app.shared.errors import ServiceError
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
 from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_over
 from app.shared.step_words import fused_overruled
+from app.shared.thinking import stored_thinking
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
+from coft_core.text.thinking import ChainThinking
 from coft_core.types import Certificate
 from db.audits import SessionRecord
 from db.batches import BatchRowRecord
@@ -232,7 +234,7 @@ def compared(
         if place
     )
     chains = tuple(
-        _summary(view, steps, footprint_from(record.footprint))
+        _summary(view, steps, footprint_from(record.footprint), stored_thinking(record.policy_settings))
         for view, steps, record in zip(views, measured, records, strict=True)
     )
     return Comparison(
@@ -243,7 +245,12 @@ def compared(
     )
 
 
-def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
+def _summary(
+    view: AuditView,
+    measured: Sequence[MeasuredStepRecord],
+    footprint: Footprint | None,
+    thinking: ChainThinking | None,
+) -> ChainSummary:
     apart = own_model(view.settings)
     claim = Certificate.read(view.certificate)
     thresholded = claim.thresholded
@@ -260,6 +267,7 @@ def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint:
         own_model=apart,
         footprint=footprint,
         peak_bytes=peak_bytes(measured),
+        thinking=thinking,
     )
 
 

@@ -32,6 +32,7 @@ from app.shared.policies import policy_name
 from app.shared.prompt_rows import MeanInterval, fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, wait_for_all
+from app.shared.thinking import thinking_sentence
 from app.shared.wiring import Services
 from coft_core.step_numbers import step_numbers
 
@@ -178,6 +179,8 @@ def print_comparison(comparison: Comparison) -> None:
         print(f"{place}: session {view.session_id}, {view.name}; {policy_name(chain.settings.policy)}; "
               f"{view.certificate}")  # fmt: skip
         print(f"   {_figures(chain)}")
+        if view.thinking is not None:
+            print(f"   {thinking_sentence(view.thinking)}")
         print(f"   {_memory(chain)}")
     for pair in comparison.pairs:
         print(f"1 and {pair.other + 1}: {pair.sentence}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.sets import SetComparisonService
 from app.compare.types import Comparison, SetRequest
 from app.compare.words import (
+    Cell,
     cell,
     chain_names,
     chains_from,
@@ -59,13 +60,15 @@ class LiveChains:
         self._tokens = [[step.token_id for step in chain.steps] for chain in comparison.chains]
         self._before: list[list[Step]] = [[] for _ in comparison.chains]
         self._fresh: list[list[Step]] = [[] for _ in comparison.chains]
-        self._apart = [chain.own_model for chain in comparison.chains]
+        self._chains = comparison.chains
+        self._texts = [[step.token for step in chain.steps] for chain in comparison.chains]
         self._due = 0.0
 
     def add(self, session_id: int, step: Step) -> bool:
         """Take a new token; whether a frame should be shown now."""
         place = self._place[session_id]
         self._tokens[place].append(step.token_id)
+        self._texts[place].append(step.token)
         self._fresh[place].append(step)
         return time.monotonic() >= self._due
 
@@ -74,8 +77,7 @@ class LiveChains:
         began = time.monotonic()
         pairs = [align(self._tokens[0], other) for other in self._tokens[1:]]
         columns = [
-            [cell(step, apart) for step in (*a, *b)]
-            for a, b, apart in zip(self._before, self._fresh, self._apart, strict=True)
+            self._cells(place, (*a, *b)) for place, (a, b) in enumerate(zip(self._before, self._fresh, strict=True))
         ]
         self._before, self._fresh = self._fresh, [[] for _ in self._fresh]
         rows = rows_message(beside(len(self._tokens[0]), pairs))
@@ -84,6 +86,11 @@ class LiveChains:
         if any(self._before):
             self._due = now + max(FRAME_SECONDS, SHARE * (now - began))
         return {"kind": "frame", "columns": columns, "rows": rows}
+
+    def _cells(self, place: int, steps: Sequence[Step]) -> list[Cell]:
+        chain = self._chains[place]
+        parts = () if chain.thinking is None else chain.thinking.parts(self._texts[place])
+        return [cell(step, chain.own_model, bool(parts) and parts[step.index] == "thinking") for step in steps]
 
 
 SCRIPT = (

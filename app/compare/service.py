@@ -39,12 +39,16 @@ CHAIN_COLUMNS = (
 
 RANGES = ("set_size_low", "set_size_high", "noise")
 
+PART = "part"
+"""Further column, the last, where a chain has thinking: whether a token is ``thinking`` or ``answer``."""
+
 COLUMNS = ("row", "chain", "all_same", "differs", *STEP_COLUMNS, *CHAIN_COLUMNS, *RANGES)
 
 
 def comparison_csv(comparison: Comparison) -> str:
     """RFC 4180 text; rows, chains and steps count from 1, and where a chain has no token its cells are empty."""
-    return to_csv(COLUMNS, _rows(comparison))
+    thinks = any(chain.view.thinking is not None for chain in comparison.chains)
+    return to_csv((*COLUMNS, *((PART,) if thinks else ())), _rows(comparison))
 
 
 def _rows(comparison: Comparison) -> Iterator[dict[str, object]]:
@@ -59,6 +63,7 @@ def _rows(comparison: Comparison) -> Iterator[dict[str, object]]:
                 "differs": row.differs[place],
                 **_step(None if at is None else chain.steps[at], chain.own_model),
                 **summaries[place],
+                PART: "" if at is None else "thinking" if chain.thought(at) else "answer",
             }
 
 

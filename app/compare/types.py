@@ -10,6 +10,7 @@ from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from app.shared.prompt_rows import MeanInterval, RowState
 from coft_core.decode.cost import Footprint
+from coft_core.text.thinking import ChainThinking
 from coft_core.types import Step
 from db.chains import BranchOutline
 
@@ -37,6 +38,7 @@ class ChainSummary:
         footprint: Memory of its branches and models as computed from their shapes; None where it was stored without.
         peak_bytes: Most memory that the device held, for all that ran, during any of its steps; None where that was
             not measured.
+        thinking: How its thinking is told from its answer; None where its model marks none.
     """
 
     view: AuditView
@@ -50,6 +52,7 @@ class ChainSummary:
     own_model: bool = False
     footprint: Footprint | None = None
     peak_bytes: int | None = None
+    thinking: ChainThinking | None = None
 
     @property
     def settings(self) -> AuditSettings:
@@ -60,6 +63,11 @@ class ChainSummary:
     def steps(self) -> tuple[Step, ...]:
         """Its steps."""
         return self.view.steps
+
+    def thought(self, index: int) -> bool:
+        """Whether a step (0-based) is part of the thinking before the answer."""
+        shown = self.view.thinking
+        return shown is not None and any(first <= index <= last for first, last in shown.ranges)
 
     @property
     def branch(self) -> BranchOutline:

@@ -31,6 +31,7 @@ from app.shared.step_words import (
     signed,
     step_card,
 )
+from app.shared.thinking import thinking_sentence
 from coft_core.types import Candidate, Certificate, Step
 from db.chains import BranchOutline
 from db.library import SessionEntryRecord
@@ -443,7 +444,8 @@ class Cell(TypedDict):
     ``i`` index, ``t`` raw text, ``w`` shown text, ``p`` factual probability, ``r`` log ratio and ``rt`` its text,
     ``sr`` words for screen readers, ``k`` marks, ``d`` divergence of fused from masked, ``v`` divergence from vanilla
     as total variation and as KL (null where it is not known), ``tt`` the threshold's text, ``rows`` candidates: text,
-    factual, masked, fused, joint, mark, why, whether it was written, and the fused probability from 0 to 1.
+    factual, masked, fused, joint, mark, why, whether it was written, and the fused probability from 0 to 1, ``th``
+    whether it is part of the thinking.
     """
 
     i: int
@@ -458,9 +460,10 @@ class Cell(TypedDict):
     v: list[float | None]
     tt: str
     rows: list[list[str | bool | float]]
+    th: bool
 
 
-def cell(step: Step, own_model: bool = False) -> Cell:
+def cell(step: Step, own_model: bool = False, thought: bool = False) -> Cell:
     """Everything that the page shows of a step; a checkpoint of its own has a factual reading that is not vanilla's."""
     card = step_card(step)
     shown = [row for place, row in enumerate(card["rows"]) if place < SHOWN_ROWS or row["id"] == step.token_id]
@@ -473,12 +476,13 @@ def cell(step: Step, own_model: bool = False) -> Cell:
         p=probability(math.exp(step.log_p_factual)),
         r=card["r"],
         rt=signed(said.log_ratio),
-        sr=card["sr"],
+        sr=f"{card['sr']}, thinking" if thought else card["sr"],
         k=card["k"],
         d=float(f"{said.kl_fused_masked:.4g}"),
         v=[None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
         tt=card["tt"],
         rows=[_candidate(row, step, fused[row["id"]]) for row in shown],
+        th=thought,
     )
 
 
@@ -536,7 +540,8 @@ def _column(chain: ChainSummary, name: str) -> Message:
         "fuses": info.fuses,
         "certifies": info.certifies,
         "joint": info.certified_in == "both",
-        "cells": [cell(step, chain.own_model) for step in chain.steps],
+        "thinking": "" if chain.view.thinking is None else thinking_sentence(chain.view.thinking),
+        "cells": [cell(step, chain.own_model, chain.thought(step.index)) for step in chain.steps],
     }
 
 

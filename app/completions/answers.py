@@ -36,7 +36,7 @@ class Shape(ABC):
         """The answer at once."""
         ends = [ended for _, ended in done]
         listed = [
-            self._choice(number, choice, "".join(piece.text for piece in pieces), ended)
+            self._choice(number, choice, pieces, ended)
             for number, (choice, (pieces, ended)) in enumerate(zip(choices, done, strict=True))
         ]
         extra = self._extra(enumerate(zip(choices, ends, strict=True)))
@@ -59,23 +59,30 @@ class Shape(ABC):
         return {**self._head, "choices": [], "usage": self._usage(choices, ends)}
 
     @abstractmethod
-    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+    def _choice(self, number: int, choice: Choice, pieces: Sequence[Piece], ended: Ended) -> dict[str, Any]:
         """One choice of the answer at once."""
 
     @abstractmethod
     def _last(self, number: int, ended: Ended) -> dict[str, Any]:
         """The last part of a stream's choice, without what an audit shows."""
 
-    def _usage(self, choices: Sequence[Choice], ends: Sequence[Ended]) -> dict[str, int]:
+    def _usage(self, choices: Sequence[Choice], ends: Sequence[Ended]) -> dict[str, Any]:
         prompts = {choice.prompt: len(choice.plan.prompt.factual_ids) for choice in choices}
         read, written = sum(prompts.values()), sum(len(ended.steps) for ended in ends)
-        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        usage: dict[str, Any] = {
+            "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written
+        }  # fmt: skip
+        if any(choice.thinking is not None for choice in choices):
+            parts = [part for choice, end in zip(choices, ends, strict=True) for part in choice.parts(end.steps)]
+            usage["completion_tokens_details"] = {"reasoning_tokens": parts.count("thinking")}
+        return usage
 
     def _extra(self, ended: Any) -> dict[str, Any]:
         """Certificate, masks, warnings and steps of choices."""
         listed = []
         for number, (choice, end) in ended:
-            plan = choice.plan
+            plan, parts = choice.plan, choice.parts(end.steps)
+            steps: list[dict[str, Any]] = [finite(step_numbers(step)) for step in end.steps]
             listed.append(
                 {
                     "index": number,
@@ -85,7 +92,9 @@ class Shape(ABC):
                     "masked_tokens": len(plan.prompt.positions),
                     "spans": [span_json(span) for span in plan.prompt.spans],
                     "warnings": [*filter(None, [choice.note]), *plan.warnings],
-                    "steps": [finite(step_numbers(step)) for step in end.steps],
+                    "steps": [
+                        {**step, **({"part": parts[place]} if parts else {})} for place, step in enumerate(steps)
+                    ],
                 }
             )
         policy = self._service.policy
@@ -107,7 +116,8 @@ class _Completion(Shape):
             return iter([Ended("length", ())])
         return super().written(choice)
 
-    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+    def _choice(self, number: int, choice: Choice, pieces: Sequence[Piece], ended: Ended) -> dict[str, Any]:
+        text = "".join(piece.text for piece in pieces)
         before = choice.plan.prompt.factual_text if self._echoes else ""
         odds = [*self._echo(choice), *(odds_of(step, self.asked.logprobs) for step in ended.steps)]
         return {
@@ -146,10 +156,13 @@ class _Chat(Shape):
 
     asked: ChatRequest
 
-    def _choice(self, number: int, choice: Choice, text: str, ended: Ended) -> dict[str, Any]:
+    def _choice(self, number: int, choice: Choice, pieces: Sequence[Piece], ended: Ended) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(piece.text for piece in pieces)}
+        if thinking := "".join(piece.thinking for piece in pieces):
+            message["reasoning_content"] = thinking
         return {
             "index": number,
-            "message": {"role": "assistant", "content": text, "refusal": None},
+            "message": {**message, "refusal": None},
             "logprobs": self._logprobs(ended.steps),
             "finish_reason": ended.reason,
         }
@@ -171,7 +184,9 @@ class _Chat(Shape):
     def piece(self, number: int, piece: Piece) -> dict[str, Any]:
         """Text with the token that settled it."""
         steps = [] if piece.step is None else [piece.step]
-        return self._part(number, {"content": piece.text}, self._logprobs(steps), None)
+        thought = {"reasoning_content": piece.thinking} if piece.thinking else {}
+        delta = thought if thought and not piece.text else {**thought, "content": piece.text}
+        return self._part(number, delta, self._logprobs(steps), None)
 
     def _last(self, number: int, ended: Ended) -> dict[str, Any]:
         return self._part(number, {}, None, ended.reason)

@@ -152,6 +152,8 @@ class ChatRequest(Asked):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
     response_format: TextFormat | None = None
+    chat_template_kwargs: dict[str, bool | int | float | str | None] | None = None
+    """What the chat template is told, by name, as vLLM's servers take it."""
 
     @property
     def most(self) -> int | None:

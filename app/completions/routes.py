@@ -95,7 +95,7 @@ class CompletionRoutes:
                 if isinstance(item, Ended):
                     ends.append(item)
                     yield shape.closing(number, choice, item)
-                elif item.text or item.step is not None:
+                elif item.text or item.thinking or item.step is not None:
                     yield shape.piece(number, item)
         if shape.asked.stream_options is not None and shape.asked.stream_options.include_usage:
             yield shape.usage_chunk(choices, ends)

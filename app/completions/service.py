@@ -24,13 +24,15 @@ from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan, plan
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
-from coft_core.text.conversation import Conversation, conversation
+from coft_core.text.conversation import Conversation, TemplateSettingError, conversation
 from coft_core.text.detection import SpanDetector
 from coft_core.text.given import prompt_of_ids, prompt_of_text
-from coft_core.text.rendering import Rendering
+from coft_core.text.rendering import Rendering, thinking_switch
+from coft_core.text.thinking import ChainThinking, Part, ThinkingMarks, named_marks, thinking_marks, thinking_of
 from coft_core.types import Step
 
 SEEDS = 2**31
+TOLD = "chat_template_kwargs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,12 @@ class Piece:
     Attributes:
         text: Text that is settled by it; empty while a character or a stop may still be incomplete.
         step: The step; None for what closes a choice.
+        thinking: Text of the thinking before the answer that is settled by it.
     """
 
     text: str
     step: Step | None = None
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,18 @@ class Choice:
         plan: What is decoded.
         note: What must be said of how the prompt was read; empty for nothing.
         stops: Texts before which it ends.
+        thinking: How its thinking is told from its answer; None where all is the answer.
     """
 
     prompt: int
     plan: Plan
     note: str
     stops: tuple[str, ...]
+    thinking: ChainThinking | None = None
+
+    def parts(self, steps: Sequence[Step]) -> tuple[Part, ...]:
+        """Which part each of its steps belongs to; nothing where all is the answer."""
+        return () if self.thinking is None else self.thinking.parts(step.token for step in steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +105,17 @@ class Ended:
 class CompletionService:
     """Answers requests in the shape of OpenAI's interface by one policy on one model."""
 
-    def __init__(self, host: ModelHost, pool: RolloutPool, detector: SpanDetector, model: str, policy: Policy) -> None:
-        """Nothing is loaded yet."""
-        self._host, self._pool, self._detector = host, pool, detector
+    def __init__(
+        self,
+        host: ModelHost,
+        pool: RolloutPool,
+        detector: SpanDetector,
+        model: str,
+        policy: Policy,
+        marks: tuple[ThinkingMarks, ...] = (),
+    ) -> None:
+        """Nothing is loaded yet; ``marks`` of thinking are looked for before the known ones."""
+        self._host, self._pool, self._detector, self._marks = host, pool, detector, marks
         self.model_name, self.policy = model, policy
 
     @classmethod
@@ -114,6 +132,7 @@ class CompletionService:
             services[Detectors].default,
             settings.model,
             policy_of_text(settings.completions),
+            named_marks(settings.thinking_marks),
         )
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
@@ -138,16 +157,32 @@ class CompletionService:
         return self._choices(model, asked, prompts, max(asked.max_tokens or 0, 1))
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
-        """The chains of a conversation.
+        """The chains of a conversation, their thinking told from their answers.
 
         Raises:
-            RefusedRequestError: The model is another one.
+            RefusedRequestError: The model is another one, or the chat template cannot be told what it is to be told.
             CoftError: The conversation cannot be read.
         """
         model = self._model(asked)
-        turns = [message.turn for message in asked.messages]
-        read = conversation(model.tokenizer, turns, datetime.now())
-        return self._choices(model, asked, [read], asked.most or model.context_length)
+        turns, told = [message.turn for message in asked.messages], asked.chat_template_kwargs or {}
+        try:
+            read = conversation(model.tokenizer, turns, datetime.now(), told)
+        except TemplateSettingError as error:
+            raise RefusedRequestError(f"{TOLD}: {error}", param=TOLD) from error
+        others = told.keys() - {thinking_switch(str(model.tokenizer.chat_template))}
+        if others and self.policy.calibration is not None:
+            raise RefusedRequestError(
+                f"{TOLD}: {sorted(others)[0]!r} makes other prompts than those of the server's calibration; leave it "
+                "out.",
+                param=TOLD,
+            )
+        choices = self._choices(model, asked, [read], asked.most or model.context_length)
+        marks = thinking_marks(model.tokenizer, self._marks)
+        prompts = [choice.plan.prompt.factual_ids for choice in choices]
+        return [
+            replace(choice, thinking=thinking_of(model.tokenizer, ids, marks))
+            for choice, ids in zip(choices, prompts, strict=True)
+        ]
 
     def _model(self, asked: Asked) -> LanguageModel:
         if asked.model != self.model_name:
@@ -226,7 +261,7 @@ class CompletionService:
         """
         memory: DeviceMemory = self._host.memory
         key, steps, finished = object(), tuple[Step, ...](), None
-        told = SettledText(choice.plan.model, choice.stops)
+        told = SettledText(choice.plan.model, choice.stops, choice.thinking)
         try:
             while finished is None and not told.stopped:
                 build = partial(Rollout, choice.plan, ROOT_PATH, steps, self._host.forwards)
@@ -234,8 +269,10 @@ class CompletionService:
                     with attempt, self._pool.taken(key, build) as rollout:
                         rollout.step()
                         steps, finished = rollout.steps, rollout.finished
-                yield Piece(told.more([step.token_id for step in steps]), steps[-1])
-            yield Piece(told.rest())
+                settled = told.more([step.token_id for step in steps])
+                yield Piece(settled.answer, steps[-1], settled.thinking)
+            settled = told.rest()
+            yield Piece(settled.answer, thinking=settled.thinking)
             yield Ended("stop" if told.stopped or finished == "end" else "length", steps)
         finally:
             self._pool.drop({key})

@@ -209,7 +209,7 @@ def unread_notes(figures: Figures, suites: Iterable[str]) -> list[str]:
             unread = [] if found is None else [outcome.unread for outcome in found.outcomes if outcome.unread]
             if found is not None and unread:
                 notes.append(
-                    f"{figures.kept.suites[suite].title}: {label} could not read {count(len(unread))} of "
+                    f"{figures.kept.suites[suite].title}: {label} has no answer to {count(len(unread))} of "
                     f"{count(len(found.outcomes))} items, which are in no figure; the first: {unread[0]}"
                 )
     return notes

@@ -130,7 +130,7 @@ def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
 def readings_laid_out(table: Table) -> Layout:
     """What was read: a row a suite and method."""
     certifying = any(row.certifies for row in table.rows)
-    titles = ("Items, all seeds", "Unread", "Nothing masked", *(("Refused", "Empty") if certifying else ()))
+    titles = ("Items, all seeds", "No answer", "Nothing masked", *(("Refused", "Empty") if certifying else ()))
     read = [(reading, row.method) for row in table.rows for reading in row.readings]
     suites = list(dict.fromkeys(reading.suite for reading, _ in read))
     lines = []

@@ -1,13 +1,14 @@
 """Methods and suites by short names, as a command, a request and a page write them.
 
 A method is ``NAME`` or ``NAME:OPTION,OPTION``, with a label of its own as ``LABEL=NAME:OPTION``. An option is a setting
-with its value (``lam=0.4``) or a word (``calibrated``); values with a comma stand in quotation marks.
+with its value (``lam=0.4``) or a word (``calibrated``). A value with a comma, or with a space at its beginning or end,
+stands in quotation marks: ``system_prompt="Be brief, and kind."``. Within ``"…"`` a backslash stands before a quotation
+mark, before another backslash, and before ``n`` for a new line; within ``'…'`` it is a letter like any other.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,19 @@ SUITE_SETS: dict[str, tuple[str, ...]] = {
 """The suites of the paper's first two tables; beside them a kind of suite names all of its kind, and ``all`` all."""
 
 ALL = "all"
+
+LABEL_LETTERS = 24
+"""Letters of a system prompt that a method's label shows."""
+
+_QUOTED = ('"', "'")
+_OPTION = re.compile(
+    r"""(?P<name>[^=,]*)
+    (?:(?P<equals>=)\s*
+        (?:"(?P<escaped>(?:[^"\\]|\\.)*)"\s*(?=,|\Z) | '(?P<literal>[^']*)'\s*(?=,|\Z) | (?P<bare>[^,]*))
+    )?""",
+    re.DOTALL | re.VERBOSE,
+)
+"""An option up to the comma behind it."""
 
 _SPECIFICATION = re.compile(r"(?:(?P<label>[^:=]+)=)?(?P<name>[^:=]+?)(?::(?P<options>.*))?", re.DOTALL)
 
@@ -101,22 +115,42 @@ def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
     check_method(method)
     _check_fits(method, {option for option, _ in named})
     label = (found["label"] or "").strip()
-    return replace(method, label=label or label_of(method))
+    return replace(method, label=label or label_of(method, base))
 
 
 def _options(text: str, options: str) -> list[tuple[str, str | None]]:
     """Names with their values, None for a word alone."""
-    words = shlex.shlex(options, posix=True, punctuation_chars=False)
-    words.whitespace, words.whitespace_split, words.commenters = ",", True, ""
-    try:
-        parts = [word.strip() for word in words if word.strip()]
-    except ValueError as error:
-        raise ServiceError(f"The options of {text!r} have a quotation mark without its other one; add it.") from error
-    named = []
-    for part in parts:
-        name, equals, value = part.partition("=")
-        named.append((_ALIASES.get(name.strip(), name.strip()), value.strip() if equals else None))
+    named: list[tuple[str, str | None]] = []
+    at = 0
+    while at < len(options):
+        found = _OPTION.match(options, at)
+        assert found is not None  # anything matches as a bare value
+        name, at = found["name"].strip(), found.end() + 1
+        if found["bare"] is not None and found["bare"][:1] in _QUOTED:
+            raise ServiceError(
+                f"The value of {name} in {text!r} begins with a quotation mark and does not end with its other one; "
+                "add it, or put a backslash before those within."
+            )
+        if name or found["equals"]:
+            named.append((_ALIASES.get(name, name), _value(found)))
     return named
+
+
+def _value(found: re.Match[str]) -> str | None:
+    if found["equals"] is None:
+        return None
+    if (escaped := found["escaped"]) is not None:
+        return re.sub(r"\\(.)", lambda letter: "\n" if letter[1] == "n" else letter[1], escaped, flags=re.DOTALL)
+    return str(found["bare"]).strip() if found["literal"] is None else str(found["literal"])
+
+
+def written_value(value: str) -> str:
+    """A value as it can stand in a method's options, whatever letters it has."""
+    safe = value == value.strip() and value and not value.startswith(_QUOTED) and "," not in value
+    if safe:
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 _ALIASES = {"lambda": "lam", "mask_families": "families"}
@@ -223,8 +257,13 @@ def _check_fits(method: EvaluationMethod, named: Set[str]) -> None:
         raise ServiceError(f"{info.name} has no lambda; leave it out.")
 
 
-def label_of(method: EvaluationMethod) -> str:
-    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, uncertified"``."""
+def label_of(method: EvaluationMethod, base: AuditSettings) -> str:
+    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, uncertified"``.
+
+    Args:
+        method: The method.
+        base: What all methods share; how prompts are put before the model is said where it is not as there.
+    """
     settings, usual = method.settings, AuditSettings()
     info = policy_info(settings.policy)
     parts = [info.name]
@@ -235,10 +274,21 @@ def label_of(method: EvaluationMethod) -> str:
     parts += [f"{title.lower()} {value}" for title, value, as_usual in own_parameters(settings) if not as_usual]
     parts += [f"{settings.mask_mode} mask"] if settings.mask_mode != usual.mask_mode else []
     parts += [f"masks {', '.join(settings.masked_families)}"] if settings.masked_families is not None else []
+    parts += [f"{settings.prompt_format} prompts"] if settings.prompt_format != base.prompt_format else []
+    parts += [f"thinking {settings.thinking}"] if settings.thinking != base.thinking else []
+    parts += _begun("system prompt", settings.system_prompt) if settings.system_prompt != base.system_prompt else []
+    parts += _begun("answer begins", settings.prefill) if settings.prefill != base.prefill else []
     parts += ["greedy"] if settings.top_k == 1 else []
     parts += [f"{method.dropped:.0%} of spans left out"] if method.dropped else []
     parts += [UNCERTIFIED] if info.certifies and not method.calibrated else []
     return ", ".join(parts)
+
+
+def _begun(name: str, text: str | None) -> list[str]:
+    """The beginning of a text in one line, behind its name."""
+    words = " ".join((text or "").split())
+    shown = words if len(words) <= LABEL_LETTERS else f"{words[: LABEL_LETTERS - 1].rstrip()}…"
+    return [f"{name} “{shown}”"]
 
 
 def suites_from(texts: Iterable[str], known: Sequence[Suite]) -> tuple[str, ...]:

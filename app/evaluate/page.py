@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
 from app.evaluate.coefficient_page import (
@@ -57,6 +58,7 @@ from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_
 from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
+from app.shared.settings_rail import FRAMED, frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside, Suite
@@ -137,7 +139,7 @@ class EvaluateHandlers:
 
     def _plan(
         self, experiment: str, file: str | None, given: str | None, name: str, model: str, data: str, here: list[str],
-        far: list[str], methods: list[str], judges: str, limit: float | None, seeds: float, *own: float,
+        far: list[str], methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
     ) -> ExperimentPlan:  # fmt: skip
         """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
         return self._named.plan(experiment, file, given, name, model, data, limit, seeds, judges)
@@ -145,6 +147,7 @@ class EvaluateHandlers:
     def _request(
         self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str], judges: str,
         limit: float | None, seeds: float, share: float, steps: float, temperature: float, top_p: float, top_k: float,
+        *framed: Any,
     ) -> EvaluationRequest:  # fmt: skip
         chosen = {*here, *far}
         suites = [suite.key for suite in self._evaluations.known_suites() if suite.key in chosen]
@@ -153,8 +156,9 @@ class EvaluateHandlers:
         if not methods:
             raise ServiceError("No method is chosen; choose at least one.")
         settings = AuditSettings(
-            model=model, max_new_tokens=int(steps), temperature=float(temperature), top_p=float(top_p), top_k=int(top_k)
-        )
+            model=model, max_new_tokens=int(steps), temperature=float(temperature), top_p=float(top_p),
+            top_k=int(top_k), **frame_settings(dict(zip(FRAMED, framed, strict=True))),
+        )  # fmt: skip
         return EvaluationRequest(
             name=name.strip() or f"{model}, {len(suites)} suites",
             suites=tuple(suites),
@@ -410,6 +414,13 @@ def _form(named: ExperimentHandlers) -> _Form:
                 '<span class="mono">calibrated</span> fits its thresholds on a share of each suite. A set names '
                 "several."
             )
+            framed: dict[str, Component] = {}
+            with gr.Accordion("Prompt format", open=False, elem_classes=["fold"]):
+                hint(
+                    'Of all methods; one with an option of its own, as in <span class="mono">coft:thinking=off</span>, '
+                    "keeps that."
+                )
+                prompt_format(framed)
         judges = place_judges()
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
@@ -429,7 +440,7 @@ def _form(named: ExperimentHandlers) -> _Form:
         run.interactive = True
     choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
     asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
-    inputs = [*asked, share, steps, temperature, top_p, top_k]
+    inputs = [*asked, share, steps, temperature, top_p, top_k, *(framed[name] for name in FRAMED)]
     return _Form(inputs, choice, pickers, seeds, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
 
 

@@ -112,7 +112,7 @@ def items_markup(outcomes: SuiteOutcomes, search: str, title: str) -> str:
 
 def _answer(outcome: Outcome) -> str:
     if outcome.unread:
-        return f"unread: {outcome.unread}"
+        return f"no answer: {outcome.unread}"
     answer = outcome.answers[0]
     if isinstance(answer, Written):
         return answer.text.strip() or "nothing was written"

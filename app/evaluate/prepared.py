@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy, parameters_of
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.text.detection import SpanDetector
+from coft_core.text.thinking import ThinkingMarks, named_marks, thinking_marks
 
 PROBE = "She said that he"
 """Every method plans this text before an evaluation begins: what it needs and is not there shows then."""
@@ -55,12 +56,14 @@ class MethodGroup:
         model: The model as they prompt it.
         detector: What finds spans for them.
         dropped: Share of the spans that is left out for them.
+        marks: What the model writes before and behind its thinking; None where it marks none.
     """
 
     methods: tuple[ReadyMethod, ...]
     model: LanguageModel
     detector: SpanDetector
     dropped: float
+    marks: ThinkingMarks | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -79,7 +82,10 @@ class LoadedGroup:
     @cached_property
     def further(self) -> dict[str, dict[str, str]]:
         """Digests of what each method runs besides the model, by label and then by role."""
-        return {ready.label: self._further(ready.policy) for ready in self.group.methods}
+        marks = self.group.marks
+        # Texts without their thinking are others than those that were kept with it.
+        apart = {} if marks is None else {"thinking apart": f"{marks.opens} {marks.closes}"}
+        return {ready.label: self._further(ready.policy) | apart for ready in self.group.methods}
 
     def _further(self, policy: Policy) -> dict[str, str]:
         models = {f"model {role}": self.models[role].weights_digest for role in policy.models}
@@ -95,15 +101,19 @@ class LoadedGroup:
 class MethodPreparer:
     """Makes the methods of requests ready."""
 
-    def __init__(self, host: ModelHost, detectors: Detectors, planner: Planner) -> None:
-        self._host = host
+    def __init__(
+        self, host: ModelHost, detectors: Detectors, planner: Planner, marks: Sequence[ThinkingMarks] = ()
+    ) -> None:
+        """Wire it; ``marks`` of thinking are looked for before the known ones."""
+        self._host, self._marks = host, tuple(marks)
         self._detectors = detectors
         self._planner = planner
 
     @classmethod
     def wired(cls, services: Services) -> MethodPreparer:
         """Built from the program's services."""
-        return cls(services[ModelHost], services[Detectors], services[Planner])
+        marks = named_marks(services.settings.thinking_marks)
+        return cls(services[ModelHost], services[Detectors], services[Planner], marks)
 
     def settled(self, request: EvaluationRequest) -> EvaluationRequest:
         """The request with all that its methods' settings leave open, so that a resumed run reads as this one.
@@ -155,7 +165,8 @@ class MethodPreparer:
         for method in methods:
             policy = policy_of(method.settings, None)
             ready.append(ReadyMethod(method, policy, policy.fingerprint(model, detector.version).digest))
-        return MethodGroup(tuple(ready), model, detector, methods[0].dropped)
+        marks = thinking_marks(model.tokenizer, self._marks)
+        return MethodGroup(tuple(ready), model, detector, methods[0].dropped, marks)
 
     def load(self, group: MethodGroup) -> LoadedGroup:
         """A group with what its methods run besides the model.

@@ -113,6 +113,7 @@ def _sample(
         "prompt": _one_or_all([ask.prompt for ask in asks]),
         "texts": _one_or_all([ask.texts if isinstance(ask, Choices) else None for ask in asks]),
         "answer": _one_or_all([_answer(answer) for answer in outcome.answers]),
+        **({"thinking": _one_or_all(thinking)} if any(thinking := [_thinking(one) for one in outcome.answers]) else {}),
         "score": own_figure(suite, outcome, "floor").get(suite.main),
         "masked": _one_or_all([_masked(*pair, detector) for pair in zip(asks, outcome.answers, strict=False)]),
         "unread": outcome.unread,
@@ -131,6 +132,11 @@ def _answer(answer: Answer) -> object:
     if isinstance(answer, Written):
         return answer.text
     return answer.values("floor").tolist() if isinstance(answer, Scored) else None
+
+
+def _thinking(answer: Answer) -> str:
+    """What was thought before an answer, or in place of one."""
+    return "" if isinstance(answer, Scored) else answer.thinking
 
 
 def _one_or_all(values: Sequence[object]) -> object:

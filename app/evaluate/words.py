@@ -219,8 +219,8 @@ def unread_sentence(method: str, reading: SuiteReading) -> str:
     more = len(reading.reasons) - MOST_REASONS
     rest = f"; and {more} more reasons" if more > 1 else "; and another reason" if more == 1 else ""
     return (
-        f"{reading.title}: {method} could not read {count(reading.unread)} of {count(reading.items)} items, which are "
-        f"in no figure: {'; '.join(reasons)}{rest}."
+        f"{reading.title}: {method} has no answer to {count(reading.unread)} of {count(reading.items)} items, which "
+        f"are in no figure: {'; '.join(reasons)}{rest}."
     )
 
 
@@ -231,7 +231,7 @@ def compared_sentence(row: Row, reading: SuiteReading) -> str:
         return ""
     return (
         f"{reading.title}: ranks and differences of {row.method} rest on {count(reading.compared)} of the "
-        f"{count(read)} items that it read, those that every method read."
+        f"{count(read)} items that it answered, those that every method answered."
     )
 
 

@@ -271,7 +271,10 @@ class _Part:
         left: defaultdict[int, dict[str, EvaluationItemRecord]] = defaultdict(dict)
         for record in missing:
             left[record.place][record.method] = record
-        reader = bench.reader(self._group.model, loaded.models, loaded.scorers, self._group.detector, bench.room)
+        group = self._group
+        reader = bench.reader(
+            group.model, loaded.models, loaded.scorers, group.detector, bench.room, group.marks
+        )  # fmt: skip
         batched = [(places, _by_methods(places, left)) for places in self._batches(left)]
         answers = bench.workers.each(
             self._reading(reader, alike, [policies[label] for label in labels])

@@ -27,6 +27,7 @@ class Cell:
         height: The share that it shows.
         parting: How the worlds go on behind it, where they part there: the other world, and by how much.
         others: How many beginnings it sums up.
+        thought: Whether all that it adds is thinking before an answer.
     """
 
     node: int | None
@@ -36,6 +37,7 @@ class Cell:
     height: float
     parting: tuple[int, Parting] | None = None
     others: int = 0
+    thought: bool = False
 
 
 def cells_of(analysis: Analysis, worlds: Sequence[int]) -> list[Cell]:
@@ -78,7 +80,9 @@ def _behind(
             continue
         last = _only_way(analysis, child, partings)
         text = beginning_text(analysis, last)[len(beginning_text(analysis, cell.node)) :]
-        following = Cell(last, text, cell.column + 1, top, height, partings.get(last))
+        # What stands at the end of a run is thinking only if all before it is, but for a second thinking.
+        thought = last in analysis.thought and child in analysis.thought
+        following = Cell(last, text, cell.column + 1, top, height, partings.get(last), thought=thought)
         yield following
         yield from _behind(analysis, worlds, partings, following)
         top += height

@@ -15,6 +15,7 @@ from coft_core.paths.parting import Difference, beginnings_by_depth, partings
 from coft_core.paths.question import Comparison, ShareEstimate, compare, estimate
 from coft_core.paths.sample import Path
 from coft_core.paths.tree import PathTree, merge_paths
+from coft_core.text.thinking import Part
 from db.jobs import JobRecord
 from db.types import JsonObject
 
@@ -94,6 +95,7 @@ def analysis_of(view: PathsView) -> Analysis:
         ),
         estimates=tuple(estimate(item) for item in outcomes),
         comparisons=compare(outcomes, view.request.alpha) if outcomes else (),
+        thought=_thought(view, tree),
     )
 
 
@@ -106,6 +108,15 @@ def _tokens(view: PathsView, tree: PathTree) -> tuple[str, ...]:
                 ended = path.finished == "end" and depth + 1 == len(path.tokens)
                 texts.setdefault(path.token_ids[: depth + 1], THE_END if ended else token)
     return tuple(texts.get(tree.beginning(number), "") for number in range(len(tree.nodes)))
+
+
+def _thought(view: PathsView, tree: PathTree) -> frozenset[int]:
+    """Nodes whose last token is thinking, in the first path that has them."""
+    parts: dict[tuple[int, ...], Part] = {}
+    for path in (path for item in view.worlds if item.thinks for path in item.paths):
+        for depth, part in enumerate(path.parts, start=1):
+            parts.setdefault(path.token_ids[:depth], part)
+    return frozenset(node for node in range(len(tree.nodes)) if parts.get(tree.beginning(node)) == "thinking")
 
 
 def beginning_text(analysis: Analysis, node: int) -> str:
@@ -176,6 +187,7 @@ def _world_json(item: WorldPaths) -> dict[str, Any]:
                 "finished": path.finished,
                 "thresholds": list(path.thresholds),
                 "outcome": item.outcomes[number] if item.outcomes else None,
+                **({"thinking": _thinking(path), "answer": path.answer} if item.thinks else {}),
             }
             for number, path in enumerate(item.paths)
         ],
@@ -228,6 +240,7 @@ def _difference(found: Difference) -> dict[str, float]:
 
 
 PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "thresholds", "held", "outcome")
+THINKING_COLUMNS = ("thinking", "answer")
 ESTIMATE_COLUMNS = (
     "world", "paths", "yes", "no", "unscored", "share", "low", "high", "against", "difference", "difference_low",
     "difference_high", "alpha", "p_value", "decided_after", "run",
@@ -239,10 +252,15 @@ PARTING_COLUMNS = (
 OUTCOMES = {True: "yes", False: "no", None: "unscored"}
 
 
+def _thinking(path: Path) -> str:
+    return "" if path.divided is None else path.divided.thinking
+
+
 def paths_csv(view: PathsView) -> str:
-    """Every path of a run."""
+    """Every path of a run; thinking and answer apart where there is any thinking."""
+    thinks = any(item.thinks for item in view.worlds)
     return to_csv(
-        PATH_COLUMNS,
+        (*PATH_COLUMNS, *(THINKING_COLUMNS if thinks else ())),
         (
             {
                 "world": item.world.label,
@@ -254,6 +272,8 @@ def paths_csv(view: PathsView) -> str:
                 "thresholds": " ".join(path.thresholds),
                 "held": path.held if item.has_thresholds else None,
                 "outcome": OUTCOMES[item.outcomes[number]] if item.outcomes else None,
+                "thinking": _thinking(path),
+                "answer": path.answer,
             }
             for item in view.worlds
             for number, path in enumerate(item.paths)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.paths.runs import PARTED, beginning_text
 from app.paths.types import Analysis, Apart, PathsView, WorldPaths
-from app.shared.step_words import plural, quoted
+from app.shared.step_words import count, plural, quoted
 from coft_core.paths.parting import LEAST_VISITS, Parting
 from coft_core.paths.question import Comparison, ShareEstimate
 
@@ -58,9 +58,18 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
         said.append(
             f"This run {STATED.get(view.status, view.status)} after {view.drawn} of {view.request.paths} paths."
         )
+    for item in view.worlds:
+        if item.unended:
+            said.append(
+                f"The thinking of {count(item.unended)} of {plural(len(item.paths), 'path')} “{item.world.label}” did "
+                f"not end within {plural(item.world.settings.max_new_tokens, 'token')}: they have no answer"
+                f"{' and are in no share' if view.asked else ''}."
+            )
+    if any(item.thinks for item in view.worlds) and view.asked:
+        said.append("The question is asked of the answers alone, not of the thinking before them.")
     for item, found in zip(view.worlds, analysis.estimates, strict=False):
-        if found.unscored:
-            said.append(f"{plural(found.unscored, 'path')} “{item.world.label}” answered neither way: in no share.")
+        if neither := found.unscored - item.unended:
+            said.append(f"{plural(neither, 'path')} “{item.world.label}” answered neither way: in no share.")
     if analysis.comparisons:
         said.append(
             f"The interval of a difference and its decision hold at all times at once, at risk {view.request.alpha:g} "

@@ -39,6 +39,7 @@ from app.shared.wiring import Services
 from coft_core.decode.plan import Plan
 from coft_core.paths.question import decided_after
 from coft_core.paths.sample import Path, batch_paths, path_seed, sample_paths
+from coft_core.text.thinking import ThinkingMarks, named_marks, thinking_marks
 from db.jobs import JobRecord, JobsRepository, JobStatus
 from db.types import JsonObject, NotFoundError
 
@@ -58,8 +59,16 @@ class PathsService:
     """Samples paths as jobs; a finished job is the record of its run, and one that ended early keeps what was drawn."""
 
     def __init__(
-        self, audits: AuditService, planner: Planner, host: ModelHost, jobs: JobsRepository, runner: JobRunner
+        self,
+        audits: AuditService,
+        planner: Planner,
+        host: ModelHost,
+        jobs: JobsRepository,
+        runner: JobRunner,
+        marks: Sequence[ThinkingMarks] = (),
     ) -> None:
+        """Wire it; ``marks`` of thinking are looked for before the known ones."""
+        self._marks = tuple(marks)
         self._audits = audits
         self._planner = planner
         self._host = host
@@ -73,7 +82,7 @@ class PathsService:
         """Built from the program's services."""
         return cls(
             services[AuditService], services[Planner], services[ModelHost], services[JobsRepository],
-            services[JobRunner],
+            services[JobRunner], named_marks(services.settings.thinking_marks),
         )  # fmt: skip
 
     def worlds(self, request: PathsRequest) -> tuple[World, ...]:
@@ -209,13 +218,20 @@ class PathsService:
                 context.check_cancelled()
                 seeds = [path_seed(request.settings.seed, world.key, number) for number in numbers]
                 with self._host.turn():
-                    sampling.take(place, sample_paths(planned, seeds, room))
+                    marks = thinking_marks(planned.model.tokenizer, self._marks)
+                    sampling.take(place, sample_paths(planned, seeds, room, marks))
                 done = (first * len(worlds) + (place + 1) * len(numbers)) / (request.paths * len(worlds))
                 context.progress(min(done, 1.0), f"{world.label}: {numbers[-1] + 1} of {request.paths} paths")
             context.keep(result_of(sampling.drawn))
             if request.stop_early and sampling.cut_where_decided():
                 break
         return result_of(sampling.drawn)
+
+
+def _answers(paths: Sequence[Path], reader: Reader) -> tuple[bool | None, ...]:
+    """What the answers of paths say, their thinking aside; a path whose thinking has not ended says nothing."""
+    said = iter(reader([path.answer for path in paths if path.answer is not None]))
+    return tuple(None if path.answer is None else next(said) for path in paths)
 
 
 class _Sampling:
@@ -234,7 +250,7 @@ class _Sampling:
     def take(self, place: int, paths: Sequence[Path]) -> None:
         """Take further paths of a world."""
         item = self.drawn[place]
-        outcomes = () if self._reader is None else tuple(self._reader([path.text for path in paths]))
+        outcomes = () if self._reader is None else _answers(paths, self._reader)
         self.drawn[place] = replace(item, paths=(*item.paths, *paths), outcomes=(*item.outcomes, *outcomes))
 
     def cut_where_decided(self) -> bool:

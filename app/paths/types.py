@@ -131,6 +131,16 @@ class WorldPaths:
         return sum(path.held for path in self.paths)
 
     @property
+    def thinks(self) -> bool:
+        """Whether any of its paths has thinking."""
+        return any(path.divided is not None for path in self.paths)
+
+    @property
+    def unended(self) -> int:
+        """Paths whose thinking has not ended, so that they have no answer."""
+        return sum(path.answer is None for path in self.paths)
+
+    @property
     def has_thresholds(self) -> bool:
         """Whether any step of its paths has a threshold that belongs to the policy."""
         return any(mark != "none" for path in self.paths for mark in path.thresholds)
@@ -186,6 +196,7 @@ class Analysis:
     Attributes:
         tree: All paths merged.
         tokens: Text of each of its nodes' last tokens.
+        thought: Nodes whose last token is part of the thinking before an answer.
         apart: One for each world but the first.
         estimates: Each world's share of yes; empty without a question.
         comparisons: Each other world's share compared with the first's.
@@ -196,6 +207,7 @@ class Analysis:
     apart: tuple[Apart, ...]
     estimates: tuple[ShareEstimate, ...]
     comparisons: tuple[Comparison, ...]
+    thought: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

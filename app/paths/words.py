@@ -141,6 +141,7 @@ def _said(view: PathsView, analysis: Analysis, cell: Cell) -> str:
         for world, item in enumerate(view.worlds)
     )
     said = f"{quoted(beginning_text(analysis, cell.node))}: {shares}" if cell.node else "The prompt"
+    said = f"Thinking, {said}" if cell.thought else said
     if cell.parting is None:
         return said
     other, item = cell.parting
@@ -198,6 +199,7 @@ def _behind(view: PathsView, number: int, item: WorldPaths, start: tuple[int, ..
                 "id": number * PLACES + place,
                 "number": place + 1,
                 "text": item.paths[place].text,
+                "divided": item.paths[place].divided,
                 "outcome": OUTCOMES[item.outcomes[place]] if item.outcomes else "",
                 "thresholds": path_thresholds(item.paths[place]),
             }

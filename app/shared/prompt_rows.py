@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeVar
 
 from scipy.stats import t
 
+from app.shared.thinking import divided_text
 from app.shared.verdicts import published, standing
+from coft_core.text.thinking import Divided
 from coft_core.types import Certificate
 from db.batches import BatchRowRecord
 from db.prompt_sets import PromptRow
@@ -55,6 +57,7 @@ class BatchRowView:
         min_margin: Smallest margin by which a token's support clears the threshold, in nats; None without tokens
             or where nothing is thresholded; infinite where the thresholds certify everything.
         archived: Whether the session is archived.
+        divided: Thinking and answer of the continuation; None where there is no thinking.
     """
 
     line: int
@@ -77,6 +80,14 @@ class BatchRowView:
     max_log_ratio: float | None
     min_margin: float | None
     archived: bool
+    divided: Divided | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The continuation without its thinking: what outcomes are read from. None where the thinking has not ended."""
+        if self.divided is None:
+            return self.text
+        return self.divided.answer if self.divided.ended else None
 
     @property
     def unit(self) -> tuple[str, str | int]:
@@ -124,6 +135,7 @@ def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: in
         max_log_ratio=record.max_log_ratio,
         min_margin=record.min_margin if thresholded else None,
         archived=record.archived,
+        divided=divided_text(record.text, record.thinking),
     )
 
 
@@ -159,6 +171,9 @@ def in_order(rows: Iterable[Row], value: Callable[[Row], Any], descending: bool)
 def fields_json(record: Any) -> dict[str, Any]:
     """The fields of a record by name; what is infinite is null."""
     fields = asdict(record)
+    if fields.get("divided", ...) is None:
+        # What has no thinking says nothing of it.
+        del fields["divided"]
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in fields.items()}
 
 

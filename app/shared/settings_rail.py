@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -323,6 +323,25 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
         defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
     )
     hint("One token that stands for every masked one, by its text or name; a hint is filled up with it.")
+
+
+FRAMED = ("prompt_format", "chat_date", "system_prompt", "thinking", "prefill")
+"""The fields of :func:`prompt_format`."""
+
+
+def frame_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What the fields of :func:`prompt_format` hold, as settings; empty texts are none."""
+
+    def text(name: str) -> str | None:
+        return str(fields[name] or "").strip() or None
+
+    return {
+        "prompt_format": str(fields["prompt_format"]),
+        "chat_date": text("chat_date"),
+        "system_prompt": text("system_prompt"),
+        "thinking": fields["thinking"],
+        "prefill": str(fields["prefill"]) if text("prefill") else None,
+    }
 
 
 def prompt_format(put: dict[str, Component]) -> None:

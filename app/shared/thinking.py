@@ -10,7 +10,7 @@ from app.shared.audits import PartFigures, ThinkingView
 from app.shared.step_words import plural, signed
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import MaskedPrompt
-from coft_core.text.thinking import Part, ThinkingMarks, begun, parts, thinking_marks
+from coft_core.text.thinking import ChainThinking, Divided, Part, ThinkingMarks, begun, thinking_marks, thinking_of
 from coft_core.types import Step
 
 STORED = "thinking"
@@ -19,13 +19,11 @@ STORED = "thinking"
 
 def marks_json(model: LanguageModel, prompt: MaskedPrompt, further: Sequence[ThinkingMarks]) -> dict[str, Any] | None:
     """The marks of a model's thinking as a session keeps them, and whether its prompt has begun one; None without."""
-    marks = thinking_marks(model.tokenizer, further)
-    if marks is None:
+    tokenizer = model.tokenizer
+    told = thinking_of(tokenizer, prompt.factual_ids, thinking_marks(tokenizer, further))
+    if told is None:
         return None
-    read = model.tokenizer.decode(
-        list(prompt.factual_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
-    return {"opens": marks.opens, "closes": marks.closes, "inside": begun(str(read), marks)}
+    return {"opens": told.marks.opens, "closes": told.marks.closes, "inside": told.inside}
 
 
 def step_parts(steps: Sequence[Step], stored: Mapping[str, Any]) -> tuple[Part, ...] | None:
@@ -35,11 +33,29 @@ def step_parts(steps: Sequence[Step], stored: Mapping[str, Any]) -> tuple[Part, 
         steps: The whole chain.
         stored: The session's settings as they are stored.
     """
+    told = stored_thinking(stored)
+    return None if told is None else told.parts(step.token for step in steps)
+
+
+def stored_thinking(stored: Mapping[str, Any]) -> ChainThinking | None:
+    """How a session's thinking is told from its answer; None where its model marks none."""
     kept = stored.get(STORED)
     if not isinstance(kept, Mapping):
         return None
-    marks = ThinkingMarks(str(kept["opens"]), str(kept["closes"]))
-    return parts((step.token for step in steps), marks, bool(kept["inside"]))
+    return ChainThinking(ThinkingMarks(str(kept["opens"]), str(kept["closes"])), bool(kept["inside"]))
+
+
+def divided_text(text: str, kept: Mapping[str, Any] | None) -> Divided | None:
+    """Thinking and answer of a stored continuation; None where there is no thinking.
+
+    Args:
+        text: The continuation, special tokens written out.
+        kept: How its thinking is told from its answer, as its session keeps it; None where the model marks none.
+    """
+    told = stored_thinking({STORED: kept})
+    if told is None or "thinking" not in told.parts((text,)):
+        return None
+    return told.divided((0,), (text,), lambda _: text)
 
 
 def thinking_view(steps: Sequence[Step], stored: Mapping[str, Any]) -> ThinkingView | None:

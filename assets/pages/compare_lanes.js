@@ -24,13 +24,14 @@ const prose = (column, place) => {
     const cell = steps[place] === null || steps[place] >= last ? null : column.cells[steps[place]];
     if (!cell) continue;
     const before = runs[runs.length - 1];
-    if (before && before.apart === Boolean(apart[place])) before.text += cell.t;
-    else runs.push({ apart: Boolean(apart[place]), text: cell.t });
+    if (before && before.apart === Boolean(apart[place]) && before.thought === cell.th) before.text += cell.t;
+    else runs.push({ apart: Boolean(apart[place]), thought: cell.th, text: cell.t });
   }
   const caret = html`<span class="tok caret" aria-hidden="true"><span class="mk"></span><span class="w"> </span><span class="heat"></span></span>`;
-  return html`<p class="lanetext" tabindex="0" role="group" aria-label=${`Text of ${column.name}; marked where it differs`}>${runs.map(({ apart, text }) => {
+  return html`<p class="lanetext" tabindex="0" role="group" aria-label=${`Text of ${column.name}; marked where it differs`}>${runs.map(({ apart, thought, text }) => {
     const lead = apart ? text.match(/^\s*/)[0] : text;
-    return apart ? html`${lead}<ins>${text.slice(lead.length)}</ins>` : text;
+    const marked = apart ? html`${lead}<ins>${text.slice(lead.length)}</ins>` : text;
+    return thought ? html`<i class="thought">${marked}</i>` : marked;
   })}${state.live && !column.finished ? caret : nothing}</p>`;
 };
 const head = (column, place) => {
@@ -38,7 +39,8 @@ const head = (column, place) => {
   return html`<div class="lanehead" role="group" aria-label=${column.name}><h3>${column.name}</h3><span
     class="hint tnum">${column.line}</span><span class=${`badge ${column.state}`} title=${column.why}>${column.claim}</span><span
     class="hint tnum">${`${count} · `}<a href=${`./?session=${column.session}&branch=${column.branch}`}
-    title=${`${column.title}, ${column.where}`}>open as audit</a></span>${prose(column, place)}</div>`;
+    title=${`${column.title}, ${column.where}`}>open as audit</a></span>${column.thinking ? html`<span
+    class="hint tnum">${column.thinking}</span>` : nothing}${prose(column, place)}</div>`;
 };
 const heads = () => {
   const box = find(".laneheads");
@@ -57,7 +59,7 @@ const entry = (place, step, apart) => {
   if (step === null) return gap(html`<span aria-hidden="true">–</span><span class="vh">no token here</span>`);
   const cell = state.columns[place].cells[step];
   if (!cell) return gap("…");
-  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}`}><span class="w cut" title=${cell.sr}>${/^\s./.test(cell.t)
+  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}${cell.th ? " thought" : ""}`}><span class="w cut" title=${cell.sr}>${/^\s./.test(cell.t)
     ? html`<span class="sp" aria-hidden="true">·</span>` : nothing}${cell.w}${cell.k.map((name) => icon(name))}</span><span
     class="num">${cell.p}</span>${bar(cell)}</div></td>`;
 };

@@ -15,6 +15,9 @@ from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
+    Content,
+    ContentReasoning,
+    ContentText,
     GenerateConfig,
     Logprob,
     Logprobs,
@@ -27,7 +30,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from coft_core.adapters.choosing import chosen_policy
-from coft_core.adapters.settled import SettledText
+from coft_core.adapters.settled import Settled, SettledText
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
@@ -35,6 +38,7 @@ from coft_core.model.joint import JointForwards
 from coft_core.model.load import load_model
 from coft_core.step_numbers import finite, step_numbers
 from coft_core.text.conversation import conversation
+from coft_core.text.thinking import Part, thinking_marks, thinking_of
 from coft_core.text.turns import Turn
 from coft_core.types import Run, Step
 
@@ -52,13 +56,15 @@ REFUSED = ("best_of", "frequency_penalty", "presence_penalty", "logit_bias", "re
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A chain with its text up to a stop."""
+    """A chain with its answer up to a stop, its thinking, and which part each token belongs to; none without marks."""
 
     run: Run
     text: str
     stopped: bool
     prompt_tokens: int
     note: str
+    thinking: str
+    parts: tuple[Part, ...]
 
 
 class CoftAPI(ModelAPI):
@@ -150,15 +156,20 @@ class CoftAPI(ModelAPI):
             max_new_tokens=config.max_tokens or self._model.context_length,
         )
         rollout = Rollout(prepared, forwards=self._forwards)
-        told, text = SettledText(prepared.model, config.stop_seqs or ()), ""
+        tokenizer = self._model.tokenizer
+        thinking = thinking_of(tokenizer, prepared.prompt.factual_ids, thinking_marks(tokenizer))
+        told, pieces = SettledText(prepared.model, config.stop_seqs or (), thinking), list[Settled]()
         try:
             while rollout.finished is None and not told.stopped:
                 rollout.step()
-                text += told.more([step.token_id for step in rollout.steps])
+                pieces.append(told.more([step.token_id for step in rollout.steps]))
             run = rollout.run()
         finally:
             rollout.close()
-        return _Written(run, text + told.rest(), told.stopped, len(prepared.prompt.factual_ids), read.note)
+        pieces.append(told.rest())
+        text, thought = ("".join(getattr(piece, part) for piece in pieces) for part in ("answer", "thinking"))
+        parts = () if thinking is None else thinking.parts(step.token for step in run.steps)
+        return _Written(run, text, told.stopped, len(prepared.prompt.factual_ids), read.note, thought, parts)
 
     def _figures(self, written: _Written) -> dict[str, Any]:
         """What may be claimed of a chain, what was masked, and the numbers of each token."""
@@ -170,7 +181,10 @@ class CoftAPI(ModelAPI):
             "seed": run.seed,
             "masked": [run.prompt[span.start : span.end] for span in run.spans if span.masked],
             "warnings": [*filter(None, [written.note]), *run.warnings],
-            "steps": [finite(step_numbers(step)) for step in run.steps],
+            "steps": [
+                {**finite(step_numbers(step)), **({"part": written.parts[place]} if written.parts else {})}
+                for place, step in enumerate(run.steps)
+            ],
         }
 
     def _choice(self, written: _Written, config: GenerateConfig) -> ChatCompletionChoice:
@@ -179,11 +193,18 @@ class CoftAPI(ModelAPI):
             reason = "model_length"
         return ChatCompletionChoice(
             message=ChatMessageAssistant(
-                content=written.text, model=self.model_name, metadata={"certificate": written.run.certificate}
+                content=_content(written), model=self.model_name, metadata={"certificate": written.run.certificate}
             ),
             stop_reason=reason,
             logprobs=log_probabilities(written.run.steps, config.top_logprobs or 0) if config.logprobs else None,
         )
+
+
+def _content(written: _Written) -> str | list[Content]:
+    """What the model wrote, its thinking apart where there is any."""
+    if not written.thinking:
+        return written.text
+    return [ContentReasoning(reasoning=written.thinking), ContentText(text=written.text)]
 
 
 def log_probabilities(steps: Sequence[Step], top: int) -> Logprobs:

@@ -13,6 +13,7 @@ from coft_core.decode.loop import generate_together
 from coft_core.decode.plan import Plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.forced import Room
+from coft_core.text.thinking import ChainThinking, Divided, Part, ThinkingMarks, thinking_of
 from coft_core.types import Run, Step
 
 BATCH_ROWS = 64
@@ -34,6 +35,8 @@ class Path:
         text: The continuation.
         finished: ``"length"``, ``"end"`` or ``"context"``.
         thresholds: What the threshold of each step did.
+        parts: Which part each token belongs to, thinking or answer; empty where the model marks no thinking.
+        divided: The texts of both; None where there is no thinking.
     """
 
     seed: int
@@ -42,6 +45,15 @@ class Path:
     text: str
     finished: str
     thresholds: tuple[ThresholdMark, ...]
+    parts: tuple[Part, ...] = ()
+    divided: Divided | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The continuation without its thinking; None where the thinking has not ended, so that there is none."""
+        if self.divided is None:
+            return self.text
+        return self.divided.answer if self.divided.ended else None
 
     @property
     def held(self) -> bool:
@@ -76,13 +88,14 @@ def batch_paths(planned: Plan, most_bytes: int | None) -> int:
     return rows if most_bytes is None or not size else max(min(rows, most_bytes // size), 1)
 
 
-def sample_paths(planned: Plan, seeds: Sequence[int], room: Room) -> list[Path]:
+def sample_paths(planned: Plan, seeds: Sequence[int], room: Room, marks: ThinkingMarks | None = None) -> list[Path]:
     """Continue one prompt once for each seed, all in one batch.
 
     Args:
         planned: The prompt and the policy; its own seed is not looked at.
         seeds: The paths' seeds.
         room: Where the batch's memory is taken from.
+        marks: What the model writes before and behind its thinking; None tells no thinking from the answer.
 
     Raises:
         InvalidInputError: The plan takes the likeliest token instead of drawing, so that all paths would be the same.
@@ -91,7 +104,8 @@ def sample_paths(planned: Plan, seeds: Sequence[int], room: Room) -> list[Path]:
         raise InvalidInputError("The likeliest token is taken at every step, so all paths are the same; draw instead.")
     plans = [replace(planned, seed=seed) for seed in seeds]
     size = len(plans) * reserved_bytes(planned, planned.max_new_tokens)
-    return [_path(run) for run in room.run(size, lambda: generate_together(plans))]
+    thinking = thinking_of(planned.model.tokenizer, planned.prompt.factual_ids, marks)
+    return [_path(planned, run, thinking) for run in room.run(size, lambda: generate_together(plans))]
 
 
 def threshold_mark(step: Step) -> ThresholdMark:
@@ -105,12 +119,10 @@ def threshold_mark(step: Step) -> ThresholdMark:
     return "borrowed" if step.state == "inherited" else "held"
 
 
-def _path(run: Run) -> Path:
-    return Path(
-        run.seed,
-        tuple(step.token_id for step in run.steps),
-        run.tokens,
-        run.text,
-        run.finished,
-        tuple(threshold_mark(step) for step in run.steps),
-    )
+def _path(planned: Plan, run: Run, thinking: ChainThinking | None) -> Path:
+    ids = tuple(step.token_id for step in run.steps)
+    path = Path(run.seed, ids, run.tokens, run.text, run.finished, tuple(threshold_mark(step) for step in run.steps))
+    parts = () if thinking is None else thinking.parts(run.tokens)
+    if thinking is None or "thinking" not in parts:
+        return path
+    return replace(path, parts=parts, divided=thinking.divided(ids, run.tokens, planned.model.continuation_text))

@@ -129,6 +129,7 @@ class Written:
         empty: Steps at which the certified set was empty, so that the likeliest fused token was written, 0-based.
         certified: Mean share of the vocabulary in the certified sets; None for a policy that certifies nothing.
         masked: Tokens of the prompt that the masked branch does not see.
+        thinking: What the model wrote between the marks of its thinking: no part of ``text``, and in no figure.
     """
 
     text: str
@@ -137,17 +138,20 @@ class Written:
     empty: tuple[int, ...] = ()
     certified: float | None = None
     masked: int = 0
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The answer to an ask that could not be read.
+    """The answer to an ask that could not be read, or that the model did not answer.
 
     Attributes:
-        reason: Why, as a sentence; in most cases it does not fit into the model's context.
+        reason: Why, as a sentence: it does not fit into the model's context, or the thinking did not end.
+        thinking: The thinking that did not end.
     """
 
     reason: str
+    thinking: str = ""
 
 
 Answer = Scored | Written | Unread

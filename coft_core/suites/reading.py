@@ -30,6 +30,7 @@ from coft_core.scorers.base import ToxicityScorer
 from coft_core.suites.base import Answer, Ask, Choices, Likelihood, Scored, Unread, Writing, Written
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import MaskedPrompt, MaskSettings, continuation_ids, keep_whitelisted, mask_prompt
+from coft_core.text.thinking import ChainThinking, Divided, ThinkingMarks, thinking_of
 from coft_core.text.turns import framed
 from coft_core.types import Certificate, Span
 
@@ -67,6 +68,7 @@ class Reader:
         scorers: Mapping[str, ToxicityScorer] | None = None,
         detector: SpanDetector | None = None,
         room: Room | None = None,
+        marks: ThinkingMarks | None = None,
     ) -> None:
         """Nothing runs yet.
 
@@ -76,7 +78,10 @@ class Reader:
             scorers: Toxicity scorers by name; None loads them.
             detector: Finds spans where an ask has none; the default one if None.
             room: Where the memory of batches is taken from; None takes it without asking.
+            marks: What the model writes before and behind its thinking, which is then no part of a continuation: stops
+                end answers alone, and where the thinking does not end there is none. None takes all as the answer.
         """
+        self._marks = marks
         self._model = model.dated()
         self._models, self._scorers = models, scorers
         self._detector, self._room = detector or default_detector(), room or OwnRoom()
@@ -108,7 +113,8 @@ class Reader:
                     )
                     reading: _Texts | _Continued = _Texts(place, planned, tokens)
                 else:
-                    reading = _Continued(place, planned, ask)
+                    ids = planned.prompt.factual_ids
+                    reading = _Continued(place, planned, ask, thinking_of(self._model.tokenizer, ids, self._marks))
                 if too_long := self._too_long(reading):
                     answers[place] = Unread(too_long)
                 elif isinstance(reading, _Texts):
@@ -213,7 +219,7 @@ class Reader:
 
     # Continuations.
 
-    def _written(self, asked: Sequence[_Continued]) -> Iterator[tuple[tuple[int, int], Written]]:
+    def _written(self, asked: Sequence[_Continued]) -> Iterator[tuple[tuple[int, int], Written | Unread]]:
         """Answers in any order; prompts with the same branches under one policy share their forwards."""
 
         def alike(chain: _Continued) -> tuple[int, tuple[str, ...], bool, int]:
@@ -412,11 +418,13 @@ def _summed(rows: Sequence[tuple[float, ...]]) -> Likelihood:
 class _Continued(Chain["_Token"]):
     """A prompt that is continued under one policy."""
 
-    def __init__(self, place: tuple[int, int], planned: Plan, ask: Writing) -> None:
+    def __init__(
+        self, place: tuple[int, int], planned: Plan, ask: Writing, thinking: ChainThinking | None = None
+    ) -> None:
         branches = planned.policy.branches(planned.prompt)
         super().__init__(planned.all_models, branches, planned.model.end_token_ids, ask.most_tokens)
         self.place, self.planned, self.most_tokens, self._stops = place, planned, ask.most_tokens, ask.stops
-        self.greedy = ask.greedy
+        self.greedy, self._thinking = ask.greedy, thinking
         self.names = tuple(branch.name for branch in self.branches)
         self.begin()
 
@@ -433,9 +441,13 @@ class _Continued(Chain["_Token"]):
         return max(len(branch.input_ids) for branch in self.branches) + 1
 
     @property
-    def text(self) -> str:
-        """Text of what is written."""
-        return self.planned.model.continuation_text(self.tokens)
+    def divided(self) -> Divided:
+        """What is written: thinking and answer."""
+        model = self.planned.model
+        if self._thinking is None:
+            return Divided("", model.continuation_text(self.tokens), True)
+        texts = [model.token_text(token) for token in self.tokens]
+        return self._thinking.divided(self.tokens, texts, model.continuation_text)
 
     @property
     def finished(self) -> str | None:
@@ -452,7 +464,7 @@ class _Continued(Chain["_Token"]):
         super().take(step, memory)
         self.memory = memory
         if self._stops and self._may_have_stopped:
-            text = self.text
+            text = self.divided.answer
             self.stop = min((text.find(stop) for stop in self._stops if stop in text), default=None)
 
     @property
@@ -462,16 +474,22 @@ class _Continued(Chain["_Token"]):
         newest = self.planned.model.continuation_text(self.tokens[-longest - STOP_MARGIN :])
         return any(stop in newest for stop in self._stops)
 
-    def answer(self) -> Written:
-        """What is written, up to a stop."""
+    def answer(self) -> Written | Unread:
+        """What is written, up to a stop; thinking that did not end has no answer."""
+        divided = self.divided
+        if not divided.ended:
+            return Unread(
+                f"The thinking did not end within {self.most_tokens:,} tokens, so there is no answer.", divided.thinking
+            )
         shares = [step.share for step in self.steps if step.share is not None]
         return Written(
-            self.text[: self.stop],
+            divided.answer[: self.stop],
             len(self.steps),
             "stop" if self.stop is not None else self.finished or "",
             tuple(index for index, step in enumerate(self.steps) if step.empty),
             round(math.fsum(shares) / len(shares), 9) if shares else None,
             len(self.planned.prompt.positions),
+            divided.thinking,
         )
 
 
@@ -485,7 +503,7 @@ class _Token:
 
 
 @torch.inference_mode()
-def _continued(chains: Sequence[_Continued]) -> list[tuple[tuple[int, int], Written]]:
+def _continued(chains: Sequence[_Continued]) -> list[tuple[tuple[int, int], Written | Unread]]:
     """Continue prompts with the same branches under one policy to their ends."""
     for chain in chains:
         chain.begin()

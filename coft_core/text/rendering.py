@@ -149,14 +149,28 @@ SWITCHES = ("enable_thinking", "thinking")
 """Names under which chat templates ask whether the model is to think, likeliest first."""
 
 
+RENDERERS = frozenset(
+    (*Environment().globals, "messages", "add_generation_prompt", "tools", "documents", "strftime_now",
+     "raise_exception", "rendered_at")
+)  # fmt: skip
+"""What whoever renders a template gives it; beside these it is given the tokenizer's special tokens (``bos_token``)."""
+
+
 @cache
-def thinking_switch(source: str) -> str:
-    """The name under which a chat template asks whether the model is to think; empty where it does not ask."""
+def template_settings(source: str) -> frozenset[str]:
+    """The names that a chat template asks for besides the conversation: what those who use it may tell it."""
     try:
         asked = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
     except TemplateError:
         # Templates with the library's own tags are not parsed here; what they ask stands in them all the same.
         asked = {name for name in SWITCHES if re.search(rf"\b{name}\b", source)}
+    return frozenset(name for name in asked - RENDERERS if not name.endswith("_token"))
+
+
+@cache
+def thinking_switch(source: str) -> str:
+    """The name under which a chat template asks whether the model is to think; empty where it does not ask."""
+    asked = template_settings(source)
     return next((name for name in SWITCHES if name in asked), "")
 
 

@@ -6,8 +6,9 @@ what the answer was made to begin with, may have written the opening one already
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, Self
 
 from coft_core.errors import InvalidInputError
@@ -57,7 +58,7 @@ KNOWN = (
     ThinkingMarks("[THINK]", "[/THINK]"),
     ThinkingMarks("<seed:think>", "</seed:think>"),
     ThinkingMarks("<|START_THINKING|>", "<|END_THINKING|>"),
-    ThinkingMarks("<|channel|>analysis<|message|>", "<|end|>"),
+    ThinkingMarks("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
     ThinkingMarks("<reasoning>", "</reasoning>"),
 )
 """Marks that published models use, those of most of them first."""
@@ -89,44 +90,140 @@ def begun(read: str, marks: ThinkingMarks) -> bool:
     return read.rfind(marks.opens) > read.rfind(marks.closes)
 
 
-def parts(tokens: Iterable[str], marks: ThinkingMarks | None, inside: bool) -> tuple[Part, ...]:
-    """Which part each token of a chain belongs to; the tokens of the marks belong to the thinking.
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """What a model wrote, in two.
 
-    Args:
-        tokens: The tokens' texts.
-        marks: The marks; None where the model has none, and all is the answer.
+    Attributes:
+        thinking: Its thinking, without the marks.
+        answer: The rest. White space between a thinking and the answer belongs to neither.
+        ended: Whether the thinking ended, so that there can be an answer; True where there is no thinking.
+    """
+
+    thinking: str
+    answer: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Thought:
+    """A run of thinking in a text: where its opening mark begins, the thought itself, and where its closing mark ends.
+
+    The thought and the run end with the text where there is no closing mark.
+    """
+
+    start: int
+    first: int
+    last: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainThinking:
+    """How the thinking of a chain is told from its answer.
+
+    Attributes:
+        marks: What the model writes before and behind its thinking.
         inside: Whether the chain goes on with a thinking that was begun before it.
     """
-    texts = list(tokens)
-    told: list[Part] = []
-    if marks is None:
-        told = ["answer"] * len(texts)
+
+    marks: ThinkingMarks
+    inside: bool = False
+
+    def parts(self, tokens: Iterable[str]) -> tuple[Part, ...]:
+        """Which part each token of a chain belongs to, by the tokens' texts; those of the marks are of the thinking."""
+        texts = list(tokens)
+        thoughts, _ = self._thoughts("".join(texts))
+        told: list[Part] = [
+            "thinking" if any(thought.start < end and start < thought.stop for thought in thoughts) else "answer"
+            for start, end in _ranges(texts)
+        ]
         return tuple(told)
-    whole = "".join(texts)
-    ranges, at, open_at = [], 0, 0 if inside else -1
-    while True:
-        if open_at < 0:
-            open_at = whole.find(marks.opens, at)
-            if open_at < 0:
-                break
-        close = whole.find(marks.closes, open_at)
-        at = len(whole) if close < 0 else close + len(marks.closes)
-        ranges.append((open_at, at))
-        open_at = -1
-        if close < 0:
-            break
+
+    def divided(self, token_ids: Sequence[int], tokens: Sequence[str], text_of: Callable[..., str]) -> Divided:
+        """A chain's texts.
+
+        Args:
+            token_ids: Its tokens.
+            tokens: Their texts, special tokens written out, as many.
+            text_of: The text of tokens that follow each other, special ones left out.
+        """
+        thoughts, ended = self._thoughts("".join(tokens))
+        if not thoughts:
+            return Divided("", text_of(token_ids), True)
+        written: dict[Part, list[int | str]] = {"thinking": [], "answer": []}
+        for token, text, (start, end) in zip(token_ids, tokens, _ranges(tokens), strict=True):
+            pieces = list(_pieces(start, end, thoughts))
+            whole = len(pieces) == 1
+            for part, first, last in pieces:
+                if part is not None:
+                    # A token that a mark cuts has no text of its own but its letters.
+                    written[part].append(token if whole else text[first - start : last - start])
+        thinking, answer = _assembled(written["thinking"], text_of), _assembled(written["answer"], text_of)
+        return Divided(thinking.strip(), answer.lstrip(), ended)
+
+    def _thoughts(self, whole: str) -> tuple[list[_Thought], bool]:
+        """The runs of thinking in a text, in order, and whether the last one has ended."""
+        opens, closes = self.marks.opens, self.marks.closes
+        thoughts: list[_Thought] = []
+        start = 0 if self.inside else whole.find(opens)
+        while start >= 0:
+            begun_before = self.inside and not thoughts
+            first = start if begun_before else start + len(opens)
+            last = whole.find(closes, first)
+            if last < 0:
+                return [*thoughts, _Thought(start, first, len(whole), len(whole))], False
+            thoughts.append(_Thought(start, first, last, last + len(closes)))
+            start = whole.find(opens, thoughts[-1].stop)
+        return thoughts, True
+
+
+def _ranges(texts: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Where each text stands in all of them together."""
     start = 0
     for text in texts:
-        end = start + len(text)
-        within = any(start < stop and first < end for first, stop in ranges)
-        told.append("thinking" if within else "answer")
-        start = end
-    return tuple(told)
+        yield start, start + len(text)
+        start += len(text)
 
 
-def answer_text(text: str, marks: ThinkingMarks | None, inside: bool) -> str:
-    """What a model wrote without its thinking; nothing where the thinking never ended."""
+def _pieces(start: int, end: int, thoughts: Iterable[_Thought]) -> Iterator[tuple[Part | None, int, int]]:
+    """What of a range is thinking, answer, or (None) a mark; a range without letters belongs to where it stands."""
+    at = start
+    for thought in thoughts:
+        edges: tuple[tuple[Part | None, int], ...] = (
+            ("answer", thought.start), (None, thought.first), ("thinking", thought.last), (None, thought.stop),
+        )  # fmt: skip
+        for part, edge in edges:
+            if at < min(edge, end):
+                yield part, at, min(edge, end)
+                at = min(edge, end)
+    if at < end or start == end:
+        yield "answer", at, end
+
+
+def _assembled(written: Iterable[int | str], text_of: Callable[..., str]) -> str:
+    """The text of tokens and of letters of tokens, in order."""
+    runs = groupby(written, key=lambda piece: isinstance(piece, str))
+    return "".join("".join(map(str, run)) if letters else text_of(list(run)) for letters, run in runs)
+
+
+def thinking_of(tokenizer: Any, prompt_ids: Sequence[int], marks: ThinkingMarks | None) -> ChainThinking | None:
+    """How the thinking of what follows a prompt is told from its answer; None where the model has no marks.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        prompt_ids: All that the model reads.
+        marks: The model's marks.
+    """
     if marks is None:
-        return text
-    kept = "".join(letter for letter, part in zip(text, parts(text, marks, inside), strict=True) if part == "answer")
-    return kept.lstrip() if kept != text else text
+        return None
+    read = tokenizer.decode(list(prompt_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return ChainThinking(marks, begun(str(read), marks))
+
+
+def parts(tokens: Iterable[str], marks: ThinkingMarks | None, inside: bool) -> tuple[Part, ...]:
+    """Which part each token of a chain belongs to; all is the answer where the model has no marks."""
+    if marks is not None:
+        return ChainThinking(marks, inside).parts(tokens)
+    told: list[Part] = ["answer" for _ in tokens]
+    return tuple(told)

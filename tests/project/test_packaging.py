@@ -54,6 +54,16 @@ def test_every_runtime_requirement_earns_its_place_in_the_documentation():
     assert [name for name in names if f"| {name} |" not in documented] == []
 
 
+def test_every_package_that_is_installed_for_anything_is_named_in_the_documentation():
+    documented = set(re.findall(r"[a-z0-9_-]+", (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").lower()))
+    files = {path.name: requirements(path.name) for path in ROOT.glob("requirements*.txt")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files |= {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+    named = {name: {re.match(r"[\w-]+", line)[0].lower() for line in lines} for name, lines in files.items()}
+    assert len(named) >= 10
+    assert {name: sorted(packages - documented) for name, packages in named.items() if packages - documented} == {}
+
+
 def test_every_setting_is_documented_with_its_default():
     documented = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     for name, field in Settings.model_fields.items():

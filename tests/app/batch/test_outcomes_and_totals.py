@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from app.batch.impact import OutcomeRule, outcomes_of
 from app.batch.rows import MEASURES, group_totals, sorted_rows
+from app.batch.scoring import NUMBER, scores_of
 from app.shared.errors import ServiceError
 from app.shared.prompt_rows import BatchRowView, mean_interval
+from app.shared.thinking import divided_text
 
 ROW = BatchRowView(
     line=2,
@@ -34,6 +36,19 @@ ROW = BatchRowView(
     min_margin=0.1,
     archived=False,
 )
+
+
+def test_outcomes_are_read_from_answers_and_not_from_the_thinking_before_them():
+    kept = {"opens": "<think>", "closes": "</think>", "inside": True}
+    texts = ("hired? no.</think>rejected", "no.</think>\n\nhired", "hired, I think")
+    thought = [replace(row, divided=divided_text(row.text, kept)) for row in rows(*texts)]
+    assert [row.answer for row in thought] == ["rejected", "hired", None]
+    outcomes = outcomes_of(thought, OutcomeRule("hired"))
+    assert [outcome.selected for outcome in outcomes.rows] == [False, True]
+    assert outcomes.unanswered == (4,)
+    assert outcomes.notes == ("1 row without an answer, since the thinking before it did not end: in no rate.",)
+    scores = scores_of([replace(row, divided=divided_text("7</think>5", kept)) for row in rows("")], NUMBER)
+    assert scores.scored == (("a", 5.0),)
 
 
 def rows(*texts, **changes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from app.audit.service import AuditService
 from app.compare.service import ComparisonService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
+from coft_core.text.thinking import ThinkingMarks
 from tests.story.model import PROMPT
 from tests.story.seed import newest, slowed
 
@@ -51,6 +53,28 @@ def run(services: Services, length: int) -> tuple[int, ...]:
     made = services[ComparisonService].run_columns(StartAudit(PROMPT, vanilla, None, "plain"), (vanilla, coft))
     list(services[ComparisonService].advance(made))
     return made
+
+
+def test_thinking_is_told_from_the_answer_in_texts_rows_and_the_table(visit, services, monkeypatch, tmp_path):
+    written = [step.token for step in services[AuditService].view(run(services, 12)[1]).steps]
+    marks = ThinkingMarks(written[2], written[6])
+    monkeypatch.setattr("app.shared.thinking.thinking_marks", lambda *_: marks)
+    made = run(services, 12)
+    page = visit(f"/compare?sessions={','.join(map(str, made))}")
+    finished(page, 2)
+    lane = page.locator(".lanehead").nth(1)
+    thinking = "".join(lane.locator("i.thought").all_text_contents())
+    assert thinking.startswith(marks.opens)
+    assert marks.closes in thinking
+    expect(lane).to_contain_text(re.compile(r"Thinking: \d+ tokens, strongest sensitivity .*; Answer: \d+ tokens"))
+    thought = page.locator(".cmp-rows .cell.thought .w")
+    assert thought.first.evaluate("node => getComputedStyle(node).fontStyle") == "italic"
+    said = thought.evaluate_all("nodes => nodes.map((node) => node.title.endsWith(', thinking'))")
+    assert said
+    assert all(said)
+    table = services[ComparisonService].write_csv(made, (), tmp_path)
+    parts = {row["part"] for row in csv.DictReader(table.open(newline="", encoding="utf-8"))}
+    assert parts == {"thinking", "answer"}
 
 
 def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_keys(page, services, picture):

@@ -26,6 +26,7 @@ from coft_core.adapters.echo import prompt_log_probabilities
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
+from tests.reciting import reciting_model
 
 TEXT = "The old man at the bank said that"
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<me>"
@@ -192,6 +193,73 @@ def test_a_conversation_goes_through_the_chat_template_with_every_turn_masked(tm
     assert "".join(parts) == choice.message.content
     assert streamed[0].choices[0].delta.role == "assistant"
     assert streamed[-1].usage.completion_tokens == len(told["steps"])
+
+
+@pytest.fixture(scope="module")
+def thinking(tmp_path_factory):
+    """A client of a server whose model thinks before it answers."""
+    store = tmp_path_factory.mktemp("thinking") / "audits.sqlite3"
+    settings = Settings(
+        database_url=f"sqlite:///{store}", completions="coft,lam=0.6", model="reciting", pipeline="none"
+    )
+    with served(settings, lambda name, **_: reciting_model()) as found:
+        yield openai.OpenAI(base_url=found, api_key="none", max_retries=0)
+
+
+ASKED = {"model": "reciting", "messages": [{"role": "user", "content": "Is she?"}], "temperature": 0}
+
+
+def test_thinking_stands_apart_from_the_answer_and_is_counted(thinking):
+    answer = thinking.chat.completions.create(**ASKED, max_tokens=20, stop=["m", "."])
+    message = answer.choices[0].message
+    assert (message.content, message.model_extra["reasoning_content"]) == ("42", "hm")
+    assert answer.usage.completion_tokens_details.reasoning_tokens == 4
+    steps = answer.model_extra["coft"]["choices"][0]["steps"]
+    assert [step["part"] for step in steps] == ["thinking"] * 4 + ["answer"] * 3
+    cut = thinking.chat.completions.create(**ASKED, max_tokens=3).choices[0]
+    assert (cut.message.content, cut.message.model_extra["reasoning_content"], cut.finish_reason) == (
+        "", "hm", "length"
+    )  # fmt: skip
+
+
+def test_a_stream_gives_thinking_and_answer_under_their_own_names(thinking):
+    deltas = [part.choices[0].delta for part in thinking.chat.completions.create(**ASKED, max_tokens=20, stream=True)]
+    thought = [delta.model_extra["reasoning_content"] for delta in deltas if "reasoning_content" in delta.model_extra]
+    assert "".join(thought) == "hm"
+    assert "".join(delta.content or "" for delta in deltas) == "42."
+    assert all(delta.content is None for delta in deltas if "reasoning_content" in delta.model_extra)
+
+
+def test_the_chat_template_is_told_what_the_request_says_and_the_fingerprint_knows_of_thinking(thinking):
+    told = {"chat_template_kwargs": {"enable_thinking": False}}
+    answer = thinking.chat.completions.create(**ASKED, max_tokens=3, extra_body=told)
+    usual = thinking.chat.completions.create(**ASKED, max_tokens=3)
+    # The template has written both marks.
+    assert answer.usage.prompt_tokens == usual.usage.prompt_tokens + 2
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({"enable_thinkin": False}, "does not ask for 'enable_thinkin' (it asks for enable_thinking)"),
+        ({"enable_thinking": "no"}, "give true or false"),
+        ({"enable_thinking": {"deep": True}}, "chat_template_kwargs"),
+        ("off", "should be an object"),
+    ],
+)
+def test_what_a_chat_template_cannot_be_told_is_refused_in_a_sentence_that_names_the_field(thinking, told, sentence):
+    with pytest.raises(openai.BadRequestError) as refused:
+        thinking.chat.completions.create(**ASKED, max_tokens=3, extra_body={"chat_template_kwargs": told})
+    assert refused.value.param == "chat_template_kwargs"
+    assert refused.value.body["message"].startswith("chat_template_kwargs: ")
+    assert sentence in refused.value.body["message"]
+
+
+def test_a_model_without_a_chat_template_cannot_be_told_anything(client):
+    with pytest.raises(openai.BadRequestError, match=r"chat_template_kwargs: .*no chat template"):
+        client.chat.completions.create(
+            model="demo", messages=[{"role": "user", "content": TEXT}], extra_body={"chat_template_kwargs": {"a": 1}}
+        )
 
 
 def test_a_model_without_a_chat_template_reads_the_turns_as_paragraphs_and_says_so(client, demo):

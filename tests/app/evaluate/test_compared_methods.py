@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
+from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from, written_value
 from app.evaluate.runs import EvaluationMethod
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
@@ -40,6 +42,47 @@ SUITES = (PhantomGaps(), ArcEasy(), PhantomQuestions())
 def test_a_short_name_is_a_method(text, label, changes, own):
     method = method_from(text, USUAL)
     assert method == EvaluationMethod(label or method.label, replace(USUAL, **changes), **own)
+
+
+TEXTS = st.text() | st.text(" ,=\"'\\\\:\n\tn“ab", max_size=12)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(system=TEXTS, begun=TEXTS, hint=TEXTS)
+def test_every_text_survives_in_a_methods_options(system, begun, hint):
+    texts = {"system_prompt": system, "prefill": begun, "mask_hint": hint}
+    options = ",".join(f"{name}={written_value(text)}" for name, text in texts.items())
+    read = method_from(f"mine=coft:calibrated,{options},lam=0.4", USUAL).settings
+    assert {name: getattr(read, name) for name in texts} == texts
+    assert read.lam == 0.4
+    if "'" not in system:
+        assert method_from(f"coft:system_prompt='{system}',lam=0.4", USUAL).settings.system_prompt == system
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("system_prompt=It's his, her or their turn", None),
+        ("system_prompt=It's a = b: so", "It's a = b: so"),
+        ('system_prompt="say \\"hi\\", now"', 'say "hi", now'),
+        ('system_prompt = " Be brief.\\nBe kind. " ', " Be brief.\nBe kind. "),
+    ],
+)
+def test_a_text_is_written_in_options_as_people_write_it(option, text):
+    if text is None:
+        with pytest.raises(ServiceError, match="no parameter 'her or their turn'"):
+            method_from(f"coft:{option}", USUAL)
+    else:
+        assert method_from(f"coft:{option}", USUAL).settings.system_prompt == text
+
+
+def test_methods_that_differ_in_what_they_tell_the_model_have_labels_of_their_own():
+    texts = ("coft", "coft:thinking=off", "coft:prompt_format=plain", "coft:prefill=Well", "coft:system_prompt=Be kind")
+    labels = [method.label for method in methods_from(texts, USUAL)]
+    assert labels == [
+        "COFT, uncertified", "COFT, thinking off, uncertified", "COFT, plain prompts, uncertified",
+        "COFT, answer begins “Well”, uncertified", "COFT, system prompt “Be kind”, uncertified",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,15 @@ def test_suites_of_a_hub_stand_apart_from_those_that_are_here_and_are_not_chosen
 
 def test_a_run_is_estimated_watched_and_shown_with_its_figures(evaluate, picture: Callable[[Page, str], None]) -> None:
     page, service = evaluate
+    page.get_by_role("button", name="Prompt format").click()
+    page.locator("#system-prompt textarea").fill("Be fair, and brief.")
     page.locator("#estimate-run").click()
     expect(page.locator("#estimate tbody tr")).to_have_count(2)
     run(page)
     (summary,) = service.list()
     view = service.view(summary.id)
+    assert {method.settings.system_prompt for method in view.request.methods} == {"Be fair, and brief."}
+    assert not any("Be fair" in method.label for method in view.request.methods)
     assert view.done == view.planned > 0
     expect(page.locator("#evaluation-head")).to_contain_text(f"{view.done} of {view.planned} answers")
     expect(page.locator("#figures-plot .js-plotly-plot")).to_be_visible()

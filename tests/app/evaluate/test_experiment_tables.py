@@ -379,7 +379,7 @@ def test_what_is_missing_unread_unscored_or_says_nothing_is_counted_below_the_ta
     for said in (
         "Other: nothing has this figure",
         "Harm: of Vanilla, 2 of 20 could not be scored",
-        "HARM: COFT could not read 1 of 20 items, which are in no figure; the first: It is too long.",
+        "HARM: COFT has no answer to 1 of 20 items, which are in no figure; the first: It is too long.",
         "1 of 1 calibrations say nothing, so that nothing is refused there: too few contexts",
     ):
         assert any(told.startswith(said) for told in notes), said

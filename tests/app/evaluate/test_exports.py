@@ -86,7 +86,13 @@ def test_the_figures_of_one_suite_stand_below_each_other_with_methods_beside():
 
 def test_what_was_read_has_a_line_for_each_suite_and_method():
     layout = readings_laid_out(TABLE)
-    assert [head.title for head in layout.heads] == ["Items, all seeds", "Unread", "Nothing masked", "Refused", "Empty"]
+    assert [head.title for head in layout.heads] == [
+        "Items, all seeds",
+        "No answer",
+        "Nothing masked",
+        "Refused",
+        "Empty",
+    ]
     lines = {head.title: [shown and shown.text for shown in line] for head, line in layout.lines}
     assert list(lines) == ["Questions: Vanilla", "Questions: COFT", "Harm: Vanilla", "Harm: COFT"]
     assert lines["Questions: COFT"] == ["41", "1", "0.0 %", "0.0 %", "0.0 %"]
@@ -150,7 +156,7 @@ def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothi
     assert 'data-value="100.0"' in written
     assert "[0.250, 0.250]" in written
     assert not re.search(r"(src|href)=", written)
-    assert "COFT could not read 1 of 41 items" in written
+    assert "COFT has no answer to 1 of 41 items" in written
     assert "<dt>COFT</dt><dd>COFT, λ 0.6, α 0.10, calibrated, temperature 1, top-p 0.9.</dd>" in written
 
 

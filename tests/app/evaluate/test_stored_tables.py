@@ -180,7 +180,7 @@ def test_a_terminal_shows_figures_marks_and_notes(tables, capsys):
     assert "first (evaluation 1), tiny" in said
     assert "100.0*" in said
     assert "Δ +50.0 [" in said
-    assert "COFT could not read 1 of 5 items" in said
+    assert "COFT has no answer to 1 of 5 items" in said
     assert "Nothing masked" in said
 
 

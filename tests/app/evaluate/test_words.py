@@ -62,7 +62,7 @@ def test_notes_name_what_could_not_be_read_with_the_most_frequent_reasons():
     found = [*rights("rw"), *(unread(f"x{place}", f"Reason {place % 5}.") for place in range(12))]
     sentence = said(table_of(questions("COFT", found)))
     assert (
-        "Questions: COFT could not read 12 of 14 items, which are in no figure: Reason 0 (3); Reason 1 (3); "
+        "Questions: COFT has no answer to 12 of 14 items, which are in no figure: Reason 0 (3); Reason 1 (3); "
         in sentence
     )
     assert "; and 2 more reasons." in sentence
@@ -70,7 +70,7 @@ def test_notes_name_what_could_not_be_read_with_the_most_frequent_reasons():
 
 def test_notes_say_on_how_many_items_methods_are_compared_where_not_on_all():
     given = [questions("Vanilla", [*rights("rw"), unread("z", "No.")]), questions("COFT", rights("rwr"))]
-    assert "ranks and differences of COFT rest on 2 of the 3 items that it read" in said(table_of(*given))
+    assert "ranks and differences of COFT rest on 2 of the 3 items that it answered" in said(table_of(*given))
     assert "rest on" not in said(table_of(questions("COFT", rights("rwr"))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from app.paths.types import PathsRequest, PathsView, Question
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
+from coft_core.text.thinking import ThinkingMarks
 from tests.story.model import PROMPT
 
 SETTINGS = AuditSettings(max_new_tokens=3, top_p=1.0)
@@ -39,6 +41,25 @@ def paths(visit):
         return page
 
     return opener
+
+
+def test_thinking_is_told_from_the_answer_and_asked_nothing(paths, services: Services, monkeypatch) -> None:
+    monkeypatch.setattr("app.paths.service.thinking_marks", lambda *_: ThinkingMarks(" and", " filed"))
+    asked = replace(REQUEST, question=Question("he"), masked=False, pronouns=())
+    (world,) = services[PathsService].view(services[JobService].wait(services[PathsService].submit(asked)).id).worlds
+    thinking = [path.divided for path in world.paths]
+    # What is said while thinking is no answer, and a path without an answer has no outcome.
+    ended = {at for at, one in enumerate(thinking) if one and one.ended and "he" in one.thinking.split()}
+    assert {world.outcomes[at] for at in ended} == {False}
+    assert {world.outcomes[at] for at, one in enumerate(thinking) if one and not one.ended} == {None}
+    page = paths()
+    notes = page.locator("#paths-said")
+    expect(notes).to_contain_text("asked of the answers alone")
+    expect(notes).to_contain_text(f"The thinking of {world.unended} of {len(world.paths)} paths")
+    cell = page.locator(".icicle").first.locator("button.cell.thought").first
+    expect(cell).to_have_attribute("aria-label", re.compile("^Thinking, "))
+    cell.click()
+    expect(page.locator(".pathlist i.thought").first).to_be_visible()
 
 
 def test_a_prompt_is_sampled_in_its_worlds_and_its_question_answered_first(paths, services: Services) -> None:

@@ -12,7 +12,7 @@ from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import default_detector
 from coft_core.text.masking import mask_prompt
 from coft_core.text.rendering import Rendering, thinking_switch
-from coft_core.text.thinking import ThinkingMarks, answer_text, begun, parts, thinking_marks
+from coft_core.text.thinking import ThinkingMarks, begun, parts, thinking_marks
 from coft_core.text.turns import Frame, Turn, conversation_text, frame_of, framed, said_turns, turns_of
 from coft_core.types import OWN, Example, Span
 
@@ -167,7 +167,6 @@ def test_thinking_is_told_from_the_answer_across_tokens_that_cut_the_marks():
     assert parts(tokens, None, inside=False) == ("answer",) * 7
     assert begun("…<think>\n", marks)
     assert not begun("<think>\n\n</think>\n\n", marks)
-    assert answer_text("<think>7</think>\n\n8", marks, inside=False) == "8"
 
 
 def test_a_word_exchanged_in_a_conversation_leaves_its_turns_as_they_are():
