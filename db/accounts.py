@@ -45,6 +45,8 @@ class AccountRecord:
         issuer: The OpenID provider that signs her in; None for a local account.
         subject: What that provider calls her; None for a local account.
         disabled_at: Since when she may do nothing any more; None while she may.
+        signed_in_at: When she signed in last; None if she never did.
+        one_time: Whether her password holds for one sign-in only, at which she chooses another.
     """
 
     id: int
@@ -54,6 +56,8 @@ class AccountRecord:
     subject: str | None
     created_at: datetime
     disabled_at: datetime | None
+    signed_in_at: datetime | None = None
+    one_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class TokenRecord:
         expires_at: When it ceases to hold; None is never.
         used_at: When it was used last, to the hour; None if it never was.
         revoked_at: When it was taken back; None while it holds.
+        project_id: The one project that it opens; None for all of the account's.
     """
 
     id: int
@@ -77,17 +82,25 @@ class TokenRecord:
     expires_at: datetime | None
     used_at: datetime | None
     revoked_at: datetime | None
+    project_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInRecord:
-    """A browser that is signed in; the digest is of what its cookie holds."""
+    """A browser that is signed in.
+
+    Attributes:
+        digest: SHA-256 of what its cookie holds.
+        id_token: What the OpenID provider said of who signed in, by which she is signed out there too; None for who
+            signed in by a password.
+    """
 
     id: int
     account_id: int
     digest: str
     created_at: datetime
     expires_at: datetime
+    id_token: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from coft_core.types import Span
-from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing
+from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing, project_column
 from db.types import (
     AnyText,
     CalibrationDeletedError,
@@ -181,6 +181,7 @@ sessions = Table(
         ),
     ),
     Column("archived_at", UtcDateTime),
+    project_column(),
     Index(None, "updated_at"),
     Index(None, "calibration_id"),
     Index(None, "active_branch_id"),

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from db.jobs import UNFINISHED, jobs
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find, missing
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find, missing, project_column
 from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
 
 KEYS_AT_ONCE = 500
@@ -95,6 +95,7 @@ evaluations = Table(
     "evaluations",
     METADATA,
     *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
+    project_column(),
     Index(None, "job_id"),
     info={"called": "evaluation"},
     **NEVER_REUSED,

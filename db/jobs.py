@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, project_column
 from db.types import CompressedBytes, ConflictError, JsonObject, UtcDateTime, mended, utc_now
 
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
@@ -96,6 +96,7 @@ jobs = Table(
     *columns(JobRecord),
     Column("seen_at", UtcDateTime, nullable=True),
     Column("dismissed_at", UtcDateTime, nullable=True),
+    project_column(),
     Index(None, "status"),
     Index(None, "created_at"),
     Index(None, "owner"),
