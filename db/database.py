@@ -26,7 +26,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from db.scope import Scope, present_project, require_seen_references, scoped_dialect
+from db.scope import Scope, in_project, present_project, require_seen_references, scoped_dialect
 from db.types import ConflictError, StoreError, UnstorableValueError, require_whole
 
 DIRECTORY_NAME = "coft-audit"
@@ -354,6 +354,8 @@ class Database:
         self._url = parse_url(url)
         self._checked = checked
         self._by_project = by_project
+        self.project: int | None = None
+        """The project that is meant where nobody has said; None leaves it at that."""
         self._engine: Engine | None = None
         self._binds: dict[tuple[Access, bool], Engine] = {}
         self._shared: ContextVar[_Together | None] = ContextVar("together", default=None)
@@ -427,14 +429,15 @@ class Database:
             UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
-        bind, shared = self._bind("write"), self._joined()
-        if shared is not None:
-            # An error that somebody catches inside the block must not leave half of what it came from.
-            with _plain_errors(), shared.connection.begin_nested():
-                yield shared.connection
-            return
-        with _plain_errors(), bind.begin() as connection:
-            yield connection
+        with self._said():
+            bind, shared = self._bind("write"), self._joined()
+            if shared is not None:
+                # An error that somebody catches inside the block must not leave half of what it came from.
+                with _plain_errors(), shared.connection.begin_nested():
+                    yield shared.connection
+                return
+            with _plain_errors(), bind.begin() as connection:
+                yield connection
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -446,6 +449,10 @@ class Database:
         Raises:
             StoreError: As :meth:`writing`; nothing of the block is kept then.
         """
+        with self._said():
+            yield from self._together()
+
+    def _together(self) -> Iterator[None]:
         outer = self._joined()
         begun = self._bind("write").begin() if outer is None else outer.connection.begin_nested()
         with _plain_errors(), begun as given:
@@ -486,13 +493,14 @@ class Database:
         Raises:
             StoreError: The store is not open, or the database refuses.
         """
-        bind, shared = self._bind("read"), self._joined()
-        if shared is not None:
-            with _plain_errors():
-                yield shared.connection
-            return
-        with _plain_errors(), bind.connect() as connection:
-            yield connection
+        with self._said():
+            bind, shared = self._bind("read"), self._joined()
+            if shared is not None:
+                with _plain_errors():
+                    yield shared.connection
+                return
+            with _plain_errors(), bind.connect() as connection:
+                yield connection
 
     def _bind(self, access: Access) -> Engine:
         if not self._binds:
@@ -501,6 +509,15 @@ class Database:
 
     def _is_scoped(self, scope: Scope) -> bool:
         return isinstance(scope, int) or (scope is None and self._by_project)
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """Say for which project, where nobody has."""
+        if self.project is None or present_project() is not None:
+            yield
+            return
+        with in_project(self.project):
+            yield
 
     def _joined(self) -> _Together | None:
         """The transaction that this thread shares, if any.

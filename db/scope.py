@@ -15,7 +15,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from sqlalchemy import (
     Column,
@@ -38,7 +38,7 @@ from sqlalchemy.sql.selectable import Alias, FromClause, Join
 
 from db.types import NotFoundError, StoreError
 
-Scope = Union[int, Literal["every"], None]
+Scope = int | Literal["every"] | None
 """The number of a project; ``every`` for all of them together; None where nobody has said."""
 
 DEFAULT, NOWHERE = 1, 0
@@ -270,4 +270,3 @@ def _require(connection: Connection, target: Column[Any], wanted: set[Any]) -> N
     if lacking := sorted(wanted - found, key=str):
         called = target.table.info.get("called", target.table.name)
         raise NotFoundError(f"There is no {called} with the id {lacking[0]}; it may have been deleted.")
-

@@ -9,7 +9,17 @@ from datetime import datetime
 from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
 from coft_core.types import UserTerm
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find, project_column
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import ConflictError, utc_now
 
 

@@ -15,7 +15,17 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstrai
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find, project_column
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    add_row,
+    change_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import ConflictError, utc_now
 
 FORMAT = 1

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from app.accounts.events import guard
 from app.accounts.gate import LOOPBACK_HEADER, AccountGate
+from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.shared.wiring import Services
@@ -20,14 +21,14 @@ from app.shared.wiring import Services
 class Doors:
     """Puts accounts around the web application."""
 
-    def __init__(self, accounts: AccountService, pages: SignInPages) -> None:
-        self._accounts, self._pages = accounts, pages
+    def __init__(self, accounts: AccountService, projects: ProjectService, pages: SignInPages) -> None:
+        self._accounts, self._projects, self._pages = accounts, projects, pages
         self._loopback = secrets.token_urlsafe(32)
 
     @classmethod
     def wired(cls, services: Services) -> Doors:
         """Built from the program's services."""
-        return cls(services[AccountService], services[SignInPages])
+        return cls(services[AccountService], services[ProjectService], services[SignInPages])
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -40,7 +41,7 @@ class Doors:
 
     def gate(self, app: Any, behind: ASGIApp) -> ASGIApp:
         """The gate around a web application that has begun."""
-        return AccountGate(behind, app.get_blocks(), self._accounts, self._pages, self._loopback)
+        return AccountGate(behind, app.get_blocks(), self._accounts, self._projects, self._pages, self._loopback)
 
     def let_agents_in(self, blocks: gr.Blocks) -> None:
         """After the launch: let the server for agents read the list of operations, and the answers to its calls.

@@ -86,7 +86,8 @@ class _Door:
                             return
                         yield part
                 finally:
-                    parts.close()  # type: ignore[attr-defined]
+                    with answering(visitor):
+                        parts.close()  # type: ignore[attr-defined]
 
         return guarded
 

@@ -52,6 +52,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/sign-in/{path:path}", "open"),
     ("/sign-out", "open"),
     ("/account", READ),
+    ("/account/project", READ),
     ("/own/{digest}/{path:path}", "open"),
     ("/static/{path:path}", "open"),
     ("/assets/{path:path}", "open"),

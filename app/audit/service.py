@@ -26,6 +26,7 @@ from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of
+from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.step_words import masked_words
@@ -80,7 +81,7 @@ class AuditService:
         self.fit, self.adopt = fitting.fit, fitting.adopt
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
         self._locks_lock = Lock()
-        self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
+        self._pauses: defaultdict[InProject, set[Event]] = defaultdict(set)
 
     @classmethod
     def wired(cls, services: Services) -> AuditService:
@@ -189,7 +190,8 @@ class AuditService:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
         stop = Event()
-        self._pauses[session_id].add(stop)
+        pauses = self._pauses[in_present(session_id)]
+        pauses.add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
             branch_id = self._branch(session_id, branch_id).id
@@ -200,7 +202,7 @@ class AuditService:
                 if wanted is not None and met(wanted, step, written):
                     return
         finally:
-            self._pauses[session_id].discard(stop)
+            pauses.discard(stop)
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
@@ -224,12 +226,12 @@ class AuditService:
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""
-        for stop in tuple(self._pauses[session_id]):
+        for stop in tuple(self._pauses[in_present(session_id)]):
             stop.set()
 
     def running(self, session_id: int) -> bool:
         """Whether a :meth:`run` of this session is under way in this process."""
-        return bool(self._pauses.get(session_id))
+        return bool(self._pauses.get(in_present(session_id)))
 
     @contextmanager
     def resting(self, session_id: int) -> Iterator[LiveBranches]:

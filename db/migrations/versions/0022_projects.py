@@ -35,8 +35,7 @@ def _leave_tombstones(by_project: bool) -> None:
         now = "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
         op.execute("DROP TRIGGER IF EXISTS audit_sessions_leave")
         op.execute(
-            "CREATE TRIGGER audit_sessions_leave BEFORE DELETE ON audit_sessions "
-            f"BEGIN {_said(now, by_project)}; END"
+            f"CREATE TRIGGER audit_sessions_leave BEFORE DELETE ON audit_sessions BEGIN {_said(now, by_project)}; END"
         )
         return
     op.execute(
@@ -97,7 +96,7 @@ def upgrade() -> None:
     op.add_column("account_tokens", sa.Column("project_id", sa.Integer(), nullable=True))
     op.add_column("account_sign_ins", sa.Column("id_token", sa.String(), nullable=True))
     op.add_column("accounts", sa.Column("signed_in_at", MOMENT, nullable=True))
-    op.add_column("accounts", sa.Column("one_time", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("accounts", sa.Column("one_time_until", MOMENT, nullable=True))
     _leave_tombstones(by_project=True)
 
 
@@ -105,7 +104,7 @@ def downgrade() -> None:
     """Remove them again; what belonged to several projects belongs to all accounts then."""
     _leave_tombstones(by_project=False)
     for table, name in (
-        ("accounts", "one_time"),
+        ("accounts", "one_time_until"),
         ("accounts", "signed_in_at"),
         ("account_sign_ins", "id_token"),
         ("account_tokens", "project_id"),

@@ -19,6 +19,7 @@ from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.projects import ProjectService
 from app.accounts.provider import Provider
 from app.accounts.service import AccountService
 from app.accounts.sign_in import COOKIE, PROVIDER_COOKIE, SignInPages
@@ -130,7 +131,7 @@ def browser(provider, accounts) -> TestClient:
         oidc_issuer=provider.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET, oidc_label="Example",
         oidc_roles="auditors=reviewer,audit-leads=lead",
     )  # fmt: skip
-    pages = SignInPages(accounts, settings, Provider(settings))
+    pages = SignInPages(accounts, ProjectService(accounts._projects, accounts), settings, Provider(settings))
     return TestClient(Starlette(routes=pages.routes), base_url=SITE, follow_redirects=False)
 
 

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app.accounts.operations import export_trail
+from app.accounts.projects import ProjectService
 from app.accounts.service import PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
 from app.accounts.sign_in import COOKIE, SignInPages
 from app.cli import main
@@ -43,7 +44,9 @@ def browser_of(wired, accounts):
     """A browser that asks over TLS, or without it."""
 
     def client(base_url: str = "https://audit.example.org") -> TestClient:
-        app = Starlette(routes=SignInPages(accounts, wired.settings).routes)
+        app = Starlette(
+            routes=SignInPages(accounts, ProjectService(accounts._projects, accounts), wired.settings).routes
+        )
         return TestClient(app, base_url=base_url, follow_redirects=False)
 
     return client
@@ -145,14 +148,14 @@ def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time
     accounts.change_password("Bo", PASSWORD)
     assert accounts.by_cookie(secret) is None
     secret, token = let_in(), accounts.add_token("Bo", "a program", None)
-    assert accounts.by_token(token.token).name == "Bo"
+    assert accounts.by_token(token.token).account.name == "Bo"
     accounts.disable("Bo")
     assert accounts.by_cookie(secret) is None
     assert accounts.by_token(token.token) is None
     with pytest.raises(SignInError):
         let_in()
     accounts.disable("Bo", disabled=False)
-    assert accounts.by_token(token.token).name == "Bo"
+    assert accounts.by_token(token.token).account.name == "Bo"
     accounts.revoke_token("Bo", token.record.id)
     assert accounts.by_token(token.token) is None
     SignInsRepository(wired.database).add(2, "d" * 64, utc_now() - timedelta(seconds=1))
