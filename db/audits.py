@@ -234,7 +234,8 @@ imported_sessions = Table(
     *columns(SessionOrigin, signers=Rewritten(list, tuple)),
     # As it was imported, so that it can be handed on and still verifies; read only where it is asked for.
     Column("bundle", LargeBinary, nullable=False),
-    UniqueConstraint("bundle_digest"),
+    # A bundle is imported once into a project; another one may have it too.
+    Index(None, "bundle_digest"),
 )
 
 # Statements that pages ask for at every frame are built once.

@@ -56,6 +56,24 @@ def _unique_names(columns: list[str], instead_of: str) -> None:
         table.create_unique_constraint(name, columns)
 
 
+def _imported(once: bool) -> None:
+    """Whether a store, or only a project, has a bundle once."""
+    table, unique, index = (
+        "imported_sessions",
+        "uq_imported_sessions_bundle_digest",
+        "ix_imported_sessions_bundle_digest",
+    )
+    if once:
+        op.drop_index(op.f(index), table_name=table)
+    with op.batch_alter_table(table) as changed:
+        if once:
+            changed.create_unique_constraint(unique, ["bundle_digest"])
+        else:
+            changed.drop_constraint(unique)
+    if not once:
+        op.create_index(op.f(index), table, ["bundle_digest"])
+
+
 def upgrade() -> None:
     """Add the tables and columns."""
     op.create_table(
@@ -97,12 +115,19 @@ def upgrade() -> None:
     op.add_column("account_sign_ins", sa.Column("id_token", sa.String(), nullable=True))
     op.add_column("accounts", sa.Column("signed_in_at", MOMENT, nullable=True))
     op.add_column("accounts", sa.Column("one_time_until", MOMENT, nullable=True))
+    _imported(once=False)
     _leave_tombstones(by_project=True)
 
 
 def downgrade() -> None:
     """Remove them again; what belonged to several projects belongs to all accounts then."""
     _leave_tombstones(by_project=False)
+    # A bundle that several projects have stays with the one that had it first.
+    op.execute(
+        "DELETE FROM imported_sessions WHERE session_id NOT IN "
+        "(SELECT MIN(session_id) FROM imported_sessions GROUP BY bundle_digest)"
+    )
+    _imported(once=True)
     for table, name in (
         ("accounts", "one_time_until"),
         ("accounts", "signed_in_at"),
