@@ -63,6 +63,7 @@ class Page:
         scripts: The scripts that it runs, by their paths in the assets' folder; what they import comes along.
         styles: Its styles, beside those of every page.
         names: What its address may name.
+        for_admins: Whether only a server with accounts has it, which offers it to admins in the menu of the account.
     """
 
     title: str
@@ -70,6 +71,7 @@ class Page:
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
     names: tuple[Named, ...] = ()
+    for_admins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,10 @@ class Services:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """What stands in the navigation."""
-        return tuple(feature.page for feature in self.features if feature.page is not None)
+        """What there is to open."""
+        with_accounts = self.settings.accounts == "on"
+        pages = (feature.page for feature in self.features if feature.page is not None)
+        return tuple(page for page in pages if with_accounts or not page.for_admins)
 
     @property
     def largest_upload(self) -> int:

@@ -94,7 +94,7 @@ def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(dat
         count = select(func.count()).select_from(table)
         aliased = select(func.count()).select_from(table.alias())
         within = select(func.count()).select_from(select(table).subquery())
-        some = next(column for column in table.c)
+        some = next(column for column in table.c if not column.foreign_keys)
         with in_project(FIRST), database.reading() as connection:
             assert [connection.scalar(query) for query in (count, aliased, within)] >= [1, 1, 1], table.name
         with in_project(OTHER):
