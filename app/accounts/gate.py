@@ -186,11 +186,12 @@ def refused(account: AccountRecord, need: Need) -> str:
     """Why a role does not suffice."""
     if need.role is None:
         return "This server offers nothing of this kind."
-    has, takes = _with_article(account.role), _with_article(need.role)
+    has, takes = with_article(account.role), with_article(need.role)
     return f"{account.name} is {has} here, and this takes {takes}. Ask an admin of this server for the role."
 
 
-def _with_article(role: str) -> str:
+def with_article(role: str) -> str:
+    """A role in a sentence."""
     return f"an {role}" if role.startswith("a") else f"a {role}"
 
 

@@ -53,6 +53,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/sign-out", "open"),
     ("/account", READ),
     ("/account/project", READ),
+    ("/account/limits", READ),
     ("/own/{digest}/{path:path}", "open"),
     ("/static/{path:path}", "open"),
     ("/assets/{path:path}", "open"),

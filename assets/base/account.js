@@ -1,6 +1,7 @@
 /* The account in the top bar of a server that has accounts: who is signed in, as what, in which project, and the way
    out. */
 import { placeAt, popup } from "./menus.js";
+import { limits } from "./limits.js";
 import { html, render } from "./vendor/lit-html.js";
 
 const ROLES = {
@@ -28,6 +29,7 @@ export const account = {
   async mount(bar) {
     const place = bar.querySelector("#account");
     if (!place) return;
+    limits.mount(bar, here());
     const button = bar.querySelector(".account-button");
     popup(place, () => button, true);
     place.addEventListener("toggle", ({ newState }) => { if (newState === "open") placeAt(place, button, true); });
