@@ -76,6 +76,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/jobs", READ),
     ("/jobs/seen", READ),
     ("/jobs/dismissed", READ),
+    ("/address", READ),
     ("/address/{page:path}", READ),
     ("/audit/chain", READ),
     ("/gradio_api/info", READ),
