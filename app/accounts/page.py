@@ -91,21 +91,21 @@ class AccountHandlers:
     @shown
     def show_project(self, event: gr.EventData, account_id: int | None) -> list[Any]:
         """Show another project."""
-        return self._view(account_id, int(event.id))
+        return self._view(account_id, int(event.id), said=None)
 
     @shown
     def add_project(self, name: str, account_id: int | None) -> list[Any]:
         """Make a project."""
         made = self._projects.add(name)
         sentence = f"{made.record.name} is there; choose it in the menu of your account to see it."
-        return self._view(account_id, made.record.id, project_said=str(words.said(sentence)))
+        return self._view(account_id, made.record.id, said=None, project_said=str(words.said(sentence)))
 
     @shown
     def rename(self, name: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Give the shown project another name."""
         renamed = self._projects.rename(self._project(project_id), name)
         sentence = f"It is called {renamed.record.name} from now on."
-        return self._view(account_id, renamed.record.id, project_said=str(words.said(sentence)))
+        return self._view(account_id, renamed.record.id, said=None, project_said=str(words.said(sentence)))
 
     @shown
     def join(self, name: str | None, account_id: int | None, project_id: int | None) -> list[Any]:
@@ -114,7 +114,7 @@ class AccountHandlers:
             raise ServiceError("Choose an account first.")
         view = self._projects.add_member(self._project(project_id), name)
         sentence = f"{name} sees {view.record.name} from now on."
-        return self._view(account_id, view.record.id, project_said=str(words.said(sentence)))
+        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
 
     @shown
     def leave(self, event: gr.EventData, account_id: int | None, project_id: int | None) -> list[Any]:
@@ -122,7 +122,7 @@ class AccountHandlers:
         account = self._account(int(event.id))
         view = self._projects.remove_member(self._project(project_id), account.name)
         sentence = f"{account.name} sees {view.record.name} no longer."
-        return self._view(account_id, view.record.id, project_said=str(words.said(sentence)))
+        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
 
     @shown
     def check(self) -> str:
@@ -148,8 +148,9 @@ class AccountHandlers:
         return next(view.record.name for view in self._projects.list() if view.record.id == project_id)
 
     def _view(
-        self, account_id: int | None, project_id: int | None, said: str = "", project_said: str = ""
+        self, account_id: int | None, project_id: int | None, said: str | None = "", project_said: str | None = ""
     ) -> list[Any]:
+        """The whole page; None leaves what is said of accounts, such as a password that is shown once, as it is."""
         accounts, projects = self._accounts.list(), self._projects.list()
         account = next((one for one in accounts if one.id == account_id), accounts[0])
         project = next((one for one in projects if one.record.id == project_id), projects[0])
@@ -164,13 +165,13 @@ class AccountHandlers:
             words.listed_accounts(accounts, account.id),
             words.shown_account(account, tokens, seen, names),
             gr.Dropdown(value=account.role),
-            said,
+            gr.skip() if said is None else said,
             gr.Dropdown(choices=list(names.values())),
             words.listed_projects(projects, project.record.id),
             words.shown_project(project),
             gr.Dropdown(choices=others, value=None, interactive=bool(others)),
             gr.Button(interactive=bool(others)),
-            project_said,
+            gr.skip() if project_said is None else project_said,
             words.listed_trail(entries, entries[-1].entry if entries else 0),
         ]
 

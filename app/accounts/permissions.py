@@ -182,7 +182,8 @@ PAGES: Mapping[str, PageNeeds] = {
     "sessions": PageNeeds(READ, LEAD),
     "review": PageNeeds(READ, WORK),
     "lists": PageNeeds(READ, LEAD),
-    "accounts": PageNeeds(Need("admin", trailed=False), ADMIN),
+    # What is done there the trail takes down with the names that it is about.
+    "accounts": PageNeeds(Need("admin", trailed=False), Need("admin", trailed=False)),
 }
 """By the page's address."""
 
@@ -192,6 +193,7 @@ def _handlers(need: Need, owner: str, names: str) -> dict[str, Need]:
 
 
 HANDLERS: Mapping[str, Need] = {
+    **_handlers(ADMIN, "AccountHandlers", "check export_csv export_json"),
     **_handlers(READ, "AuditHandlers", "open"),
     **_handlers(LOOK, "AuditHandlers", "contribute overhead pause"),
     **_handlers(READ, "BranchHandlers", "tree beside"),

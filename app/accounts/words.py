@@ -77,8 +77,8 @@ def shown_account(
             {% if held %}<button type="button" class="btn small quiet" data-do="delete" data-id="{{ account.id }}"
               data-name="all tokens of {{ account.name }}"
               data-what="Programs that use them are refused at once.">Revoke all</button>{% endif %}</div>
-          {% if not tokens %}<p class="sub">No token. One is made on the command line, where it is shown once:
-            <span class="mono">python -m app accounts token "{{ account.name }}" --label …</span></p>
+          {% if not tokens %}<p class="sub">No token. One is made on the command line, where it is
+            shown once: <span class="mono">python -m app accounts token "{{ account.name }}" --label …</span></p>
           {% else %}<ul class="runlist">{% for token in tokens %}<li><span>{{ token.label }}</span>
             <span>{% if token.revoked_at %}<span class="hint">revoked</span>{% else %}
               <button type="button" class="btn small quiet" data-do="revoke" data-id="{{ token.id }}"
