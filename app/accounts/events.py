@@ -61,8 +61,8 @@ def page_events(blocks: gr.Blocks) -> Mapping[str, Sequence[PageEvent]]:
         _, need = need_of(function)
         for number, name in function.targets:
             component = blocks.blocks.get(number)
-            if component is not None and (isinstance(component, gr.HTML) or name in ("click", "submit", "upload")):
-                within = component.elem_id or f"component-{number}"
+            if isinstance(component, (gr.HTML, gr.File)) or name in ("click", "submit"):
+                within = getattr(component, "elem_id", None) or f"component-{number}"
                 event = PageEvent(within, name, not isinstance(component, gr.HTML), need)
                 found.setdefault(str(function.page or ""), []).append(event)
     return found

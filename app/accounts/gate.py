@@ -34,6 +34,7 @@ LOOPBACK_HEADER = "x-coft-loopback"
 LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
 """What it reads for itself: the list of operations, and the stream on which answers come."""
 
+QUEUE = "/gradio_api/queue/join"
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -157,7 +158,8 @@ class AccountGate:
         given = _object(body)
         functions = self._blocks.fns
         number = given.get("fn_index")
-        named = path.rstrip("/").rpartition("/")[2]
+        # The queue's own address names no event, whatever events are called.
+        named = None if path.rstrip("/") == QUEUE else path.rstrip("/").rpartition("/")[2]
         wanted = [function for function in functions.values() if function.api_name == named]
         if number is not None and not path.startswith("/gradio_api/call/"):
             # Gradio reads numbers in text too.
