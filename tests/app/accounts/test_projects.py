@@ -19,6 +19,7 @@ from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
 from app.shared.jobs import JobRunner
+from app.shared.operations import Operation
 from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
 from db.scope import in_project, present_project
@@ -69,6 +70,19 @@ def arguments(operation: Any, number: int) -> list[Any] | None:
     return given
 
 
+def answered(served: Served, who: str, operation: Operation, given: list[Any]) -> str:
+    """What an operation answers to an account, in the project that a request of it would be about."""
+    account = served.wired[AccountService].named(who)
+    project = served.wired[ProjectService].asked(account)
+    with answering(Visitor(account.name, "", account, project)):
+        try:
+            result = operation.call(served.wired, **operation.checked(given))
+            return json.dumps((operation.json or str)(result), default=str)
+        except Exception as error:
+            # Rows that stand for nothing cannot always be read; what counts is that everybody outside is told the same.
+            return f"{type(error).__name__}: {error}"
+
+
 def test_no_operation_that_reads_tells_who_is_outside_anything(served, walled):
     """Every one that is declared, asked with the numbers that the project's first things of each kind have."""
     reading = [
@@ -80,15 +94,11 @@ def test_no_operation_that_reads_tells_who_is_outside_anything(served, walled):
     assert len(reading) > 25
     differing = []
     for operation in reading:
-        if (given := arguments(operation, FIRST)) is None:
-            continue
-        told = {}
-        for who in ("inside", "outside", "none"):
-            with program(served, walled[who]) as client:
-                told[who] = called(client, operation.name, *given)
-        assert told["outside"] == told["none"], operation.name
-        assert not any(word in told["outside"] for word in (SECRET, FILLED)), operation.name
-        differing += [operation.name] if told["inside"] != told["outside"] else []
+        if (given := arguments(operation, FIRST)) is not None:
+            told = {who: answered(served, who, operation, given) for who in ("inside", "outside", "none")}
+            assert told["outside"] == told["none"], operation.name
+            assert not any(word in told["outside"] for word in (SECRET, FILLED)), operation.name
+            differing += [operation.name] if told["inside"] != told["outside"] else []
     assert {"list_sessions", "list_verdicts", "list_assignments", "job", "user_lists", "deleted_verdict_logs"} <= {
         *differing
     }
