@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select
 
@@ -72,7 +71,8 @@ class ImportsRepository:
     def known(self, bundle_digest: str) -> int | None:
         """Return the session that a bundle was imported as; None where it was not, or is deleted."""
         with self._database.reading() as connection:
-            return connection.scalar(_known(bundle_digest))
+            key: int | None = connection.scalar(_known(bundle_digest))
+            return key
 
     def bundle(self, session_id: int) -> bytes:
         """Return the bundle of an imported session as it came.
@@ -122,7 +122,7 @@ class ImportsRepository:
             return key
 
 
-def _known(bundle_digest: str) -> Select[Any]:
+def _known(bundle_digest: str) -> Select[tuple[int]]:
     return select(imported_sessions.c.session_id).where(imported_sessions.c.bundle_digest == bundle_digest)
 
 

@@ -174,7 +174,7 @@ def _visible(rows: FromClause, table: Table, shared: bool = True) -> ColumnEleme
     target = _referred(table.c[owner])
     above = target.table.alias()
     condition = _visible(above, target.table, shared)
-    query = select(literal_column("1")).select_from(above).where(above.c[target.name] == column)
+    query: Select[Any] = select(literal_column("1")).select_from(above).where(above.c[target.name] == column)
     return query.where(*([] if condition is None else [condition])).correlate_except(above).execution_options(
         **WHOLE
     ).exists()  # fmt: skip

@@ -9,7 +9,8 @@ from cachetools import LRUCache
 
 from db.scope import Scope, present_project
 
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class InProject(NamedTuple):
