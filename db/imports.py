@@ -122,7 +122,7 @@ class ImportsRepository:
             return key
 
 
-def _known(bundle_digest: str) -> Select[tuple[int]]:
+def _known(bundle_digest: str) -> Select[int]:
     return select(imported_sessions.c.session_id).where(imported_sessions.c.bundle_digest == bundle_digest)
 
 

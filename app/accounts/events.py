@@ -60,7 +60,7 @@ def page_events(blocks: gr.Blocks) -> Mapping[str, Sequence[PageEvent]]:
             continue
         _, need = need_of(function)
         for number, name in function.targets:
-            component = blocks.blocks.get(number)
+            component = None if number is None else blocks.blocks.get(number)
             if isinstance(component, (gr.HTML, gr.File)) or name in ("click", "submit"):
                 within = getattr(component, "elem_id", None) or f"component-{number}"
                 event = PageEvent(within, name, not isinstance(component, gr.HTML), need)
