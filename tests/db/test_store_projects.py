@@ -28,6 +28,8 @@ from db.verdicts import AnnotationFields, AnnotationsRepository
 from tests.db.conftest import new_calibration, new_session, new_step
 
 FIRST, OTHER = 1, 2
+GUARDED = ("annotations", "verdict_tombstones")
+"""What PostgreSQL refuses to change for anybody, whatever rows are meant."""
 
 
 def fill(database: Database) -> int:
@@ -102,6 +104,8 @@ def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(dat
                 seen = [connection.scalar(query) for query in (count, aliased, within)]
                 assert seen == [0, 0, 0], table.name
                 assert not connection.scalar(select(exists().select_from(table))), table.name
+            if table.name in GUARDED:
+                continue
             with database.writing() as connection:
                 assert connection.execute(update(table).values({some.name: some})).rowcount == 0, table.name
                 assert connection.execute(delete(table)).rowcount == 0, table.name
