@@ -42,10 +42,10 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
     return _run(asked) if callable(asked) else 0
 
 
-def _opened(workers: str | None = None) -> AbstractContextManager[Services]:
+def _opened(workers: str | None = None, project: str | None = None) -> AbstractContextManager[Services]:
     from app.settings import Settings
 
-    return services(Settings(**_given(ray_address=workers)))
+    return services(Settings(**_given(ray_address=workers, project=project)))
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def program(opened: Opened) -> Any:
     """All commands; those of a feature are read when one of them is named.
 
     Args:
-        opened: Opens the services; where the option ``--workers`` is given, with its value under that name.
+        opened: Opens the services; where the options ``--workers`` or ``--project`` are given, with their values under
+            those names.
     """
 
     class Program(TyperGroup):
@@ -88,7 +89,7 @@ def program(opened: Opened) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             feature = next((feature for feature in reversed(FEATURES) if name in feature.commands), None)
             if name is not None and feature is not None:
-                wanted = _given(workers=ctx.params.get("workers"))
+                wanted = _given(workers=ctx.params.get("workers"), project=ctx.params.get("project"))
                 command = commands_of(name, feature.operations, partial(opened, **wanted) if wanted else opened)
             return name, command, rest
 
@@ -108,6 +109,14 @@ def _program(
             metavar="ADDRESS",
             help="share long work out on a Ray cluster: ray://host:10001, host:6379, auto, or local (default: "
             "COFT_RAY_ADDRESS, or this process)",
+        ),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            "--project",
+            metavar="NAME",
+            help="the project of the store to work in (default: COFT_PROJECT, or the first one)",
         ),
     ] = None,
 ) -> None:
@@ -133,8 +142,9 @@ def _serve(
         from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
-        workers = context.parent.params.get("workers") if context.parent else None
-        settings = Settings(**_given(host=host, port=port, mcp=mcp, completions=completions, ray_address=workers))
+        given = context.parent.params if context.parent else {}
+        shared = {"ray_address": given.get("workers"), "project": given.get("project")}
+        settings = Settings(**_given(host=host, port=port, mcp=mcp, completions=completions, **shared))
         if settings.mcp:
             require_agents_package()
         require_accounts_elsewhere(settings)

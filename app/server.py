@@ -95,7 +95,7 @@ def build_app(services: Services) -> gr.Blocks:
     Returns:
         Blocks to be launched with :func:`launch_options`.
     """
-    (first, _), *others = [(feature, feature.page) for feature in services.features if feature.page is not None]
+    (first, _), *others = [(feature, feature.page) for feature in services.features if feature.page in services.pages]
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
         # First, so that no page's handler takes one of their names.
         offer([operation for feature in services.features for operation in feature.operations], services)

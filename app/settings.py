@@ -17,6 +17,8 @@ class Settings(BaseSettings):
         port: ``COFT_PORT``: its port.
         hosts: ``COFT_HOSTS``: names by which others reach it beside loopback and ``host``, separated by commas.
         origins: ``COFT_ORIGINS``: websites that may ask it beside its own pages, separated by commas.
+        project: ``COFT_PROJECT``: project that commands, and a server without accounts, work in; empty is the first
+            one for commands, and all of them for such a server.
         accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
             serves any address because something in front of the server asks who people are.
         sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
@@ -27,6 +29,8 @@ class Settings(BaseSettings):
         oidc_role_claim: ``COFT_OIDC_ROLE_CLAIM``: claim of the provider's token that roles follow from.
         oidc_roles: ``COFT_OIDC_ROLES``: what the claim says, and the role, such as ``audit-leads=lead,*=viewer``; ``*``
             is anybody whom the provider signs in.
+        oidc_project: ``COFT_OIDC_PROJECT``: project that whoever the provider signs in for the first time becomes a
+            member of; empty for none.
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
@@ -82,6 +86,7 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     hosts: str = ""
     origins: str = ""
+    project: str = ""
     accounts: Literal["off", "on", "elsewhere"] = "off"
     sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
     oidc_issuer: str = ""
@@ -90,6 +95,7 @@ class Settings(BaseSettings):
     oidc_label: str = "your organisation"
     oidc_role_claim: str = "groups"
     oidc_roles: str = ""
+    oidc_project: str = "Default"
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"

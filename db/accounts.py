@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    update,
 )  # fmt: skip
 from sqlalchemy.exc import IntegrityError
 
@@ -45,6 +46,9 @@ class AccountRecord:
         issuer: The OpenID provider that signs her in; None for a local account.
         subject: What that provider calls her; None for a local account.
         disabled_at: Since when she may do nothing any more; None while she may.
+        signed_in_at: When she signed in last; None if she never did.
+        one_time_until: Until when her password holds, for one sign-in at which she chooses another; None for a
+            password that she chose, or none.
     """
 
     id: int
@@ -54,6 +58,8 @@ class AccountRecord:
     subject: str | None
     created_at: datetime
     disabled_at: datetime | None
+    signed_in_at: datetime | None = None
+    one_time_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,7 @@ class TokenRecord:
         expires_at: When it ceases to hold; None is never.
         used_at: When it was used last, to the hour; None if it never was.
         revoked_at: When it was taken back; None while it holds.
+        project_id: The one project that it opens; None for all of the account's.
     """
 
     id: int
@@ -77,17 +84,25 @@ class TokenRecord:
     expires_at: datetime | None
     used_at: datetime | None
     revoked_at: datetime | None
+    project_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInRecord:
-    """A browser that is signed in; the digest is of what its cookie holds."""
+    """A browser that is signed in.
+
+    Attributes:
+        digest: SHA-256 of what its cookie holds.
+        id_token: What the OpenID provider said of who signed in, by which she is signed out there too; None for who
+            signed in by a password.
+    """
 
     id: int
     account_id: int
     digest: str
     created_at: datetime
     expires_at: datetime
+    id_token: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +166,13 @@ class AccountsRepository:
         self._database = database
 
     def add(
-        self, name: str, role: Role, password: str | None, issuer: str | None = None, subject: str | None = None
+        self,
+        name: str,
+        role: Role,
+        password: str | None,
+        issuer: str | None = None,
+        subject: str | None = None,
+        one_time_until: datetime | None = None,
     ) -> AccountRecord:
         """Store a new account.
 
@@ -161,11 +182,19 @@ class AccountsRepository:
             password: Hash of its password; None where a provider signs it in.
             issuer: That provider.
             subject: What the provider calls it.
+            one_time_until: Until when the password holds, for one sign-in; None for good.
 
         Raises:
             ConflictError: Another account has the name in whatever case, or is the same person at that provider.
         """
-        fields = {"name": name, "role": role, "password": password, "issuer": issuer, "subject": subject}
+        fields: dict[str, object] = {
+            "name": name,
+            "role": role,
+            "password": password,
+            "issuer": issuer,
+            "subject": subject,
+        }
+        fields |= {"one_time_until": one_time_until, "signed_in_at": None}
         try:
             with self._database.writing() as connection:
                 taken = select(accounts.c.id).where(func.lower(accounts.c.name) == name.lower())
@@ -206,10 +235,10 @@ class AccountsRepository:
         with self._database.reading() as connection:
             return connection.scalar(select(accounts.c.password).where(accounts.c.id == key))
 
-    def change_password(self, key: int, password: str) -> None:
+    def change_password(self, key: int, password: str, one_time_until: datetime | None = None) -> None:
         """Store the hash of a new password, and sign all browsers of the account out."""
         with self._database.writing() as connection:
-            change_row(connection, accounts, key, password=password)
+            change_row(connection, accounts, key, password=password, one_time_until=one_time_until)
             connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
 
     def rehash(self, key: int, password: str) -> None:
@@ -243,6 +272,11 @@ class AccountsRepository:
             if disabled and was.role == "admin":
                 self._require_admin(connection)
 
+    def mark_signed_in(self, key: int) -> None:
+        """Note that an account signs in now."""
+        with self._database.writing() as connection:
+            change_row(connection, accounts, key, signed_in_at=utc_now())
+
     def count_of(self, role: Role) -> int:
         """How many accounts of a role are not disabled."""
         query = select(func.count()).where(accounts.c.role == role, accounts.c.disabled_at.is_(None))
@@ -271,11 +305,13 @@ class TokensRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, account_id: int, label: str, digest: str, expires_at: datetime | None) -> TokenRecord:
+    def add(
+        self, account_id: int, label: str, digest: str, expires_at: datetime | None, project_id: int | None = None
+    ) -> TokenRecord:
         """Store a new token."""
         record = TokenRecord(
             id=0, account_id=account_id, label=label, digest=digest, created_at=utc_now(), expires_at=expires_at,
-            used_at=None, revoked_at=None,
+            used_at=None, revoked_at=None, project_id=project_id,
         )  # fmt: skip
         with self._database.writing() as connection:
             key = add_row(connection, tokens, **field_values(record, TokenRecord, ("id",)))
@@ -303,6 +339,12 @@ class TokensRepository:
         with self._database.writing() as connection:
             change_row(connection, tokens, key, used_at=now)
 
+    def revoke_all(self, account_id: int) -> int:
+        """Take all tokens of an account back, and return how many held."""
+        held = update(tokens).where(tokens.c.account_id == account_id, tokens.c.revoked_at.is_(None))
+        with self._database.writing() as connection:
+            return connection.execute(held.values(revoked_at=utc_now())).rowcount
+
     def revoke(self, key: int) -> None:
         """Take a token back, for good.
 
@@ -319,12 +361,13 @@ class SignInsRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, account_id: int, digest: str, expires_at: datetime) -> None:
+    def add(self, account_id: int, digest: str, expires_at: datetime, id_token: str | None = None) -> None:
         """Sign a browser in, and forget those whose time is over."""
         now = utc_now()
         with self._database.writing() as connection:
             connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
-            add_row(connection, sign_ins, account_id=account_id, digest=digest, created_at=now, expires_at=expires_at)
+            told = {"account_id": account_id, "digest": digest, "created_at": now, "expires_at": expires_at}
+            add_row(connection, sign_ins, **told, id_token=id_token)
 
     def holding(self, digest: str, now: datetime) -> SignInRecord | None:
         """Return the sign-in of a digest if it holds at a moment."""

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from coft_core.types import Span
-from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing
+from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing, project_column
 from db.types import (
     AnyText,
     CalibrationDeletedError,
@@ -181,6 +181,7 @@ sessions = Table(
         ),
     ),
     Column("archived_at", UtcDateTime),
+    project_column(),
     Index(None, "updated_at"),
     Index(None, "calibration_id"),
     Index(None, "active_branch_id"),
@@ -233,7 +234,8 @@ imported_sessions = Table(
     *columns(SessionOrigin, signers=Rewritten(list, tuple)),
     # As it was imported, so that it can be handed on and still verifies; read only where it is asked for.
     Column("bundle", LargeBinary, nullable=False),
-    UniqueConstraint("bundle_digest"),
+    # A bundle is imported once into a project; another one may have it too.
+    Index(None, "bundle_digest"),
 )
 
 # Statements that pages ask for at every frame are built once.

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, T
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
 from db.jobs import UNFINISHED, jobs
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find, project_column
 from db.types import ConflictError, JsonObject, mended, utc_now
 from db.verdicts import AnnotationRecord, entries, log_entries
 
@@ -90,6 +90,7 @@ batches = Table(
         job_id=ForeignKey("jobs.id", ondelete="SET NULL"),
         row_count=None,
     ),
+    project_column(),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
     info={"called": "batch"},

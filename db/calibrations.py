@@ -20,6 +20,7 @@ from db.tables import (
     field_values,
     fields_in,
     missing,
+    project_column,
 )
 from db.types import CompressedBytes, JsonObject, utc_now
 
@@ -96,6 +97,8 @@ calibrations = Table(
         bins=None,
     ),
     Column("values", CompressedBytes, nullable=False),
+    # What comes with the program is seen in every project.
+    project_column(shared=True),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
     Index(None, "fingerprint_digest"),
@@ -115,6 +118,8 @@ calibration_bins = Table(
 def add_calibration(connection: Connection, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> int:
     """Store a finished calibration in a transaction, and return its id."""
     columns = field_values(fields, CalibrationFields)
+    if fields.embedded:
+        columns["project_id"] = None
     key = add_row(connection, calibrations, **columns, values=values, created_at=utc_now())
     if bins:
         rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]

@@ -41,6 +41,7 @@ from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
 from db.logit_bases import PackedLogits, keep_basis
+from db.scope import in_every_project, present_project
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
@@ -244,6 +245,7 @@ _PLACE = (
     .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
     .where(branches.c.id == bindparam("own"))
 )
+_BRANCH_SEEN = select(branches.c.id).where(branches.c.id == bindparam("own"))
 _INSERT_STEP, _INSERT_CANDIDATES = insert(steps), insert(candidates)
 _TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
 
@@ -296,6 +298,11 @@ class StepWriter:
         """Store the next step of a branch; see :meth:`Chains.append_step`."""
         logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
         cost = {"seconds": seconds, "peak_bytes": peak_bytes}
+        if isinstance(present_project(), int):
+            # Whoever writes first writes for all, whatever their projects; each is seen to be its writer's own before.
+            with self._database.reading() as connection:
+                if connection.execute(_BRANCH_SEEN, {"own": branch_id}).first() is None:
+                    raise missing(branches, branch_id)
         request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step), packed)
         try:
             if self._leads(request):
@@ -327,7 +334,8 @@ class StepWriter:
                 taken = tuple(self._waiting)
                 self._waiting.clear()
             began = perf_counter()
-            self._write(taken)
+            with in_every_project():
+                self._write(taken)
             seconds = perf_counter() - began
         finally:
             with self._changed:

@@ -14,7 +14,7 @@ from db.audits import batch_rows, sessions
 from db.batches import of_root_branches
 from db.chains import in_chain, steps
 from db.prompt_sets import prompt_sets
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, project_column
 from db.types import JsonObject, utc_now
 
 
@@ -62,6 +62,7 @@ comparisons = Table(
         batch_ids=None,
         row_count=None,
     ),
+    project_column(),
     Index(None, "prompt_set_id"),
     info={"called": "comparison"},
     **NEVER_REUSED,

@@ -26,6 +26,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from db.scope import Scope, in_project, present_project, require_seen_references, scoped_dialect
 from db.types import ConflictError, StoreError, UnstorableValueError, require_whole
 
 DIRECTORY_NAME = "coft-audit"
@@ -325,6 +326,7 @@ class _Together:
     """A transaction that several repositories share: its connection, and what is done after it, or if it fails."""
 
     connection: Connection
+    scoped: bool
     afterwards: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
 
 
@@ -340,17 +342,22 @@ class Database:
         ...     sessions = SessionsRepository(database)
     """
 
-    def __init__(self, url: str, checked: bool = False) -> None:
+    def __init__(self, url: str, checked: bool = False, by_project: bool = False) -> None:
         """Remember where the store is; nothing is opened yet.
 
         Args:
             url: See :func:`parse_url`.
             checked: Read all of an SQLite file for damage whenever it is opened, not only before it is migrated.
+            by_project: Refuse to read or write what belongs to projects where nobody has said to which; otherwise all
+                of it is seen then.
         """
         self._url = parse_url(url)
         self._checked = checked
+        self._by_project = by_project
+        self.project: int | None = None
+        """The project that is meant where nobody has said; None leaves it at that."""
         self._engine: Engine | None = None
-        self._binds: dict[Access, Engine] = {}
+        self._binds: dict[tuple[Access, bool], Engine] = {}
         self._shared: ContextVar[_Together | None] = ContextVar("together", default=None)
 
     @property
@@ -399,7 +406,10 @@ class Database:
             engine.dispose()
             raise
         # An engine with options of its own is built once: it costs more than a small transaction.
-        self._binds = {access: _bound(engine, access) for access in get_args(Access)}
+        engines = {False: engine, True: _scoped(engine)}
+        self._binds = {
+            (access, scoped): _bound(one, access) for access in get_args(Access) for scoped, one in engines.items()
+        }
         self._engine = engine
         return self
 
@@ -429,14 +439,15 @@ class Database:
             UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
-        bind, shared = self._bind("write"), self._shared.get()
-        if shared is not None:
-            # An error that somebody catches inside the block must not leave half of what it came from.
-            with _plain_errors(), shared.connection.begin_nested():
-                yield shared.connection
-            return
-        with _plain_errors(), bind.begin() as connection:
-            yield connection
+        with self._said():
+            bind, shared = self._bind("write"), self._joined()
+            if shared is not None:
+                # An error that somebody catches inside the block must not leave half of what it came from.
+                with _plain_errors(), shared.connection.begin_nested():
+                    yield shared.connection
+                return
+            with _plain_errors(), bind.begin() as connection:
+                yield connection
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -448,10 +459,15 @@ class Database:
         Raises:
             StoreError: As :meth:`writing`; nothing of the block is kept then.
         """
-        outer = self._shared.get()
+        with self._said():
+            yield from self._together()
+
+    def _together(self) -> Iterator[None]:
+        outer = self._joined()
         begun = self._bind("write").begin() if outer is None else outer.connection.begin_nested()
         with _plain_errors(), begun as given:
-            shared = _Together(outer.connection if outer is not None else cast(Connection, given))
+            connection = outer.connection if outer is not None else cast(Connection, given)
+            shared = _Together(connection, self._is_scoped(present_project()))
             token = self._shared.set(shared)
             try:
                 yield
@@ -487,18 +503,51 @@ class Database:
         Raises:
             StoreError: The store is not open, or the database refuses.
         """
-        bind, shared = self._bind("read"), self._shared.get()
-        if shared is not None:
-            with _plain_errors():
-                yield shared.connection
-            return
-        with _plain_errors(), bind.connect() as connection:
-            yield connection
+        with self._said():
+            bind, shared = self._bind("read"), self._joined()
+            if shared is not None:
+                with _plain_errors():
+                    yield shared.connection
+                return
+            with _plain_errors(), bind.connect() as connection:
+                yield connection
 
     def _bind(self, access: Access) -> Engine:
-        if access not in self._binds:
+        if not self._binds:
             raise StoreError(NOT_OPEN)
-        return self._binds[access]
+        return self._binds[access, self._is_scoped(present_project())]
+
+    def _is_scoped(self, scope: Scope) -> bool:
+        return isinstance(scope, int) or (scope is None and self._by_project)
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """Say for which project, where nobody has."""
+        if self.project is None or present_project() is not None:
+            yield
+            return
+        with in_project(self.project):
+            yield
+
+    def _joined(self) -> _Together | None:
+        """The transaction that this thread shares, if any.
+
+        Raises:
+            StoreError: It was begun for one project, and is gone on with for all, or the other way round.
+        """
+        shared = self._shared.get()
+        if shared is not None and shared.scoped != self._is_scoped(present_project()):
+            raise StoreError("One transaction cannot be about one project and about all of them.")
+        return shared
+
+
+def _scoped(engine: Engine) -> Engine:
+    """An engine over the same connections that keeps projects apart."""
+    scoped = Engine(engine.pool, scoped_dialect(engine.dialect), engine.url)
+    if engine.dialect.name == "sqlite":
+        event.listen(scoped, "begin", _begin)
+    event.listen(scoped, "before_execute", require_seen_references)
+    return scoped
 
 
 def _bound(engine: Engine, access: Access) -> Engine:

@@ -27,7 +27,19 @@ from sqlalchemy import (
 )
 
 from db.jobs import UNFINISHED, jobs
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find, missing
+from db.scope import WHOLE
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+    missing,
+    project_column,
+)
 from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
 
 KEYS_AT_ONCE = 500
@@ -95,6 +107,7 @@ evaluations = Table(
     "evaluations",
     METADATA,
     *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
+    project_column(),
     Index(None, "job_id"),
     info={"called": "evaluation"},
     **NEVER_REUSED,
@@ -289,7 +302,12 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             if connection.execute(delete(evaluations).where(evaluations.c.id == evaluation_id)).rowcount == 0:
                 raise missing(evaluations, evaluation_id)
             for keys in _portions(owned):
-                unused = (~select(table.c.key).where(table.c.key == contents.c.key).exists() for table in _REFERRING)
+                # Contents have no project: what another project refers to stays as well.
+                referring = (
+                    select(table.c.key).where(table.c.key == contents.c.key).execution_options(**WHOLE)
+                    for table in _REFERRING
+                )
+                unused = (~query.exists() for query in referring)
                 connection.execute(delete(contents).where(contents.c.key.in_(keys), *unused))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, insert, select
 
 from coft_core.types import Span, Step
 from db.audits import (
@@ -23,11 +23,12 @@ from db.calibrations import BinRecord, CalibrationFields, add_calibration, calib
 from db.chains import insert_past_step
 from db.database import Database
 from db.library import session_tags
-from db.tables import add_row, change_row, field_values
-from db.types import JsonObject, NotFoundError
+from db.tables import add_row, change_row, field_values, one_writer
+from db.types import ConflictError, JsonObject, NotFoundError
 from db.verdicts import NOT_STORED, AnnotationRecord, log_entries
 
 TAG = "imported"
+_IMPORTS_LOCK = 0x696D7074
 """By which the library finds all of them."""
 
 
@@ -69,9 +70,9 @@ class ImportsRepository:
 
     def known(self, bundle_digest: str) -> int | None:
         """Return the session that a bundle was imported as; None where it was not, or is deleted."""
-        query = select(imported_sessions.c.session_id).where(imported_sessions.c.bundle_digest == bundle_digest)
         with self._database.reading() as connection:
-            return connection.scalar(query)
+            key: int | None = connection.scalar(_known(bundle_digest))
+            return key
 
     def bundle(self, session_id: int) -> bytes:
         """Return the bundle of an imported session as it came.
@@ -96,6 +97,10 @@ class ImportsRepository:
             UnstorableValueError: A value is one that no store keeps.
         """
         with self._database.writing() as connection:
+            # Two writers must not both find that it was not imported before.
+            one_writer(connection, _IMPORTS_LOCK)
+            if connection.scalar(_known(origin.bundle_digest)) is not None:
+                raise ConflictError("The bundle was imported before.")
             used = None if calibration is None else _calibration(connection, calibration)
             record = _pointing_here(past.record, used)
             kept = field_values(record, SessionFields, leave_out=("batch",))
@@ -115,6 +120,10 @@ class ImportsRepository:
             told = field_values(origin, SessionOrigin)
             connection.execute(insert(imported_sessions), {"session_id": key, **told, "bundle": bundle})
             return key
+
+
+def _known(bundle_digest: str) -> Select[int]:
+    return select(imported_sessions.c.session_id).where(imported_sessions.c.bundle_digest == bundle_digest)
 
 
 def _calibration(connection: Connection, past: PastCalibration) -> int:

@@ -24,7 +24,8 @@ from sqlalchemy import (
 )
 
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find
+from db.scope import WHOLE
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find, project_column
 from db.types import CompressedBytes, ConflictError, JsonObject, UtcDateTime, mended, utc_now
 
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
@@ -100,6 +101,7 @@ jobs = Table(
     Column("cancel_asked_at", UtcDateTime, nullable=True),
     Column("seen_at", UtcDateTime, nullable=True),
     Column("dismissed_at", UtcDateTime, nullable=True),
+    project_column(),
     Index(None, "status"),
     Index(None, "created_at"),
     Index(None, "owner"),
@@ -287,15 +289,16 @@ class JobsRepository(Repository[JobRecord]):
         self._change(job_id, result=result)
 
     def counts(self) -> dict[JobStatus, int]:
-        """Return how many jobs there are in each state."""
-        query = select(jobs.c.status, func.count()).group_by(jobs.c.status)
+        """Return how many jobs of all projects there are in each state."""
+        query = select(jobs.c.status, func.count()).group_by(jobs.c.status).execution_options(**WHOLE)
         with self._database.reading() as connection:
             found = {status: int(number) for status, number in connection.execute(query)}
         return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
     def unfinished_of(self, owner: str | None) -> int:
-        """Return how many jobs of an owner are queued or running; those of nobody belong to all together."""
+        """Return how many jobs of an owner, in all projects, are queued or running; those of nobody are all's."""
         query = select(func.count()).where(jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not_distinct_from(owner))
+        query = query.execution_options(**WHOLE)
         with self._database.reading() as connection:
             return int(connection.execute(query).scalar_one())
 

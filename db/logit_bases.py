@@ -9,6 +9,7 @@ from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, Table, de
 from sqlalchemy.dialects import postgresql, sqlite
 
 from db.database import Database
+from db.scope import WHOLE
 from db.tables import METADATA
 from db.types import AnyText, CompressedBytes, ConflictError, StoreError, UtcDateTime, utc_now
 
@@ -91,10 +92,10 @@ def _add(connection: Connection, table: Table, row: dict[str, object]) -> None:
 
 def sweep_bases(database: Database) -> None:
     """Remove the matrices that no session names any more."""
-    named = select(session_logit_bases.c.digest).where(session_logit_bases.c.digest == logit_bases.c.digest).exists()
+    named = select(session_logit_bases.c.digest).where(session_logit_bases.c.digest == logit_bases.c.digest)
     try:
         with database.writing() as connection:
-            connection.execute(delete(logit_bases).where(~named))
+            connection.execute(delete(logit_bases).where(~named.execution_options(**WHOLE).exists()))
     except ConflictError:
         # A session on another server has named one of them meanwhile; the next deletion sweeps again.
         pass

@@ -20,6 +20,7 @@ from db.tables import (
     field_values,
     fields_in,
     find,
+    project_column,
 )
 from db.types import RealNumber, utc_now
 
@@ -55,6 +56,7 @@ prompt_sets = Table(
     "prompt_sets",
     METADATA,
     *columns(PromptSetRecord),
+    project_column(),
     Index(None, "digest"),
     info={"called": "prompt set"},
     **NEVER_REUSED,

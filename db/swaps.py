@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Column, Table, UniqueConstraint, delete, select, update
 
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, project_column
 from db.types import CompressedBytes, JsonObject, NotFoundError, utc_now
 
 MOST = 1000
@@ -36,6 +36,7 @@ swaps = Table(
     "swaps",
     METADATA,
     *columns(SwapRecord, data=Column("data", CompressedBytes, nullable=False)),
+    project_column(),
     UniqueConstraint("key"),
     info={"called": "swap"},
     **NEVER_REUSED,

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from db.database import Database
+from db.scope import DEFAULT, PROJECT
 from db.types import AnyText, CompressedBytes, NotFoundError, RealNumber, UtcDateTime
 
 METADATA = MetaData(
@@ -101,6 +102,15 @@ def columns(
             type_ = options if isinstance(options, TypeEngine) else _TYPES[plain]
             keys = [options] if isinstance(options, ForeignKey) else []
             yield Column(field.name, type_, *keys, primary_key=field.name == "id", nullable=nullable)
+
+
+def project_column(shared: bool = False) -> Column[Any]:
+    """The column of a table whose rows belong to a project, the first one unless another is present.
+
+    Args:
+        shared: Whether rows may belong to none, and be seen in all.
+    """
+    return Column(PROJECT, Integer, nullable=shared, server_default=str(DEFAULT))
 
 
 def _plain(hint: Any) -> tuple[Any, bool]:

@@ -9,13 +9,23 @@ from datetime import datetime
 from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
 from coft_core.types import UserTerm
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import ConflictError, utc_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserListRecord:
-    """A stored word list without its terms; no two lists share a name."""
+    """A stored word list without its terms; no two lists of a project share a name."""
 
     id: int
     name: str
@@ -28,7 +38,8 @@ user_lists = Table(
     "user_lists",
     METADATA,
     *columns(UserListRecord),
-    UniqueConstraint("name"),
+    project_column(),
+    UniqueConstraint("project_id", "name"),
     info={"called": "word list"},
     **NEVER_REUSED,
 )

@@ -15,7 +15,17 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstrai
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    add_row,
+    change_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import ConflictError, utc_now
 
 FORMAT = 1
@@ -267,6 +277,7 @@ tombstones = Table(
     "verdict_tombstones",
     METADATA,
     *columns(Tombstone),
+    project_column(),
     UniqueConstraint("session_id"),
     info={"called": "tombstone"},
     **NEVER_REUSED,
@@ -343,7 +354,7 @@ class AnnotationsRepository:
     def tombstones(self) -> Sequence[Tombstone]:
         """Return what deleted sessions left of their logs, in the order of deletion."""
         with self._database.reading() as connection:
-            found = connection.execute(select(tombstones).order_by(tombstones.c.id))
+            found = connection.execute(select(*fields_in(Tombstone, tombstones)).order_by(tombstones.c.id))
             return [Tombstone(**row._asdict()) for row in found]
 
     def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -32,6 +33,39 @@ def need_of(function: Any) -> tuple[str, Need]:
     handler = getattr(function.fn, "__qualname__", "") if function.fn is not None else ""
     name = str(function.api_name) if public else f"{function.page or 'audit'}: {handler or 'event'}"
     return name, event_need(str(function.page or ""), str(function.api_name), public, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class PageEvent:
+    """An event of a page that somebody triggers.
+
+    Attributes:
+        within: Name of the component that triggers it, as the browser knows it.
+        name: What it is called there.
+        native: Whether the component is a control of Gradio's, and not markup with controls of its own.
+        need: What it takes.
+    """
+
+    within: str
+    name: str
+    native: bool
+    need: Need
+
+
+def page_events(blocks: gr.Blocks) -> Mapping[str, Sequence[PageEvent]]:
+    """The events that the controls of each page trigger, by the page's address."""
+    found: dict[str, list[PageEvent]] = {}
+    for function in blocks.fns.values():
+        if function.fn is None or function.api_visibility == "public":
+            continue
+        _, need = need_of(function)
+        for number, name in function.targets:
+            component = None if number is None else blocks.blocks.get(number)
+            if isinstance(component, (gr.HTML, gr.File)) or name in ("click", "submit"):
+                within = getattr(component, "elem_id", None) or f"component-{number}"
+                event = PageEvent(within, name, not isinstance(component, gr.HTML), need)
+                found.setdefault(str(function.page or ""), []).append(event)
+    return found
 
 
 def guard(blocks: gr.Blocks, accounts: AccountService) -> None:
@@ -86,7 +120,8 @@ class _Door:
                             return
                         yield part
                 finally:
-                    parts.close()  # type: ignore[attr-defined]
+                    with answering(visitor):
+                        parts.close()  # type: ignore[attr-defined]
 
         return guarded
 

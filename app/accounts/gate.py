@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import gradio as gr
 from starlette._utils import get_route_path
@@ -16,10 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.accounts.events import need_of
 from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
+from app.accounts.projects import COOKIE as PROJECT_COOKIE
+from app.accounts.projects import HEADER, ProjectService
 from app.accounts.service import AccountService
 from app.accounts.sign_in import COOKIE, SignInPages, address_of
 from app.shared.visitors import SCOPE_KEY, Visitor, answering
 from db.accounts import AccountRecord
+from db.types import NotFoundError
 
 LARGEST = 64 << 20
 """Bytes of an event's request; files are uploaded by themselves."""
@@ -30,6 +34,7 @@ LOOPBACK_HEADER = "x-coft-loopback"
 LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
 """What it reads for itself: the list of operations, and the stream on which answers come."""
 
+QUEUE = "/gradio_api/queue/join"
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -37,18 +42,21 @@ class AccountGate:
     """Asks every request who it comes from and what it wants, before anything else is done with it."""
 
     def __init__(
-        self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, pages: SignInPages, loopback: str
-    ) -> None:
+        self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, projects: ProjectService, pages: SignInPages,
+        loopback: str,
+    ) -> None:  # fmt: skip
         """Stand around an application.
 
         Args:
             app: The application.
             blocks: Whose events it answers.
             accounts: Who there is.
+            projects: What they see.
             pages: Where browsers sign in.
             loopback: What the server for agents shows in :data:`LOOPBACK_HEADER`.
         """
         self._app, self._blocks, self._accounts, self._pages = app, blocks, accounts, pages
+        self._projects = projects
         self._loopback = loopback
         self._table = RouteTable()
 
@@ -67,8 +75,12 @@ class AccountGate:
         if rule == "open":
             await self._app(scope, receive, send)
             return
-        account, by_cookie = await run_in_threadpool(self._asking, request)
-        if account is None:
+        try:
+            visitor, by_cookie = await run_in_threadpool(self._asking, request)
+        except NotFoundError as error:
+            await _refusal(path, 404, str(error))(scope, receive, send)
+            return
+        if visitor is None:
             answer = None if self._is_loopback(request, path) else self._nobody(request, path)
             await (self._app if answer is None else answer)(scope, receive, send)
             return
@@ -86,14 +98,15 @@ class AccountGate:
                 return
             receive = _again(body, receive)
             needs = self._tools(body) if rule == "tools" else self._events(path, body)
-        await self._answered(account, needs, request, path, receive, send)
+        await self._answered(visitor, needs, request, path, receive, send)
 
     async def _answered(
-        self, account: AccountRecord, needs: Iterable[tuple[str, Need]], request: Request, path: str, receive: Receive,
+        self, visitor: Visitor, needs: Iterable[tuple[str, Need]], request: Request, path: str, receive: Receive,
         send: Send,
     ) -> None:  # fmt: skip
         """Answer an account whose role suffices."""
-        scope = request.scope
+        scope, account = request.scope, visitor.account
+        assert account is not None
         for what, need in needs:
             if not need.allows(account.role):
                 await run_in_threadpool(self._accounts.note, what, "", "refused", address_of(request), account.name)
@@ -102,17 +115,28 @@ class AccountGate:
             if need.trailed and what.startswith(request.method):
                 # Events are taken down where they are done, with what came of them.
                 await run_in_threadpool(self._accounts.note, what, "", "done", address_of(request), account.name)
-        visitor = Visitor(account.name, "", account)
         scope[SCOPE_KEY] = visitor
         with answering(visitor):
             await self._app(scope, receive, send)
 
-    def _asking(self, request: Request) -> tuple[AccountRecord | None, bool]:
-        """Who a request comes from, and whether a cookie says so."""
+    def _asking(self, request: Request) -> tuple[Visitor | None, bool]:
+        """Who a request comes from and which project it is about, and whether a cookie says so.
+
+        Raises:
+            NotFoundError: It names a project that she does not see.
+        """
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self._accounts.by_token(token.strip()), False
-        return self._accounts.by_cookie(request.cookies.get(COOKIE, "")), True
+        only: int | None = None
+        if by_cookie := kind.lower() != "bearer":
+            account = self._accounts.by_cookie(request.cookies.get(COOKIE, ""))
+        else:
+            holder = self._accounts.by_token(token.strip())
+            account, only = (None, None) if holder is None else (holder.account, holder.project_id)
+        if account is None:
+            return None, by_cookie
+        named, chosen = unquote(request.headers.get(HEADER, "")), request.cookies.get(PROJECT_COOKIE, "")
+        project = self._projects.asked(account, named, chosen if by_cookie else "", only)
+        return Visitor(account.name, "", account, project), by_cookie
 
     def _is_loopback(self, request: Request, path: str) -> bool:
         shown = request.headers.get(LOOPBACK_HEADER, "")
@@ -134,7 +158,8 @@ class AccountGate:
         given = _object(body)
         functions = self._blocks.fns
         number = given.get("fn_index")
-        named = path.rstrip("/").rpartition("/")[2]
+        # The queue's own address names no event, whatever events are called.
+        named = None if path.rstrip("/") == QUEUE else path.rstrip("/").rpartition("/")[2]
         wanted = [function for function in functions.values() if function.api_name == named]
         if number is not None and not path.startswith("/gradio_api/call/"):
             # Gradio reads numbers in text too.
@@ -163,11 +188,12 @@ def refused(account: AccountRecord, need: Need) -> str:
     """Why a role does not suffice."""
     if need.role is None:
         return "This server offers nothing of this kind."
-    has, takes = _with_article(account.role), _with_article(need.role)
+    has, takes = with_article(account.role), with_article(need.role)
     return f"{account.name} is {has} here, and this takes {takes}. Ask an admin of this server for the role."
 
 
-def _with_article(role: str) -> str:
+def with_article(role: str) -> str:
+    """A role in a sentence."""
     return f"an {role}" if role.startswith("a") else f"a {role}"
 
 

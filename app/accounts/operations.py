@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from app.accounts.service import AccountService, NewToken
+from app.accounts.projects import ProjectService, ProjectView
+from app.accounts.service import ONE_TIME, AccountService, NewToken, OneTimePassword
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.operations import Json, command, operation
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord, TokenRecord
+from db.projects import DEFAULT_NAME
 from db.trail import TrailRecord, TrailRepository
 from db.verdicts import first_break
 
@@ -44,6 +46,7 @@ def _account_json(account: AccountRecord) -> Json:
         "provider": account.issuer,
         "created_at": account.created_at.isoformat(),
         "disabled_at": None if account.disabled_at is None else account.disabled_at.isoformat(),
+        "signed_in_at": None if account.signed_in_at is None else account.signed_in_at.isoformat(),
     }
 
 
@@ -61,14 +64,59 @@ def _print_accounts(accounts: Sequence[AccountRecord]) -> None:
 
 
 @command("accounts add", json=_account_json, text=_print_account)
-def add_account(wired: Services, name: str, *, role: RoleOption = "reviewer") -> AccountRecord:
+def add_account(
+    wired: Services, name: str, *, role: RoleOption = "reviewer", project: str = DEFAULT_NAME
+) -> AccountRecord:
     """Add an account; its password is asked for, or read as the first line of standard input.
 
     Args:
         name: what signs its verdicts; it cannot be changed
         role: what it may do; each role may do what those before it may
+        project: the project that it becomes a member of; empty for none
     """
-    return wired[AccountService].add(name, role, _password())
+    return wired[AccountService].add(name, role, _password(), project)
+
+
+def _one_time_json(made: OneTimePassword) -> Json:
+    return {**_account_json(made.account), "password": made.password}
+
+
+def _print_one_time(made: OneTimePassword) -> None:
+    print(made.password)
+    print(
+        f"{made.account.name} signs in once with it, within {ONE_TIME.days} days, and then chooses another. It is "
+        "shown this once, and stored nowhere."
+    )
+
+
+@operation(command="accounts invite", json=_one_time_json, text=_print_one_time)
+def invite_account(
+    wired: Services, name: str, role: RoleOption = "reviewer", project: str = DEFAULT_NAME
+) -> OneTimePassword:
+    """Add an account with a password for one sign-in, at which its owner chooses another.
+
+    Args:
+        name: What signs its verdicts; it cannot be changed.
+        role: What it may do; each role may do what those before it may.
+        project: The project that it becomes a member of; empty for none.
+
+    Returns:
+        The account, and the password, which is shown this once.
+    """
+    return wired[AccountService].invite(name, role, project)
+
+
+@operation(command="accounts reset", json=_one_time_json, text=_print_one_time)
+def reset_password(wired: Services, name: str) -> OneTimePassword:
+    """Give an account a password for one sign-in, at which its owner chooses another, and sign its browsers out.
+
+    Args:
+        name: The account.
+
+    Returns:
+        The account, and the password, which is shown this once.
+    """
+    return wired[AccountService].reset_password(name)
 
 
 def _accounts_json(accounts: Sequence[AccountRecord]) -> list[Json]:
@@ -80,18 +128,21 @@ def list_accounts(wired: Services) -> Sequence[AccountRecord]:
     """List all accounts with their roles.
 
     Returns:
-        accounts (name, role, provider, created_at, disabled_at) by name
+        accounts (name, role, provider, created_at, disabled_at, signed_in_at) by name
     """
     return wired[AccountService].list()
 
 
-@command("accounts role", json=_account_json, text=_print_account)
+@operation(command="accounts role", json=_account_json, text=_print_account)
 def change_role(wired: Services, name: str, role: RoleOption) -> AccountRecord:
     """Give an account another role, which holds at once.
 
     Args:
-        name: the account
-        role: its new role
+        name: The account.
+        role: Its new role.
+
+    Returns:
+        The account.
     """
     return wired[AccountService].change_role(name, role)
 
@@ -107,22 +158,28 @@ def change_password(wired: Services, name: str) -> AccountRecord:
     return wired[AccountService].change_password(name, _password())
 
 
-@command("accounts disable", json=_account_json, text=_print_account)
+@operation(command="accounts disable", json=_account_json, text=_print_account)
 def disable_account(wired: Services, name: str) -> AccountRecord:
     """Let an account in no longer; what it wrote stays.
 
     Args:
-        name: the account
+        name: The account.
+
+    Returns:
+        The account.
     """
     return wired[AccountService].disable(name)
 
 
-@command("accounts enable", json=_account_json, text=_print_account)
+@operation(command="accounts enable", json=_account_json, text=_print_account)
 def enable_account(wired: Services, name: str) -> AccountRecord:
     """Let a disabled account in again.
 
     Args:
-        name: the account
+        name: The account.
+
+    Returns:
+        The account.
     """
     return wired[AccountService].disable(name, disabled=False)
 
@@ -139,15 +196,16 @@ def _print_token(made: NewToken) -> None:
 
 
 @command("accounts token", json=lambda made: {**_token_json(made.record), "token": made.token}, text=_print_token)
-def add_token(wired: Services, name: str, *, label: str, days: int | None = 365) -> NewToken:
+def add_token(wired: Services, name: str, *, label: str, days: int | None = 365, only: str = "") -> NewToken:
     """Make a token by which programs ask in an account's name.
 
     Args:
         name: the account
         label: what the token is for
         days: for how many days it holds
+        only: the one project that it opens (default: all of the account's)
     """
-    return wired[AccountService].add_token(name, label, days)
+    return wired[AccountService].add_token(name, label, days, only)
 
 
 def _print_tokens(tokens: Sequence[TokenRecord]) -> None:
@@ -157,26 +215,119 @@ def _print_tokens(tokens: Sequence[TokenRecord]) -> None:
         print(f"{token.id:>4}  {token.label}: {'revoked' if token.revoked_at else used}{until}")
 
 
-@command("accounts tokens", json=lambda tokens: [_token_json(token) for token in tokens], text=_print_tokens)
-def show_tokens(wired: Services, name: str) -> Sequence[TokenRecord]:
+@operation(command="accounts tokens", json=lambda tokens: [_token_json(token) for token in tokens], text=_print_tokens)
+def list_tokens(wired: Services, name: str) -> Sequence[TokenRecord]:
     """List the tokens of an account, without what they say.
 
     Args:
-        name: the account
+        name: The account.
+
+    Returns:
+        tokens (number, label, created_at, expires_at, used_at, revoked_at), oldest first
     """
     return wired[AccountService].tokens(name)
 
 
-@command("accounts revoke")
+@operation(command="accounts revoke", json=lambda _: None)
 def revoke_token(wired: Services, name: str, number: int) -> str:
     """Take a token back.
 
     Args:
-        name: the account
-        number: number of the token, as 'accounts tokens' lists it
+        name: The account.
+        number: Number of the token, as the list of tokens has it.
+
+    Returns:
+        Nothing.
     """
     wired[AccountService].revoke_token(name, number)
     return f"Token {number} holds no longer."
+
+
+def _project_json(view: ProjectView) -> Json:
+    return {
+        "name": view.record.name,
+        "created_at": view.record.created_at.isoformat(),
+        "members": [account.name for account in view.members],
+    }
+
+
+def _projects_json(views: Sequence[ProjectView]) -> list[Json]:
+    return [_project_json(view) for view in views]
+
+
+def _print_project(view: ProjectView) -> None:
+    members = ", ".join(account.name for account in view.members) or "no members"
+    print(f"{view.record.name}: {members}")
+
+
+def _print_projects(views: Sequence[ProjectView]) -> None:
+    for view in views:
+        _print_project(view)
+
+
+@operation(command="projects list", json=_projects_json, text=_print_projects)
+def list_projects(wired: Services) -> Sequence[ProjectView]:
+    """List all projects with their members.
+
+    Returns:
+        projects (name, created_at, members), the first one before the others by name
+    """
+    return wired[ProjectService].list()
+
+
+@operation(command="projects add", json=_project_json, text=_print_project)
+def add_project(wired: Services, name: str) -> ProjectView:
+    """Make a project; whoever asks by an account becomes its first member.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The project.
+    """
+    return wired[ProjectService].add(name)
+
+
+@operation(command="projects rename", json=_project_json, text=_print_project)
+def rename_project(wired: Services, name: str, new: str) -> ProjectView:
+    """Give a project another name.
+
+    Args:
+        name: The project.
+        new: Its new name.
+
+    Returns:
+        The project.
+    """
+    return wired[ProjectService].rename(name, new)
+
+
+@operation(command="projects join", json=_project_json, text=_print_project)
+def add_member(wired: Services, name: str, account: str) -> ProjectView:
+    """Let an account see a project; what it may do there is what its role allows.
+
+    Args:
+        name: The project.
+        account: The account.
+
+    Returns:
+        The project.
+    """
+    return wired[ProjectService].add_member(name, account)
+
+
+@operation(command="projects leave", json=_project_json, text=_print_project)
+def remove_member(wired: Services, name: str, account: str) -> ProjectView:
+    """Let an account see a project no longer; what it made there stays.
+
+    Args:
+        name: The project.
+        account: The account.
+
+    Returns:
+        The project.
+    """
+    return wired[ProjectService].remove_member(name, account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +408,19 @@ def export_trail_file(wired: Services, file: Path) -> str:
         file: where to
     """
     entries = wired[TrailRepository].list()
+    return f"Written: {write_trail(entries, file)} ({len(entries)} entries)"
+
+
+def write_trail(entries: Sequence[TrailRecord], file: Path) -> Path:
+    """Write entries of the trail to a file.
+
+    Raises:
+        ServiceError: It is called neither .csv nor .json.
+    """
     if file.suffix not in (".csv", ".json"):
         raise ServiceError(f"{file.name} ends in neither .csv nor .json; name the file so.")
     as_json = json.dumps(_trail_json(entries), ensure_ascii=False, indent=1)
-    write_text(file, to_csv(TRAIL_COLUMNS, _trail_json(entries)) if file.suffix == ".csv" else as_json)
-    return f"Written: {file} ({len(entries)} entries)"
+    return write_text(file, to_csv(TRAIL_COLUMNS, _trail_json(entries)) if file.suffix == ".csv" else as_json)
 
 
 @operation(

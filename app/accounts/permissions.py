@@ -52,6 +52,8 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/sign-in/{path:path}", "open"),
     ("/sign-out", "open"),
     ("/account", READ),
+    ("/account/project", READ),
+    ("/account/limits", READ),
     ("/own/{digest}/{path:path}", "open"),
     ("/static/{path:path}", "open"),
     ("/assets/{path:path}", "open"),
@@ -74,6 +76,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/jobs", READ),
     ("/jobs/seen", READ),
     ("/jobs/dismissed", READ),
+    ("/address", READ),
     ("/address/{page:path}", READ),
     ("/audit/chain", READ),
     ("/gradio_api/info", READ),
@@ -147,7 +150,9 @@ OPERATIONS: Mapping[str, Need] = {
     **_each(WORK, "run_comparison add_verdict add_comment"),
     **_each(LEAD, "calibrate tune run_evaluation resume_evaluation cancel_evaluation delete_evaluation run_batch"),
     **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list import_bundle"),
-    **_each(ADMIN, "list_accounts export_trail"),
+    **_each(ADMIN, "list_accounts invite_account reset_password change_role disable_account enable_account"),
+    **_each(ADMIN, "list_tokens revoke_token list_projects add_project rename_project add_member remove_member"),
+    **_each(ADMIN, "export_trail"),
 }
 """By the name under which programs, agents and completions' callers ask."""
 
@@ -177,6 +182,8 @@ PAGES: Mapping[str, PageNeeds] = {
     "sessions": PageNeeds(READ, LEAD),
     "review": PageNeeds(READ, WORK),
     "lists": PageNeeds(READ, LEAD),
+    # What is done there the trail takes down with the names that it is about.
+    "accounts": PageNeeds(Need("admin", trailed=False), Need("admin", trailed=False)),
 }
 """By the page's address."""
 
@@ -186,6 +193,7 @@ def _handlers(need: Need, owner: str, names: str) -> dict[str, Need]:
 
 
 HANDLERS: Mapping[str, Need] = {
+    **_handlers(ADMIN, "AccountHandlers", "check export_csv export_json"),
     **_handlers(READ, "AuditHandlers", "open"),
     **_handlers(LOOK, "AuditHandlers", "contribute overhead pause"),
     **_handlers(READ, "BranchHandlers", "tree beside"),

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 from authlib.common.errors import AuthlibBaseError
@@ -84,12 +84,14 @@ class Person:
         subject: What it calls her, and nobody else, for good.
         name: What an account of hers is called.
         role: What she may do.
+        id_token: The token that says all that, by which she is signed out there again.
     """
 
     issuer: str
     subject: str
     name: str
     role: Role
+    id_token: str = ""
 
 
 class Provider:
@@ -159,6 +161,26 @@ class Provider:
                 raise SignInError(f"{self.label} did not confirm the sign-in. Try again.") from error
             return self._vouched(token, self._json(client, str(described["jwks_uri"])), begun)
 
+    def end_address(self, id_token: str, returning: str) -> str | None:
+        """Where a browser is sent to be signed out at the provider too (OpenID Connect RP-Initiated Logout 1.0).
+
+        Args:
+            id_token: What the provider said when she signed in.
+            returning: Where the provider sends the browser afterwards, if it knows the address.
+
+        Returns:
+            None where the provider offers nothing of this kind, or cannot be asked: she is signed out here all the
+            same.
+        """
+        try:
+            with self._client(returning) as client:
+                ending = str(self._described(client).get("end_session_endpoint") or "")
+            _require_secure(ending or self.issuer)
+        except (SignInError, ServiceError):
+            return None
+        told = {"id_token_hint": id_token, "client_id": self._client_id, "post_logout_redirect_uri": returning}
+        return f"{ending}{'&' if '?' in ending else '?'}{urlencode(told)}" if ending else None
+
     def _vouched(self, token: Mapping[str, Any], keys: Any, begun: Begun) -> Person:
         try:
             read = jwt.decode(str(token.get("id_token", "")), KeySet.import_key_set(keys), algorithms=ALGORITHMS)
@@ -173,7 +195,8 @@ class Provider:
             raise SignInError(f"What {self.label} says of you cannot be trusted: its token does not hold.") from error
         named = next((str(claims[name]) for name in NAMES if claims.get(name)), "")
         try:
-            return Person(self.issuer, str(claims["sub"]), account_name(named), self._role(claims))
+            role = self._role(claims)
+            return Person(self.issuer, str(claims["sub"]), account_name(named), role, str(token["id_token"]))
         except ServiceError as error:
             raise SignInError(str(error)) from error
 

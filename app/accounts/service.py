@@ -23,6 +23,7 @@ from app.shared.errors import ServiceError
 from app.shared.visitors import present_account
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord, AccountsRepository, Role, SignInsRepository, TokenRecord, TokensRepository
+from db.projects import DEFAULT_NAME, ProjectRecord, ProjectsRepository
 from db.trail import TrailFields, TrailRepository
 from db.types import ConflictError, NotFoundError, utc_now
 
@@ -44,16 +45,49 @@ HASHES_AT_ONCE = 2
 """Each takes 64 MiB while it is computed."""
 
 
+ONE_TIME = timedelta(days=3)
+"""How long a password holds that somebody else was given for one sign-in."""
+_READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Letters and digits that nobody mistakes for others when she copies them by hand."""
+
+
 class SignInError(ServiceError):
     """A sign-in that is refused.
 
     Attributes:
         throttled: Whether there were too many attempts, so that this one was not looked at.
+        choose: Whether name and password are right, and a password of her own is still to be chosen.
     """
 
-    def __init__(self, sentence: str, throttled: bool = False) -> None:
+    def __init__(self, sentence: str, throttled: bool = False, choose: bool = False) -> None:
         super().__init__(sentence)
-        self.throttled = throttled
+        self.throttled, self.choose = throttled, choose
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimePassword:
+    """A password for one sign-in; its text is shown this once.
+
+    Attributes:
+        account: Whose it is.
+        password: The text.
+    """
+
+    account: AccountRecord
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who asks by a token.
+
+    Attributes:
+        account: In whose name.
+        project_id: The one project that the token opens; None for all of the account's.
+    """
+
+    account: AccountRecord
+    project_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +112,7 @@ class AccountService:
         tokens: TokensRepository,
         sign_ins: SignInsRepository,
         trail: TrailRepository,
+        projects: ProjectsRepository,
         hours: int,
         hasher: PasswordHasher | None = None,
     ) -> None:
@@ -88,6 +123,7 @@ class AccountService:
             tokens: The tokens of programs.
             sign_ins: Browsers that are signed in.
             trail: Takes down what is done.
+            projects: What accounts are members of.
             hours: How long a browser stays signed in.
             hasher: Makes and checks hashes of passwords; None takes argon2id with the package's parameters (RFC 9106's
                 second recommendation: 64 MiB, 3 passes, 4 lanes).
@@ -96,6 +132,7 @@ class AccountService:
         self._tokens = tokens
         self._sign_ins = sign_ins
         self._trail = trail
+        self._projects = projects
         self._hours = hours
         self._hasher = hasher or PasswordHasher()
         self._hashing = BoundedSemaphore(HASHES_AT_ONCE)
@@ -109,20 +146,51 @@ class AccountService:
             services[TokensRepository],
             services[SignInsRepository],
             services[TrailRepository],
+            services[ProjectsRepository],
             services.settings.sign_in_hours,
         )
 
-    def add(self, name: str, role: str, password: str) -> AccountRecord:
+    def add(self, name: str, role: str, password: str, project: str = DEFAULT_NAME) -> AccountRecord:
         """Create a local account.
+
+        Args:
+            name: Its name.
+            role: What it may do.
+            password: The password that its owner chose.
+            project: The project that it becomes a member of; empty for none.
 
         Raises:
             ServiceError: The name, the role or the password cannot be taken.
             ConflictError: There is an account of this name.
+            NotFoundError: There is no such project.
         """
-        cleaned, known = account_name(name), role_named(role)
-        account = self._accounts.add(cleaned, known, self._hash(_usable(password, cleaned)))
+        cleaned = account_name(name)
+        return self._added(cleaned, role, _usable(password, cleaned), project)
+
+    def invite(self, name: str, role: str, project: str = DEFAULT_NAME) -> OneTimePassword:
+        """Create a local account with a password for one sign-in, at which its owner chooses another.
+
+        Raises:
+            ServiceError: The name or the role cannot be taken.
+            ConflictError: There is an account of this name.
+            NotFoundError: There is no such project.
+        """
+        password = _one_time_password()
+        account = self._added(account_name(name), role, password, project, utc_now() + ONE_TIME)
+        return OneTimePassword(account, password)
+
+    def _added(
+        self, name: str, role: str, password: str, project: str, one_time_until: datetime | None = None
+    ) -> AccountRecord:
+        known, member = role_named(role), self._projects.named(project) if project else None
+        account = self._accounts.add(name, known, self._hash(password), one_time_until=one_time_until)
         self.note("add an account", f"{account.name}, {role}")
+        self._join(account, member)
         return account
+
+    def _join(self, account: AccountRecord, project: ProjectRecord | None, address: str = "") -> None:
+        if project is not None and self._projects.add_member(project.id, account.id):
+            self.note("add a member", f"{account.name}, {project.name}", address=address)
 
     def list(self) -> Sequence[AccountRecord]:
         """All accounts by name."""
@@ -158,20 +226,32 @@ class AccountService:
         Raises:
             ServiceError: The password cannot be taken, or a provider signs the account in.
         """
-        account = self.named(name)
-        if account.issuer is not None:
-            raise ServiceError(f"{account.name} is signed in by {account.issuer} and has no password here.")
+        account = self._local(name)
         self._accounts.change_password(account.id, self._hash(_usable(password, account.name)))
         self.note("change a password", account.name)
         return account
 
-    def add_token(self, name: str, label: str, days: int | None) -> NewToken:
+    def reset_password(self, name: str) -> OneTimePassword:
+        """Give an account a password for one sign-in, and sign all its browsers out.
+
+        Raises:
+            ServiceError: A provider signs the account in.
+        """
+        account = self._local(name)
+        password = _one_time_password()
+        self._accounts.change_password(account.id, self._hash(password), utc_now() + ONE_TIME)
+        self.note("reset a password", account.name)
+        return OneTimePassword(self._accounts.get(account.id), password)
+
+    def add_token(self, name: str, label: str, days: int | None, project: str = "") -> NewToken:
         """Make a token by which programs ask in an account's name.
 
         Args:
             name: The account.
             label: What it is for.
             days: How long it holds; None is until it is revoked.
+            project: The one project that it opens, of which the account must be a member when it is used; empty for
+                all of the account's.
 
         Raises:
             ServiceError: The label says nothing or too much, or the days are no time to come.
@@ -181,9 +261,10 @@ class AccountService:
             raise ServiceError(f"Say what the token is for, in at most {LONGEST_LABEL} characters.")
         if days is not None and not 0 < days <= 3650:
             raise ServiceError(f"A token cannot hold for {days} days; give 1 to 3650.")
+        only = self._projects.named(project).id if project else None
         token = TOKEN + secrets.token_urlsafe(32)
         until = None if days is None else utc_now() + timedelta(days=days)
-        record = self._tokens.add(account.id, said, digest_of(token), until)
+        record = self._tokens.add(account.id, said, digest_of(token), until, only)
         self.note("add a token", f"{account.name}, {said}")
         return NewToken(token, record)
 
@@ -203,20 +284,29 @@ class AccountService:
         self._tokens.revoke(number)
         self.note("revoke a token", f"{account.name}, token {number}")
 
-    def sign_in(self, name: str, password: str, address: str) -> tuple[AccountRecord, str]:
+    def revoke_tokens(self, name: str) -> int:
+        """Take all tokens of an account back, and return how many held."""
+        account = self.named(name)
+        count = self._tokens.revoke_all(account.id)
+        self.note("revoke all tokens", f"{account.name}, {count}")
+        return count
+
+    def sign_in(self, name: str, password: str, address: str, chosen: str = "") -> tuple[AccountRecord, str]:
         """Sign a browser in by a password.
 
         Args:
             name: The account, in whatever case.
             password: Its password.
             address: Where the request comes from.
+            chosen: The password that takes its place, where it holds for one sign-in only.
 
         Returns:
             The account, and the secret that the browser's cookie holds.
 
         Raises:
             SignInError: Name and password do not belong together, or there were too many attempts; which of the two is
-                wrong is not said.
+                wrong is not said. Or the password holds for one sign-in, and none that takes its place was chosen.
+            ServiceError: The chosen password cannot be taken.
         """
         asked = " ".join(name.split())[:LONGEST_NAME]
         keys = {f"account:{asked.lower()}": PER_ACCOUNT, f"address:{address}": PER_ADDRESS}
@@ -228,57 +318,89 @@ class AccountService:
             self.note("sign in", asked, "refused", address)
             raise SignInError("This name and this password do not belong together.")
         self._sign_ins.succeeded(keys)
+        if account.one_time_until is not None:
+            self._choose(account, password, chosen, address)
         return account, self.begin(account, address)
 
-    def begin(self, account: AccountRecord, address: str, how: str = "by password") -> str:
+    def _choose(self, account: AccountRecord, password: str, chosen: str, address: str) -> None:
+        """Put the password that the owner of an account chooses in the place of one for this sign-in only.
+
+        Raises:
+            SignInError: None was chosen, or one that cannot be taken.
+        """
+        if not chosen:
+            raise SignInError("This password holds for one sign-in. Choose your own now.", choose=True)
+        try:
+            if chosen == password:
+                raise ServiceError("The new password is the one that holds for one sign-in only; choose another.")
+            usable = _usable(chosen, account.name)
+        except ServiceError as error:
+            raise SignInError(str(error), choose=True) from error
+        self._accounts.change_password(account.id, self._hash(usable))
+        self.note("change a password", account.name, address=address, actor=account.name)
+
+    def begin(self, account: AccountRecord, address: str, how: str = "by password", id_token: str | None = None) -> str:
         """Sign a browser in whose account is known, and give the secret for its cookie."""
         secret = secrets.token_urlsafe(32)
-        self._sign_ins.add(account.id, digest_of(secret), utc_now() + timedelta(hours=self._hours))
+        until = utc_now() + timedelta(hours=self._hours)
+        self._sign_ins.add(account.id, digest_of(secret), until, id_token)
+        self._accounts.mark_signed_in(account.id)
         self.note("sign in", how, address=address, actor=account.name)
         return secret
 
-    def admit(self, person: Person, address: str) -> tuple[AccountRecord, str]:
+    def admit(self, person: Person, address: str, project: str = DEFAULT_NAME) -> tuple[AccountRecord, str]:
         """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account.
 
         Args:
             person: Whom the provider vouches for; her role follows the provider at each sign-in.
             address: Where the request comes from.
+            project: The project that a new account becomes a member of; empty for none.
 
         Returns:
             The account, and the secret that the browser's cookie holds.
 
         Raises:
-            SignInError: The account is disabled, another one has the name, or no admin would be left.
+            SignInError: The account is disabled, another one has the name, there is no such project, or no admin would
+                be left.
         """
         account = self._accounts.at_provider(person.issuer, person.subject)
         try:
+            first = self._projects.named(project) if account is None and project else None
             if account is None:
                 account = self._accounts.add(person.name, person.role, None, person.issuer, person.subject)
                 self.note("add an account", f"{account.name}, {account.role}", address=address, actor=account.name)
+                self._join(account, first, address)
             elif account.disabled_at is not None:
                 raise SignInError(f"The account {account.name} is disabled. Ask an admin of this server.")
             elif account.role != person.role:
                 self._accounts.change_role(account.id, person.role)
                 account = self._accounts.get(account.id)
                 self.note("change a role", f"{account.name}, {account.role}", address=address, actor=account.name)
-        except (ConflictError, SignInError) as error:
+        except (ConflictError, NotFoundError, SignInError) as error:
             self.note("sign in", person.name, "refused", address)
             raise SignInError(str(error)) from error
-        return account, self.begin(account, address, f"by {person.issuer}")
+        return account, self.begin(account, address, f"by {person.issuer}", person.id_token)
 
-    def sign_out(self, secret: str, address: str = "") -> None:
-        """Sign a browser out; what signs nobody in is passed over."""
-        if (account := self.by_cookie(secret)) is not None:
-            self._sign_ins.end(digest_of(secret))
-            self.note("sign out", address=address, actor=account.name)
+    def sign_out(self, secret: str, address: str = "") -> str | None:
+        """Sign a browser out; what signs nobody in is passed over.
+
+        Returns:
+            What the OpenID provider said of who signed in; None for who signed in by a password.
+        """
+        found = self._sign_ins.holding(digest_of(secret), utc_now()) if secret else None
+        if found is None:
+            return None
+        self._sign_ins.end(digest_of(secret))
+        self.note("sign out", address=address, actor=self._accounts.get(found.account_id).name)
+        return found.id_token
 
     def by_cookie(self, secret: str) -> AccountRecord | None:
         """The account that a browser is signed in as; None for none, or one that is disabled."""
         found = self._sign_ins.holding(digest_of(secret), utc_now()) if secret else None
         return None if found is None else self._enabled(found.account_id)
 
-    def by_token(self, token: str) -> AccountRecord | None:
-        """The account in whose name a program asks; None for none, or one that is disabled."""
+    def by_token(self, token: str) -> Holder | None:
+        """In whose name a program asks; None for nobody, or a disabled account."""
         now = utc_now()
         found = self._tokens.holding(digest_of(token), now) if token.startswith(TOKEN) else None
         if found is None or (account := self._enabled(found.account_id)) is None:
@@ -286,7 +408,7 @@ class AccountService:
         if found.used_at is None or _hour(found.used_at) != _hour(now):
             # Once an hour: a program that asks often must not wait for the disk each time.
             self._tokens.mark_used(found.id, _hour(now))
-        return account
+        return Holder(account, found.project_id)
 
     def note(
         self, action: str, subject: str = "", outcome: str = "done", address: str = "", actor: str | None = None
@@ -312,8 +434,21 @@ class AccountService:
                 return None
             if account is None or stored is None or account.disabled_at is not None:
                 return None
+            if account.one_time_until is not None and account.one_time_until <= utc_now():
+                return None
             if self._hasher.check_needs_rehash(stored):
                 self._accounts.rehash(account.id, self._hasher.hash(password))
+        return account
+
+    def _local(self, name: str) -> AccountRecord:
+        """An account that has a password here.
+
+        Raises:
+            ServiceError: A provider signs it in.
+        """
+        account = self.named(name)
+        if account.issuer is not None:
+            raise ServiceError(f"{account.name} is signed in by {account.issuer} and has no password here.")
         return account
 
     def _enabled(self, key: int) -> AccountRecord | None:
@@ -368,6 +503,11 @@ def account_name(name: str) -> str:
             f"and at most {LONGEST_NAME} of them."
         )
     return cleaned
+
+
+def _one_time_password() -> str:
+    """Twenty letters and digits in fours: 99 bits."""
+    return "-".join("".join(secrets.choice(_READABLE) for _ in range(4)) for _ in range(5))
 
 
 def _usable(password: str, name: str) -> str:

@@ -15,6 +15,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from app.accounts.permissions import PAGES
+from app.accounts.projects import COOKIE as PROJECT_COOKIE
+from app.accounts.projects import ProjectService
 from app.accounts.provider import Begun, Provider
 from app.accounts.service import AccountService, SignInError, digest_of
 from app.settings import Settings
@@ -75,11 +77,13 @@ class SignInPages:
 
     Attributes:
         accounts: Lets accounts in.
+        projects: What they see.
         settings: How long a sign-in holds.
         provider: The OpenID provider that signs in too; None without one.
     """
 
     accounts: AccountService
+    projects: ProjectService
     settings: Settings
     provider: Provider | None = None
 
@@ -91,7 +95,8 @@ class SignInPages:
             ServiceError: The provider's settings cannot be used.
         """
         settings = services.settings
-        return cls(services[AccountService], settings, Provider(settings) if settings.oidc_issuer else None)
+        provider = Provider(settings) if settings.oidc_issuer else None
+        return cls(services[AccountService], services[ProjectService], settings, provider)
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -107,6 +112,7 @@ class SignInPages:
             Route("/sign-in/style.css", self.style, methods=["GET"]),
             Route("/sign-out", self.left, methods=["POST"]),
             Route("/account", self.account, methods=["GET"]),
+            Route("/account/project", self.chosen, methods=["POST"]),
         ]
 
     @cached_property
@@ -125,8 +131,9 @@ class SignInPages:
         return Response(self._style, media_type="text/css", headers={"Cache-Control": "no-cache"})
 
     def page(
-        self, request: HTTPConnection, status: int = 200, message: str = "", name: str = "", following: str = ""
-    ) -> Response:
+        self, request: HTTPConnection, status: int = 200, message: str = "", name: str = "", following: str = "",
+        choose: bool = False,
+    ) -> Response:  # fmt: skip
         """The page to sign in on.
 
         Args:
@@ -135,6 +142,7 @@ class SignInPages:
             message: What went wrong; empty for nothing.
             name: What was typed as name.
             following: Where to go afterwards.
+            choose: Whether a password is to be chosen in the place of one that holds for one sign-in only.
         """
         form = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
         text = from_file(
@@ -143,7 +151,8 @@ class SignInPages:
             name=name,
             form=form,
             next=following,
-            provider=self.provider.label if self.provider else "",
+            choose=choose,
+            provider=self.provider.label if self.provider and not choose else "",
         )
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         answer = Response(str(text), status, headers, "text/html")
@@ -162,10 +171,12 @@ class SignInPages:
             return self.page(request, 403, "The page was open for too long. Try again.", name, following)
         try:
             account, secret = await run_in_threadpool(
-                self.accounts.sign_in, name, str(form.get("password", "")), address_of(request)
-            )
+                self.accounts.sign_in, name, str(form.get("password", "")), address_of(request),
+                str(form.get("chosen", "")),
+            )  # fmt: skip
         except SignInError as refusal:
-            return self.page(request, 429 if refusal.throttled else 401, str(refusal), name[:100], following)
+            status = 429 if refusal.throttled else 401
+            return self.page(request, status, str(refusal), name[:100], following, refusal.choose)
         return self.signed_in(request, account, secret, following)
 
     async def sent(self, request: Request) -> Response:
@@ -192,7 +203,9 @@ class SignInPages:
         try:
             given = dict(request.query_params)
             person = await run_in_threadpool(self.provider.person, begun, given, _returning(request))
-            account, secret = await run_in_threadpool(self.accounts.admit, person, address_of(request))
+            account, secret = await run_in_threadpool(
+                self.accounts.admit, person, address_of(request), self.settings.oidc_project
+            )
         except SignInError as refusal:
             answer = self.page(request, 401, str(refusal), following=begun.following)
         else:
@@ -215,25 +228,54 @@ class SignInPages:
         form = await _form(request)
         if secret and not _same(form.get("form"), form_token(secret)):
             return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
-        await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
-        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/sign-in", 303)
-        for name in (COOKIE, NAME_COOKIE):
+        id_token = await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
+        elsewhere = None
+        if id_token and self.provider is not None:
+            elsewhere = await run_in_threadpool(
+                self.provider.end_address, id_token, _of_this_server(request, "/sign-in")
+            )
+        answer = RedirectResponse(elsewhere or f"{request.scope.get('root_path', '')}/sign-in", 303)
+        for name in (COOKIE, NAME_COOKIE, PROJECT_COOKIE):
             answer.delete_cookie(name, secure=is_secure(request))
         return answer
 
     def account(self, request: Request) -> Response:
         """Who is signed in, for the top bar."""
-        account = visitor_asking(request).account
-        if account is None:
+        visitor = visitor_asking(request)
+        if (account := visitor.account) is None:
             return PlainTextResponse("Nobody is signed in.", 401)
-        form = form_token(request.cookies.get(COOKIE, ""))
-        told = {"name": account.name, "role": account.role, "form": form}
+        told = {
+            "name": account.name,
+            "role": account.role,
+            "form": form_token(request.cookies.get(COOKIE, "")),
+            "project": "" if visitor.project is None else visitor.project.name,
+            "projects": [{"id": project.id, "name": project.name} for project in self.projects.of(account)],
+        }
         return JSONResponse(told, headers={"Cache-Control": "no-store"})
+
+    async def chosen(self, request: Request) -> Response:
+        """Show another project from now on, on the page that the browser was on."""
+        form = await _form(request)
+        if not _same(form.get("form"), form_token(request.cookies.get(COOKIE, ""))):
+            return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
+        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{_next(form.get('next'))}", 303)
+        # What is no project of hers counts as none when it comes back.
+        number = str(form.get("project", ""))[:20]
+        seconds = self.settings.sign_in_hours * 3600
+        answer.set_cookie(
+            PROJECT_COOKIE, quote(number), max_age=seconds, secure=is_secure(request), httponly=True, samesite="lax"
+        )
+        return answer
 
 
 def _returning(request: Request) -> str:
-    """Where the provider sends browsers back to: the name that this server was asked by."""
-    return f"{str(request.base_url).rstrip('/')}{RETURNING}"
+    """Where the provider sends browsers back to."""
+    return _of_this_server(request, RETURNING)
+
+
+def _of_this_server(request: Request, path: str) -> str:
+    """An address here, by the name that this server was asked by."""
+    return f"{str(request.base_url).rstrip('/')}{path}"
 
 
 async def _form(request: Request) -> FormData:

@@ -18,6 +18,7 @@ from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
+from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.written_chains import WrittenChain, write_chain
 from coft_core.decode.captured import step_functions
@@ -67,7 +68,7 @@ class LiveBranches:
         self._detectors = detectors
         self._pool = pool
         self._metrics = metrics
-        self._going: OrderedDict[int, BranchRecord] = OrderedDict()
+        self._going: OrderedDict[InProject, BranchRecord] = OrderedDict()
         self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
 
     def going(self, session_id: int, branch_id: int | None) -> BranchRecord | None:
@@ -75,14 +76,14 @@ class LiveBranches:
 
         What else happens to it in the store, deletion above all, is found out when its next step is to be stored.
         """
-        branch = None if branch_id is None else self._going.get(branch_id)
+        branch = None if branch_id is None else self._going.get(in_present(branch_id))
         return branch if branch is not None and branch.session_id == session_id else None
 
     def drop(self, branch_ids: Collection[int]) -> None:
         """Close the rollouts of branches that are gone, and ask the store for them again."""
         self._pool.drop(branch_ids)
         for branch_id in branch_ids:
-            self._going.pop(branch_id, None)
+            self._going.pop(in_present(branch_id), None)
 
     def steps(self, branch_id: int) -> tuple[Step, ...]:
         """The chain of a branch, from memory where it is live."""
@@ -97,7 +98,7 @@ class LiveBranches:
             ServiceError: The session cannot be continued.
         """
         with self._pool.taken(branch.id, lambda: self._rebuilt(branch, waiting), copies, waiting) as rollout:
-            self._going.pop(branch.id, None)
+            self._going.pop(in_present(branch.id), None)
             yield rollout
             self._note(branch.session_id, rollout)
 
@@ -109,7 +110,7 @@ class LiveBranches:
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
         else:
-            self._going[branch.id] = branch
+            self._going[in_present(branch.id)] = branch
             while len(self._going) > MOST_GOING:
                 self._going.popitem(last=False)
 

@@ -9,8 +9,6 @@ from itertools import takewhile
 from threading import Lock
 from typing import cast
 
-from cachetools import LRUCache
-
 from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit, settings_from_json
@@ -20,6 +18,7 @@ from app.shared.kept_logits import KeptLogits
 from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
+from app.shared.project_cache import ProjectCache
 from app.shared.thresholds import Thresholds, own_notes
 from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
@@ -63,7 +62,7 @@ class StoredChains:
         """Read from a store; so many bytes of chains are kept decoded."""
         self._sessions = sessions
         self._logits = logits
-        self._kept: LRUCache[int, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
+        self._kept: ProjectCache[int, StoredChain] = ProjectCache(kept_bytes, getsizeof=lambda chain: chain.size)
         self._lock = Lock()
 
     @property

@@ -28,6 +28,7 @@ from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of
+from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.step_words import masked_words
@@ -84,7 +85,7 @@ class AuditService:
         self.fit, self.adopt = fitting.fit, fitting.adopt
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
-        self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
+        self._pauses: defaultdict[InProject, set[Event]] = defaultdict(set)
 
     @classmethod
     def wired(cls, services: Services) -> AuditService:
@@ -195,8 +196,9 @@ class AuditService:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
         stop = Event()
+        key = in_present(session_id)
         with self._locks_lock:
-            self._pauses[session_id].add(stop)
+            self._pauses[key].add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
             branch_id = self._branch(session_id, branch_id).id
@@ -208,9 +210,9 @@ class AuditService:
                     return
         finally:
             with self._locks_lock:
-                self._pauses[session_id].discard(stop)
-                if not self._pauses[session_id]:
-                    del self._pauses[session_id]
+                self._pauses[key].discard(stop)
+                if not self._pauses[key]:
+                    del self._pauses[key]
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
@@ -234,12 +236,12 @@ class AuditService:
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""
-        for stop in tuple(self._pauses.get(session_id, ())):
+        for stop in tuple(self._pauses.get(in_present(session_id), ())):
             stop.set()
 
     def running(self, session_id: int) -> bool:
         """Whether a :meth:`run` of this session is under way in this process."""
-        return bool(self._pauses.get(session_id))
+        return bool(self._pauses.get(in_present(session_id)))
 
     @contextmanager
     def resting(self, session_id: int) -> Iterator[LiveBranches]:

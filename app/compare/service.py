@@ -16,6 +16,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.policies import policy_info
+from app.shared.project_cache import InProject, in_present
 from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
 from coft_core.step_numbers import step_numbers
@@ -106,7 +107,7 @@ class ComparisonService:
         self._sessions = sessions
         self._audits = audits
         self._measured = measured
-        self._stops: defaultdict[int, set[Event]] = defaultdict(set)
+        self._stops: defaultdict[InProject, set[Event]] = defaultdict(set)
 
     @classmethod
     def wired(cls, services: Services) -> ComparisonService:
@@ -182,18 +183,20 @@ class ComparisonService:
             Session and its new step, which is durable then.
         """
         stops = {session_id: Event() for session_id in dict.fromkeys(session_ids)}
+        # Where the stream is closed, another project may be present, or none.
+        waiting = {session_id: self._stops[in_present(session_id)] for session_id in stops}
         for session_id, stop in stops.items():
-            self._stops[session_id].add(stop)
-        return self._advance(stops)
+            waiting[session_id].add(stop)
+        return self._advance(stops, waiting)
 
     def pause(self, session_ids: Sequence[int]) -> None:
         """Stop sessions after their current tokens; those that :meth:`advance` has not come to yet do not begin."""
         for session_id in session_ids:
-            for stop in tuple(self._stops.get(session_id, ())):
+            for stop in tuple(self._stops.get(in_present(session_id), ())):
                 stop.set()
             self._audits.pause(session_id)
 
-    def _advance(self, stops: dict[int, Event]) -> Iterator[tuple[int, Step]]:
+    def _advance(self, stops: dict[int, Event], waiting: dict[int, set[Event]]) -> Iterator[tuple[int, Step]]:
         running = {number: cast("Generator[Step]", self._audits.run(number)) for number in stops}
         try:
             while running:
@@ -207,4 +210,4 @@ class ComparisonService:
             for steps in running.values():
                 steps.close()
             for session_id, stop in stops.items():
-                self._stops[session_id].discard(stop)
+                waiting[session_id].discard(stop)

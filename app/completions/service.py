@@ -170,7 +170,7 @@ class CompletionService:
         except TemplateSettingError as error:
             raise RefusedRequestError(f"{TOLD}: {error}", param=TOLD) from error
         others = told.keys() - {thinking_switch(str(model.tokenizer.chat_template))}
-        if others and self.policy.calibration is not None:
+        if others and self.policy.applied is not None:
             raise RefusedRequestError(
                 f"{TOLD}: {sorted(others)[0]!r} makes other prompts than those of the server's calibration; leave it "
                 "out.",

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from cachetools import LRUCache
-
 from app.evaluate import words
 from app.evaluate.layout import Head, Layout, Shown
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService
 from app.shared.errors import ServiceError
 from app.shared.operations import Progress
+from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
 from coft_core.suites.base import Figure, Outside
 from coft_core.suites.discrim_eval import DiscrimEval, mixed_effects
@@ -114,7 +113,7 @@ class CoefficientService:
     def __init__(self, evaluations: EvaluationService) -> None:
         """Nothing is fitted yet."""
         self._evaluations = evaluations
-        self._fits: LRUCache[tuple[object, ...], tuple[Figure, ...]] = LRUCache(FITS_KEPT)
+        self._fits: ProjectCache[tuple[object, ...], tuple[Figure, ...]] = ProjectCache(FITS_KEPT)
         self._fitting = Lock()
 
     @classmethod

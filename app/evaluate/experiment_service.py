@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from cachetools import LRUCache
 from pydantic import ValidationError
 
 from app.evaluate.experiment_exports import experiment_content
@@ -34,6 +33,7 @@ from app.evaluate.table_service import SUFFIXES
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.policies import parameter_values, policy_info
+from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError
@@ -102,7 +102,7 @@ class ExperimentService:
         self._store = store
         self._preparer = preparer
         self._sources = sources
-        self._tables: LRUCache[tuple[object, ...], builtins.list[ExperimentTable]] = LRUCache(TABLES_KEPT)
+        self._tables: ProjectCache[tuple[object, ...], builtins.list[ExperimentTable]] = ProjectCache(TABLES_KEPT)
         self._lock = Lock()
 
     @classmethod

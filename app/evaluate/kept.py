@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 
-from cachetools import LRUCache
-
 from app.evaluate.items import outcome_from
+from app.shared.project_cache import ProjectCache
 from coft_core.suites.base import Outcome
 from db.evaluations import EvaluationsRepository
 
@@ -27,7 +26,7 @@ class KeptOutcomes:
         """Nothing is read yet; at most ``most`` outcomes stay in memory."""
         self._store = store
         self._most = most
-        self._kept: LRUCache[tuple[int, str, int], SuiteContents] = LRUCache(most, _size)
+        self._kept: ProjectCache[tuple[int, str, int], SuiteContents] = ProjectCache(most, _size)
         self._lock = Lock()
 
     def of(self, evaluation_id: int, suite: str) -> SuiteContents:

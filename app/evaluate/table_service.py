@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from cachetools import LRUCache
-
 from app.evaluate.exports import Evaluated, table_csv, table_html, table_latex
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import Elsewhere
@@ -18,6 +16,7 @@ from app.evaluate.service import EvaluationService
 from app.evaluate.tables import Table, check_reference, main_table_of, suite_table_of
 from app.shared.errors import ServiceError
 from app.shared.files import decode, read_bytes, write_text
+from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
 from coft_core.suites.base import Item, Outcome, Outside, Suite
 from coft_core.suites.files import DataError
@@ -112,8 +111,8 @@ class TableService:
         """Nothing is read yet."""
         self._evaluations = evaluations
         self._largest_upload = largest_upload
-        self._tables: LRUCache[tuple[object, ...], Table] = LRUCache(TABLES_KEPT)
-        self._figures: LRUCache[tuple[object, ...], SuiteFigures] = LRUCache(FIGURES_KEPT, _size)
+        self._tables: ProjectCache[tuple[object, ...], Table] = ProjectCache(TABLES_KEPT)
+        self._figures: ProjectCache[tuple[object, ...], SuiteFigures] = ProjectCache(FIGURES_KEPT, _size)
         self._measuring = Lock()
         self._lock = Lock()
 

@@ -9,8 +9,6 @@ from pathlib import Path as FilePath
 from threading import Lock
 from typing import Literal
 
-from cachetools import LRUCache
-
 from app.audit.service import AuditService
 from app.paths.questions import Reader, reader_of
 from app.paths.runs import (
@@ -34,6 +32,7 @@ from app.shared.jobs import JobContext, JobRunner
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Planner, pinned, prompted
+from app.shared.project_cache import ProjectCache
 from app.shared.prompt_words import beginning
 from app.shared.wiring import Services
 from coft_core.decode.plan import Plan
@@ -74,7 +73,7 @@ class PathsService:
         self._host = host
         self._jobs = jobs
         self._runner = runner
-        self._analyses: LRUCache[tuple[int, str, int], Analysis] = LRUCache(ANALYSES)
+        self._analyses: ProjectCache[tuple[int, str, int], Analysis] = ProjectCache(ANALYSES)
         self._lock = Lock()
 
     @classmethod

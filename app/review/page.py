@@ -67,7 +67,7 @@ def session_picker() -> gr.HTML:
                 required></div>
             <div class="field"><label for="assign-due">Due on</label>
               <input id="assign-due" class="input" type="date"></div>
-            <button class="btn">Assign</button></form></details>
+            <button class="btn" data-takes="assign">Assign</button></form></details>
           <p class="sub assigned" role="status"></p></section></div>""")
     script = "coft.review.picker(element, trigger, props, watch, ['find', 'assign', 'differ', 'settle'])"
     return _part("review-pick", script, frame)

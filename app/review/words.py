@@ -300,7 +300,7 @@ def _targets(sheet: ReviewSheet, reviewer: str) -> Markup:
           {% elif reviewer in item.opinions|map(attribute="reviewer") %}
             <span class="hint">You are one of those who differ; a third person decides.</span>
           {% else %}
-            <button type="button" class="btn small" data-do="decide"
+            <button type="button" class="btn small" data-do="decide" data-takes="decide settle"
               {% for name, value in [("branch", item.target.branch_id), ("first", item.target.first_step),
                   ("last", item.target.last_step)] if value is not none %} data-{{ name }}="{{ value }}"
               {%- endfor %} data-name="{{ place }}" aria-label="Decide on {{ place }}">Decide</button>
@@ -437,7 +437,7 @@ def _reviews(sheet: ReviewSheet, reviewer: str) -> Markup:
     return html(
         """
         {% macro button(action, text, primary="") %}
-          <button type="button" class="btn{{ primary }}" data-do="{{ action }}">{{ text }}</button>
+          <button type="button" class="btn{{ primary }}" data-do="{{ action }}" data-takes="act">{{ text }}</button>
         {% endmacro %}
         <div class="own-review">
         {% if not reviewer %}
@@ -552,7 +552,8 @@ def disputes(found: DisputeQueue, reviewer: str) -> Markup:
           <td>{% if reviewer in item.opinions|map(attribute="reviewer") %}
             <span class="hint">You are one of those who differ; a third person decides.</span>
           {% else %}
-            <button type="button" class="btn small" data-do="decide" data-session="{{ dispute.session_id }}"
+            <button type="button" class="btn small" data-do="decide" data-takes="decide settle"
+              data-session="{{ dispute.session_id }}"
               {% for name, value in [("branch", item.target.branch_id), ("first", item.target.first_step),
                   ("last", item.target.last_step)] if value is not none %} data-{{ name }}="{{ value }}"
               {%- endfor %} data-name="{{ place }}"

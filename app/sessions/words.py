@@ -102,15 +102,17 @@ def browser() -> Markup:
           <button type="button" class="btn small quiet" data-do="pick-found" hidden></button>
           <span class="acts">
             {% for action, text, mark in bulk %}
-              <button type="button" class="btn small" data-do="bulk" data-action="{{ action }}">
+              <button type="button" class="btn small" data-do="bulk" data-action="{{ action }}"
+                {%- if action != "gather" %} data-takes="act"{% endif %}>
                 {% if mark %}{{ icon(mark) }}{% endif %}{{ text }}</button>
             {% endfor %}
-            <button type="button" class="btn small danger" data-do="bulk" data-action="delete">Delete</button></span>
+            <button type="button" class="btn small danger" data-do="bulk" data-action="delete"
+              data-takes="act">Delete</button></span>
           <button type="button" class="btn small quiet" data-do="pick-none">Choose none</button></div>
         <div id="sessions" class="results" tabindex="-1" aria-busy="true"><p class="sub">Loading …</p></div>
         {% macro item(action, text, classes="") %}
           <button type="button" role="menuitem" tabindex="-1" class="{{ classes }}" data-do="one"
-            data-action="{{ action }}"><span class="title">{{ text }}</span></button>
+            data-takes="act" data-action="{{ action }}"><span class="title">{{ text }}</span></button>
         {% endmacro %}
         <div class="menu" id="menu-more" popover role="menu" aria-label="More actions">
           {% for action, text in [("rename", "Rename"), ("tag", "Add a tag")] %}{{ item(action, text) }}{% endfor %}
@@ -286,10 +288,10 @@ def _session(item: SessionEntryRecord, within: bool = False) -> Markup:
           {% for tag in item.tags %}
             <li class="chip"><button type="button" data-do="by-tag" data-tag="{{ tag }}"
                 title="Show sessions tagged {{ tag }}">{{ tag }}</button>
-              <button type="button" data-do="untag" data-id="{{ item.id }}" data-tag="{{ tag }}"
+              <button type="button" data-do="untag" data-takes="act" data-id="{{ item.id }}" data-tag="{{ tag }}"
                 aria-label="Remove tag {{ tag }} from {{ item.name }}">{{ icon("cross") }}</button></li>
           {% endfor %}
-          <li><button type="button" class="btn small quiet" data-do="tag" data-id="{{ item.id }}"
+          <li><button type="button" class="btn small quiet" data-do="tag" data-takes="act" data-id="{{ item.id }}"
             aria-label="Add a tag to {{ item.name }}">+ tag</button></li></ul></td>
         <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
           <span class="hint">{{ item.model }}</span></td>

@@ -9,8 +9,6 @@ from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar, cast
 
-from cachetools import LRUCache
-
 from app.shared.audits import (
     BinView,
     CalibrationSummary,
@@ -21,6 +19,7 @@ from app.shared.audits import (
 )
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
+from app.shared.project_cache import ProjectCache
 from coft_core.conformal.bins import Bin, steps_label
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
@@ -43,7 +42,7 @@ class CalibrationReadings:
     def __init__(self, store: CalibrationStore) -> None:
         self._store = store
         # What is stored under a number never changes, and no number is given twice.
-        self._kept: LRUCache[tuple[object, ...], object] = LRUCache(KEPT)
+        self._kept: ProjectCache[tuple[object, ...], object] = ProjectCache(KEPT)
         self._lock = Lock()
 
     def view(self, calibration_id: int, asked: ReadingRequest | None = None) -> CalibrationView:

@@ -11,9 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cachetools import LRUCache
-
 from app.shared.errors import ServiceError
+from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
 from coft_core.assets import assets_path
 from coft_core.conformal.calibration import Calibration
@@ -23,6 +22,7 @@ from coft_core.fingerprint import same_digests
 from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
 from db.chains import SessionBeginning
+from db.scope import in_every_project
 
 LOADED = 32
 """Calibrations held at once; the one unused for longest goes first."""
@@ -36,14 +36,15 @@ class CalibrationStore:
 
     def __init__(self, runs: CalibrationsRepository) -> None:
         self._runs = runs
-        self._loaded: LRUCache[int, AnyCalibration] = LRUCache(LOADED)
+        self._loaded: ProjectCache[int, AnyCalibration] = ProjectCache(LOADED)
         self._lock = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> CalibrationStore:
         """The calibrations, with the one that comes with the program."""
         store = cls(services[CalibrationsRepository])
-        store.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
+        with in_every_project():
+            store.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
         return store
 
     def add(

@@ -25,6 +25,7 @@ from app.shared.wiring import Services
 from db.database import Database
 from db.jobs import INTERRUPTED, RESUMED_AS, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
+from db.scope import Scope, in_every_project, in_project, present_project
 from db.tables import field_values
 from db.types import JsonObject, StoreError, utc_now
 
@@ -208,6 +209,7 @@ class _Handle:
 
     context: JobContext
     stop: Event
+    project: Scope = None
     cancelled: bool = False
     lost: bool = False
     ended: Event = field(default_factory=Event)
@@ -318,7 +320,8 @@ class JobRunner:
             begun = {key: handle for key, handle in self._handles.items() if handle.future is not None}
         if not begun:
             return []
-        held = self._jobs.renew(begun, self._process.json)
+        with in_every_project():
+            held = self._jobs.renew(begun, self._process.json)
         with self._lock:
             lost = sorted(key for key in begun if key not in held and key in self._handles)
         for key in lost:
@@ -340,9 +343,10 @@ class JobRunner:
             The ids of the jobs marked.
         """
         # Whoever submits holds the lock until a job's handle is there.
-        with self._lock:
-            left = [job for job in self._jobs.unfinished() if job.id not in self._handles]
-        return self._interrupt([job for job in left if self._left_behind(job, owns_store)], owns_store)
+        with in_every_project():
+            with self._lock:
+                left = [job for job in self._jobs.unfinished() if job.id not in self._handles]
+            return self._interrupt([job for job in left if self._left_behind(job, owns_store)], owns_store)
 
     def _interrupt(self, left: Sequence[JobRecord], owns_store: bool = False) -> Sequence[int]:
         """Mark jobs as left behind, but for those whose server gives a sign of life at this very moment."""
@@ -399,7 +403,8 @@ class JobRunner:
             if prepare is not None:
                 prepare(record.id)
             stop = Event()
-            handle = _Handle(JobContext(record.id, record.payload, self._jobs, stop, self._clock), stop)
+            context = JobContext(record.id, record.payload, self._jobs, stop, self._clock)
+            handle = _Handle(context, stop, present_project())
             self._handles[record.id] = handle
             self._database.afterwards(partial(self._begin, handle, function), partial(self._forget, handle))
         return record.id
@@ -495,6 +500,11 @@ class JobRunner:
             self._forget(handle)
 
     def _run(self, handle: _Handle, function: JobFunction) -> None:
+        # A thread of its own knows nothing of who is answered; the job sees the project that it was begun in.
+        with in_project(handle.project):
+            self._do(handle, function)
+
+    def _do(self, handle: _Handle, function: JobFunction) -> None:
         context = handle.context
         try:
             if handle.stop.is_set():
@@ -520,7 +530,8 @@ class JobRunner:
             return
         progress, message = handle.context.state
         try:
-            self._jobs.finish(handle.context.job_id, status, progress=progress, message=message, error=error)
+            with in_project(handle.project):
+                self._jobs.finish(handle.context.job_id, status, progress=progress, message=message, error=error)
         except StoreError:
             # The row keeps its old status; the next start-up marks it interrupted.
             logger.exception("Job %d ended as %s, which could not be stored", handle.context.job_id, status)

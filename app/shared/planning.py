@@ -8,13 +8,12 @@ from functools import partial
 from threading import Lock
 from typing import TypedDict, TypeVar, cast
 
-from cachetools import LRUCache
-
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit, preview_to_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
+from app.shared.project_cache import ProjectCache
 from app.shared.thinking import STORED, marks_json
 from app.shared.thresholds import Thresholds, own_notes
 from app.shared.wiring import Services
@@ -113,7 +112,7 @@ class Detectors:
         self.masked_families = detector.masked_families
         """Families that are masked unless a request says otherwise."""
         self._user_lists = user_lists
-        self._read: LRUCache[int, UserList] = LRUCache(LISTS_KEPT)
+        self._read: ProjectCache[int, UserList] = ProjectCache(LISTS_KEPT)
         self._lock = Lock()
 
     @classmethod

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from threading import Lock
 
-from cachetools import LRUCache
-
 from app.shared.audits import AuditSettings, BinView, CalibrationSummary, CertifiedIn
 from app.shared.calibration_views import joined, merged_bins, summary_of
 from app.shared.calibrations import CalibrationStore, drift_of
 from app.shared.errors import ServiceError
+from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
@@ -40,7 +39,7 @@ class Beginnings:
     def __init__(self, sessions: SessionsRepository) -> None:
         """Read nothing yet."""
         self._sessions = sessions
-        self._whole: LRUCache[int, dict[int, SessionBeginning]] = LRUCache(CALIBRATIONS_KEPT)
+        self._whole: ProjectCache[int, dict[int, SessionBeginning]] = ProjectCache(CALIBRATIONS_KEPT)
         self._lock = Lock()
 
     def of(self, calibration_id: int) -> list[SessionBeginning]:
@@ -71,7 +70,7 @@ class Thresholds:
         self.stored = store.load
         """Gives a calibration as it was made."""
         self._beginnings = Beginnings(sessions)
-        self._readings: LRUCache[tuple[int, float, str | None], AnyCalibration] = LRUCache(READINGS)
+        self._readings: ProjectCache[tuple[int, float, str | None], AnyCalibration] = ProjectCache(READINGS)
         self._lock = Lock()
 
     @classmethod

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from starlette.requests import HTTPConnection
 
 from db.accounts import AccountRecord
+from db.projects import ProjectRecord
+from db.scope import NOWHERE, Scope, in_project
 
 NAME_COOKIE = "coft-reviewer"
 KEY_COOKIE = "coft-browser"
@@ -31,11 +33,20 @@ class Visitor:
         name: The name that she reviews under; empty where she gave none.
         key: What her browser is told apart by; empty where it keeps none.
         account: As whom she is signed in, on a server with accounts.
+        project: The project whose things she sees there; None where she is a member of none.
     """
 
     name: str = ""
     key: str = ""
     account: AccountRecord | None = None
+    project: ProjectRecord | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """What of the store she sees."""
+        if self.account is None:
+            return None
+        return NOWHERE if self.project is None else self.project.id
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -69,10 +80,17 @@ _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
 
 @contextmanager
 def answering(visitor: Visitor | None) -> Iterator[None]:
-    """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for."""
+    """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for.
+
+    On a server with accounts she sees her present project alone, and what she makes goes there.
+    """
     token = _present.set(visitor)
     try:
-        yield
+        if visitor is None or visitor.scope is None:
+            yield
+            return
+        with in_project(visitor.scope):
+            yield
     finally:
         _present.reset(token)
 

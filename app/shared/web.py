@@ -47,7 +47,7 @@ def topbar(services: Services, current: str) -> None:
         "shared/topbar.html",
         "coft.frame.mount(element)",
         classes=("coft", "coft-top"),
-        pages=services.pages,
+        pages=[page for page in services.pages if not page.for_admins],
         current=current,
         glossary=GLOSSARY,
         accounts=services.settings.accounts == "on",

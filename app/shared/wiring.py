@@ -63,6 +63,7 @@ class Page:
         scripts: The scripts that it runs, by their paths in the assets' folder; what they import comes along.
         styles: Its styles, beside those of every page.
         names: What its address may name.
+        for_admins: Whether only a server with accounts has it, which offers it to admins in the menu of the account.
     """
 
     title: str
@@ -70,6 +71,7 @@ class Page:
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
     names: tuple[Named, ...] = ()
+    for_admins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +184,34 @@ class Services:
         from db.database import Database, default_database_url
 
         url = self.settings.database_url or default_database_url()
+        by_project = self.settings.accounts == "on"
         # To read the whole file takes a while; a command would take longer for it than for what it does.
-        return self.closing.enter_context(Database(url, checked=self.owns_store))
+        database = self.closing.enter_context(Database(url, checked=self.owns_store, by_project=by_project))
+        database.project = self._project(database)
+        return database
+
+    def _project(self, database: Database) -> int | None:
+        """The project that is meant where no account says so; None for all of them together.
+
+        Raises:
+            NotFoundError: The settings name one that is not there.
+        """
+        from db.projects import ProjectsRepository
+        from db.scope import DEFAULT
+
+        projects = ProjectsRepository(database)
+        if self.settings.project:
+            return projects.named(self.settings.project).id
+        # A server asks its accounts; without any, it has one project, which is everything.
+        several = not self.owns_store and len(projects.list()) > 1
+        return DEFAULT if several or (self.settings.accounts == "on" and not self.owns_store) else None
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """What stands in the navigation."""
-        return tuple(feature.page for feature in self.features if feature.page is not None)
+        """What there is to open."""
+        with_accounts = self.settings.accounts == "on"
+        pages = (feature.page for feature in self.features if feature.page is not None)
+        return tuple(page for page in pages if with_accounts or not page.for_admins)
 
     @property
     def largest_upload(self) -> int:

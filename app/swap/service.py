@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Lock
 
-from cachetools import LRUCache
 from pydantic import TypeAdapter
 
 from app.audit.service import AuditService
@@ -23,6 +22,7 @@ from app.shared.model_host import ModelHost
 from app.shared.operations import Progress
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.policies import policy_name
+from app.shared.project_cache import InProject, ProjectCache, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from app.swap.distributions import (
@@ -129,8 +129,8 @@ class SwapRuns:
     def __init__(self, capacity: int = KEPT) -> None:
         """Nothing runs yet; of those that are done, the one unused for longest goes first."""
         self._numbers = count(1)
-        self._running: dict[int, SwapWatch] = {}
-        self._kept: LRUCache[int, KeptSwap] = LRUCache(capacity)
+        self._running: dict[InProject, SwapWatch] = {}
+        self._kept: ProjectCache[int, KeptSwap] = ProjectCache(capacity)
         self._lock = Lock()
 
     @contextmanager
@@ -138,17 +138,18 @@ class SwapRuns:
         """A comparison from its beginning to its end, however it ends."""
         with self._lock:
             watch = SwapWatch(next(self._numbers), chains, length)
-            self._running[watch.number] = watch
+            key = in_present(watch.number)
+            self._running[key] = watch
         try:
             yield watch
         finally:
             with self._lock:
-                del self._running[watch.number]
+                del self._running[key]
 
     def cancel(self, number: int) -> None:
         """End a comparison after its current token, if it runs."""
         with self._lock:
-            if (watch := self._running.get(number)) is not None:
+            if (watch := self._running.get(in_present(number))) is not None:
                 watch.stop.set()
 
     def keep(self, request: SwapRequest, result: SwapResult) -> None:

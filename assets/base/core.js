@@ -108,10 +108,14 @@ export const link = (trigger, props, watch, receive) => {
   });
   return (name, data) => {
     nonce += 1;
-    trigger(name, { ...data, nonce });
+    if (name in refused) setTimeout(() => failed(name));
+    else trigger(name, { ...data, nonce });
     return nonce;
   };
 };
+/* events that the account may not trigger: keys reach them too, where no switched-off control stands in the way */
+const refused = {};
+export const refuse = (names) => Object.assign(refused, names);
 const failures = {};
 export const onFailure = (names, handler) => [names].flat().forEach((name) => { failures[name] = handler; });
 export const failed = (name) => failures[name] && failures[name]();

@@ -103,7 +103,7 @@ def test_ids_that_links_use_are_never_given_twice(sqlite_engine):
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
         "batches", "comparisons", "evaluations", "verdict_tombstones", "swaps",
-        "accounts", "account_tokens", "account_sign_ins", "account_attempts", "audit_trail",
+        "accounts", "account_tokens", "account_sign_ins", "account_attempts", "audit_trail", "projects",
     }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
@@ -112,7 +112,10 @@ def test_upgrading_twice_changes_nothing(engine):
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(
-            text("INSERT INTO prompt_sets VALUES (1, 3, 'kept', 'a.csv', 'digest', '2026-01-01 00:00:00')")
+            text(
+                "INSERT INTO prompt_sets (id, row_count, name, filename, digest, created_at) "
+                "VALUES (1, 3, 'kept', 'a.csv', 'digest', '2026-01-01 00:00:00')"
+            )
         )
     upgrade(engine)
     assert tables(engine) == set(METADATA.tables)

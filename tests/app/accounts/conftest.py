@@ -17,6 +17,7 @@ from app.server import build_app, finish_agents, launch_options
 from app.settings import Settings
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountsRepository, SignInsRepository, TokensRepository
+from db.projects import ProjectsRepository
 from db.trail import TrailRepository
 from tests.conftest import free_port, load_tiny
 
@@ -28,8 +29,9 @@ QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 def quick_accounts(wired: Services) -> AccountService:
     """The program's service, with hashes that are computed at once."""
     service = AccountService(
-        wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository], 12, QUICK
-    )
+        wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository],
+        wired[ProjectsRepository], 12, QUICK,
+    )  # fmt: skip
     wired._built[AccountService] = service
     return service
 
@@ -62,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     settings = Settings(
         database_url=f"sqlite:///{store}", pipeline="none", accounts="on", completions="coft", model="tiny"
     )
-    with services(settings, loader=load_tiny) as wired:
+    with services(settings, owns_store=True, loader=load_tiny) as wired:
         accounts = quick_accounts(wired)
         for role in ROLES:
             accounts.add(f"the {role}", role, PASSWORD)

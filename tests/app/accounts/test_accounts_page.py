@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
+from app.accounts.projects import ProjectService
+from app.accounts.service import AccountService
 from tests.app.accounts.conftest import PASSWORD
 from tests.browser import PATIENCE_MS
 
@@ -50,3 +55,95 @@ def test_who_signs_in_without_scripts_comes_to_the_page_asked_for_signs_with_her
     assert page.goto(f"{served.url}/review").status == 401
     assert faults == []
     context.close()
+
+
+def entered(browser: Browser, served, role: str, path: str, **options: Any) -> Page:
+    """A page as an account of a role sees it."""
+    page = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True, **options).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{served.url}/{path}")
+    page.get_by_label("Name").fill(f"the {role}")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#account-name")).to_have_text(f"the {role}", timeout=PATIENCE_MS)
+    return page
+
+
+def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_of_axe(browser: Browser, served):
+    page = entered(browser, served, "admin", "accounts")
+    expect(page.locator("#trail tbody tr").first).to_be_visible()
+    page.locator("#account-new").get_by_label("Name").fill("Mia Chen")
+    page.locator("#invite").click()
+    password = page.locator(".once code")
+    expect(password).to_be_visible()
+    assert served.wired[AccountService].named("Mia Chen").one_time_until is not None
+    page.locator("#project-new").get_by_label("Name").fill("Credit scoring")
+    page.locator("#add-project").click()
+    expect(page.locator("#members h2")).to_have_text("Credit scoring")
+    # What is shown once stays while something else is done.
+    expect(password).to_be_visible()
+    page.locator("#member").get_by_label("Account").click()
+    page.get_by_role("option", name="Mia Chen").click()
+    page.locator("#join").click()
+    expect(page.locator("#members li")).to_have_count(2)
+    page.get_by_role("button", name="Disable").click()
+    expect(page.locator("#account-said")).to_have_text("Mia Chen is let in no longer.")
+    expect(page.get_by_role("button", name="Let it in again")).to_be_visible()
+    page.locator("#trail-check").click()
+    expect(page.locator("#trail-checked")).to_contain_text("The trail is whole")
+    with page.expect_download() as waiting:
+        page.locator("#trail-csv").click()
+    assert "disable an account" in waiting.value.path().read_text("utf-8")
+    assert "AccountHandlers.opened" not in waiting.value.path().read_text("utf-8")
+    for scheme, width in (("light", 1440), ("dark", 1440), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert Axe().run(page).response["violations"] == [], (scheme, width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+def test_who_sees_several_projects_chooses_one_in_the_menu_of_her_account(browser: Browser, served):
+    projects = served.wired[ProjectService]
+    projects.add("Hiring")
+    projects.add_member("Hiring", "the lead")
+    page = entered(browser, served, "lead", "sessions")
+    page.locator(".account-button").click()
+    page.get_by_label("Project").select_option("Hiring")
+    page.get_by_role("button", name="Show it").click()
+    page.wait_for_url(f"{served.url}/sessions")
+    page.locator(".account-button").click()
+    expect(page.locator("#project option:checked")).to_have_text("Hiring")
+    expect(page.get_by_role("link", name="Manage accounts")).to_have_count(0)
+    page.context.close()
+
+
+def test_a_viewer_finds_what_she_may_not_use_switched_off_with_the_reason(browser: Browser, served):
+    """On each page all controls of its working events are, and none that only reads."""
+    page = entered(browser, served, "viewer", "")
+    refused: list[str] = []
+    page.on("response", lambda answer: refused.append(answer.url) if answer.status == 403 else None)
+    expected = {
+        "": ["[data-do=go]", "[data-do=step]", "[data-do=judge] >> nth=0", "[data-do=comment]"],
+        "calibrate": ["#run"],
+        "batches": ["#run"],
+        "review": [".assign button"],
+        "sessions": ["[data-do=bulk][data-action=delete]", "#menu-more [data-action=rename]"],
+    }
+    for path, controls in expected.items():
+        page.goto(f"{served.url}/{path}")
+        expect(page.locator("#limits-said")).to_contain_text("You are a viewer here: you may read and export.")
+        for control in controls:
+            expect(page.locator(control)).to_be_disabled()
+            expect(page.locator(control)).to_have_attribute("title", re.compile("^the viewer is a viewer here"))
+        page.keyboard.press("Space")
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("[data-do=bulk][data-action=gather]")).not_to_have_attribute("data-limited", "")
+    assert refused == []
+    page.goto(f"{served.url}/accounts")
+    expect(page.locator("body")).to_contain_text("this takes an admin")
+    page.context.close()
+    reviewer = entered(browser, served, "reviewer", "")
+    expect(reviewer.locator("[data-do=go]")).to_be_visible()
+    expect(reviewer.locator("#limits-said")).to_have_count(0)
+    reviewer.context.close()

@@ -19,9 +19,10 @@ from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.projects import ProjectService
 from app.accounts.provider import Provider
 from app.accounts.service import AccountService
-from app.accounts.sign_in import COOKIE, PROVIDER_COOKIE, SignInPages
+from app.accounts.sign_in import COOKIE, PROVIDER_COOKIE, SignInPages, form_token
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from tests.app.accounts.conftest import PASSWORD, quick_accounts
@@ -47,10 +48,14 @@ class OpenIdProvider:
     algorithm: str = "RS256"
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     url: str = ""
+    ending: str = ""
+    """Where it signs people out, below its own address or elsewhere; empty where it declares nothing."""
 
     def described(self) -> dict[str, Any]:
         paths = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/keys"}
-        return {"issuer": self.url, **{name: self.url + path for name, path in paths.items()}}
+        ending = self.ending if "://" in self.ending else self.url + self.ending
+        told = {"end_session_endpoint": ending} if self.ending else {}
+        return {"issuer": self.url, **{name: self.url + path for name, path in paths.items()}, **told}
 
     def consent(self, address: str) -> str:
         """What the person's browser is sent back to once she agreed."""
@@ -116,6 +121,7 @@ def provider_server() -> Iterator[OpenIdProvider]:
 @pytest.fixture
 def provider(provider_server: OpenIdProvider) -> OpenIdProvider:
     provider_server.claims, provider_server.key, provider_server.algorithm = {}, KEY, "RS256"
+    provider_server.ending = ""
     return provider_server
 
 
@@ -130,7 +136,7 @@ def browser(provider, accounts) -> TestClient:
         oidc_issuer=provider.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET, oidc_label="Example",
         oidc_roles="auditors=reviewer,audit-leads=lead",
     )  # fmt: skip
-    pages = SignInPages(accounts, settings, Provider(settings))
+    pages = SignInPages(accounts, ProjectService(accounts._projects, accounts), settings, Provider(settings))
     return TestClient(Starlette(routes=pages.routes), base_url=SITE, follow_redirects=False)
 
 
@@ -243,3 +249,43 @@ def test_settings_of_a_provider_that_cannot_be_used_are_refused_at_the_start(cha
     Provider(Settings(**usable))
     with pytest.raises(ServiceError, match=said):
         Provider(Settings(**usable | changes))
+
+
+def signed_out(browser: TestClient) -> Any:
+    return browser.post("/sign-out", data={"form": form_token(browser.cookies[COOKIE])})
+
+
+def test_who_signs_out_here_is_signed_out_at_the_provider_too(browser, provider):
+    provider.ending = "/end?tenant=1"
+    signed_in(browser, provider)
+    answer = signed_out(browser)
+    sent = urlsplit(answer.headers["location"])
+    told = {name: values[0] for name, values in parse_qs(sent.query).items()}
+    assert (answer.status_code, f"{sent.scheme}://{sent.netloc}{sent.path}") == (303, f"{provider.url}/end")
+    hint = jwt.decode(told.pop("id_token_hint"), KEY, algorithms=["RS256"])
+    assert hint.claims["sub"] == "1234"
+    assert told == {"tenant": "1", "client_id": CLIENT, "post_logout_redirect_uri": f"{SITE}/sign-in"}
+    assert COOKIE not in browser.cookies
+
+
+@pytest.mark.parametrize("ending", ["", "http://elsewhere.example/end"])
+def test_where_the_provider_offers_no_safe_address_to_sign_out_at_she_is_signed_out_here(browser, provider, ending):
+    provider.ending = ending
+    signed_in(browser, provider)
+    answer = signed_out(browser)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in")
+    assert COOKIE not in browser.cookies
+
+
+def test_whom_a_password_signed_in_is_not_sent_to_the_provider(browser, provider, accounts):
+    provider.ending = "/end"
+    accounts.add("Local", "viewer", PASSWORD)
+    browser.get("/sign-in")
+    told = {"name": "Local", "password": PASSWORD, "form": browser.cookies["coft-form"]}
+    assert browser.post("/sign-in", data=told).status_code == 303
+    assert signed_out(browser).headers["location"] == "/sign-in"
+
+
+def test_an_account_of_the_provider_becomes_a_member_of_the_project_that_is_set(browser, provider, accounts):
+    signed_in(browser, provider)
+    assert [project.name for project in accounts._projects.of_account(accounts.named("Mia").id)] == ["Default"]

@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app.accounts.operations import export_trail
-from app.accounts.service import PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
+from app.accounts.projects import ProjectService
+from app.accounts.service import ONE_TIME, PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
 from app.accounts.sign_in import COOKIE, SignInPages
 from app.cli import main
 from app.review.log import VerdictRequest
@@ -43,7 +44,9 @@ def browser_of(wired, accounts):
     """A browser that asks over TLS, or without it."""
 
     def client(base_url: str = "https://audit.example.org") -> TestClient:
-        app = Starlette(routes=SignInPages(accounts, wired.settings).routes)
+        app = Starlette(
+            routes=SignInPages(accounts, ProjectService(accounts._projects, accounts), wired.settings).routes
+        )
         return TestClient(app, base_url=base_url, follow_redirects=False)
 
     return client
@@ -145,14 +148,14 @@ def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time
     accounts.change_password("Bo", PASSWORD)
     assert accounts.by_cookie(secret) is None
     secret, token = let_in(), accounts.add_token("Bo", "a program", None)
-    assert accounts.by_token(token.token).name == "Bo"
+    assert accounts.by_token(token.token).account.name == "Bo"
     accounts.disable("Bo")
     assert accounts.by_cookie(secret) is None
     assert accounts.by_token(token.token) is None
     with pytest.raises(SignInError):
         let_in()
     accounts.disable("Bo", disabled=False)
-    assert accounts.by_token(token.token).name == "Bo"
+    assert accounts.by_token(token.token).account.name == "Bo"
     accounts.revoke_token("Bo", token.record.id)
     assert accounts.by_token(token.token) is None
     SignInsRepository(wired.database).add(2, "d" * 64, utc_now() - timedelta(seconds=1))
@@ -266,3 +269,37 @@ def test_who_exports_a_session_has_seen_what_others_said_of_it(wired, accounts):
         wired[VerdictService].whole_history(session)
         with pytest.raises(ServiceError, match="may have seen"):
             wired[VerdictService].start_review(session, "")
+
+
+def test_a_password_of_an_admin_holds_once_and_its_owner_chooses_another(browser_of, accounts):
+    made = accounts.invite("Zoe", "viewer")
+    browser = browser_of()
+    asked = sent(browser, made.password, "Zoe")
+    assert (asked.status_code, "New password" in asked.text) == (401, True)
+    assert COOKIE not in browser.cookies
+    for chosen, said in (("short", "has 5 characters"), (made.password, "choose another")):
+        answer = sent(browser, made.password, "Zoe", chosen=chosen)
+        assert answer.status_code == 401
+        assert said in answer.text
+    assert sent(browser, made.password, "Zoe", chosen="words of her own choice").status_code == 303
+    assert COOKIE in browser.cookies
+    assert sent(browser_of(), made.password, "Zoe").status_code == 401
+    assert sent(browser_of(), "words of her own choice", "Zoe").status_code == 303
+    again = accounts.reset_password("Zoe")
+    assert accounts.by_cookie(browser.cookies[COOKIE]) is None
+    assert sent(browser_of(), "words of her own choice", "Zoe").status_code == 401
+    assert "New password" in sent(browser_of(), again.password, "Zoe").text
+
+
+def test_a_password_of_an_admin_ceases_to_hold(browser_of, accounts, monkeypatch):
+    made = accounts.invite("Yan", "viewer")
+    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + ONE_TIME)
+    answer = sent(browser_of(), made.password, "Yan", chosen="words of her own choice")
+    assert "do not belong together" in answer.text
+
+
+def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
+    accounts.add("Xenia", "viewer", PASSWORD)
+    made = [accounts.add_token("Xenia", label, 1).token for label in ("a", "b")]
+    assert accounts.revoke_tokens("Xenia") == 2
+    assert [accounts.by_token(token) for token in made] == [None, None]

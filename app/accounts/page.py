@@ -1,0 +1,296 @@
+"""The page of accounts, for admins alone: who there is, which projects they see, and the trail of who did what."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.accounts import words
+from app.accounts.operations import check_trail, write_trail
+from app.accounts.projects import ProjectService
+from app.accounts.service import AccountService
+from app.shared.errors import ServiceError
+from app.shared.events import EVENT, MULTIPLE, downloaded, shown
+from app.shared.markup import listing, markup
+from app.shared.web import topbar
+from app.shared.wiring import Services
+from db.accounts import ROLES, AccountRecord
+from db.projects import DEFAULT_NAME
+from db.trail import TrailRepository
+
+NEWEST = 50
+
+
+class AccountHandlers:
+    """What the page asks of the services; most of it answers with the whole page, as it is then."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services, and a folder for downloads that lives as long as the page."""
+        self._accounts, self._projects = services[AccountService], services[ProjectService]
+        self._trail = services[TrailRepository]
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-trail-")
+
+    @shown
+    def opened(self) -> list[Any]:
+        """The first account and the first project."""
+        return self._view(None, None)
+
+    @shown
+    def show(self, event: gr.EventData, project_id: int | None) -> list[Any]:
+        """Show another account."""
+        return self._view(int(event.id), project_id)
+
+    @shown
+    def invite(self, name: str, role: str, project: str, project_id: int | None) -> list[Any]:
+        """Add an account, and show its password for one sign-in."""
+        made = self._accounts.invite(name, role, project or "")
+        return self._view(made.account.id, project_id, str(words.one_time(made)))
+
+    @shown
+    def change_role(self, role: str, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Give the shown account another role."""
+        changed = self._accounts.change_role(self._account(account_id).name, role)
+        return self._view(changed.id, project_id, str(words.said(f"{changed.name} is {role} from now on.")))
+
+    @shown
+    def reset(self, event: gr.EventData, project_id: int | None) -> list[Any]:
+        """Give an account a password for one sign-in."""
+        made = self._accounts.reset_password(self._account(int(event.id)).name)
+        return self._view(made.account.id, project_id, str(words.one_time(made)))
+
+    @shown
+    def disable(self, event: gr.EventData, project_id: int | None) -> list[Any]:
+        """Let an account in no longer."""
+        account = self._accounts.disable(self._account(int(event.id)).name)
+        return self._view(account.id, project_id, str(words.said(f"{account.name} is let in no longer.")))
+
+    @shown
+    def enable(self, event: gr.EventData, project_id: int | None) -> list[Any]:
+        """Let an account in again."""
+        account = self._accounts.disable(self._account(int(event.id)).name, disabled=False)
+        return self._view(account.id, project_id, str(words.said(f"{account.name} is let in again.")))
+
+    @shown
+    def revoke(self, event: gr.EventData, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Take one token of the shown account back."""
+        account = self._account(account_id)
+        self._accounts.revoke_token(account.name, int(event.id))
+        return self._view(account.id, project_id, str(words.said("The token holds no longer.")))
+
+    @shown
+    def revoke_all(self, event: gr.EventData, project_id: int | None) -> list[Any]:
+        """Take all tokens of an account back."""
+        account = self._account(int(event.id))
+        self._accounts.revoke_tokens(account.name)
+        return self._view(account.id, project_id, str(words.said(f"No token of {account.name} holds any longer.")))
+
+    @shown
+    def show_project(self, event: gr.EventData, account_id: int | None) -> list[Any]:
+        """Show another project."""
+        return self._view(account_id, int(event.id), said=None)
+
+    @shown
+    def add_project(self, name: str, account_id: int | None) -> list[Any]:
+        """Make a project."""
+        made = self._projects.add(name)
+        sentence = f"{made.record.name} is there; choose it in the menu of your account to see it."
+        return self._view(account_id, made.record.id, said=None, project_said=str(words.said(sentence)))
+
+    @shown
+    def rename(self, name: str, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Give the shown project another name."""
+        renamed = self._projects.rename(self._project(project_id), name)
+        sentence = f"It is called {renamed.record.name} from now on."
+        return self._view(account_id, renamed.record.id, said=None, project_said=str(words.said(sentence)))
+
+    @shown
+    def join(self, name: str | None, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Let an account see the shown project."""
+        if not name:
+            raise ServiceError("Choose an account first.")
+        view = self._projects.add_member(self._project(project_id), name)
+        sentence = f"{name} sees {view.record.name} from now on."
+        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
+
+    @shown
+    def leave(self, event: gr.EventData, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Let an account see the shown project no longer."""
+        account = self._account(int(event.id))
+        view = self._projects.remove_member(self._project(project_id), account.name)
+        sentence = f"{account.name} sees {view.record.name} no longer."
+        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
+
+    @shown
+    def check(self) -> str:
+        """Whether the trail is as it was written."""
+        check = check_trail(self._trail.list())
+        head = f" Digest of the newest entry: {check.head}" if check.head else ""
+        return str(words.said(f"{check.sentence}{head}"))
+
+    @shown
+    def export_csv(self) -> str:
+        """Write the trail for a spreadsheet."""
+        return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.csv"))
+
+    @shown
+    def export_json(self) -> str:
+        """Write the trail for programs."""
+        return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.json"))
+
+    def _account(self, account_id: int | None) -> AccountRecord:
+        return next(account for account in self._accounts.list() if account.id == account_id)
+
+    def _project(self, project_id: int | None) -> str:
+        return next(view.record.name for view in self._projects.list() if view.record.id == project_id)
+
+    def _view(
+        self, account_id: int | None, project_id: int | None, said: str | None = "", project_said: str | None = ""
+    ) -> list[Any]:
+        """The whole page; None leaves what is said of accounts, such as a password that is shown once, as it is."""
+        accounts, projects = self._accounts.list(), self._projects.list()
+        account = next((one for one in accounts if one.id == account_id), accounts[0])
+        project = next((one for one in projects if one.record.id == project_id), projects[0])
+        names = {view.record.id: view.record.name for view in projects}
+        within = {member.id for member in project.members}
+        others = [one.name for one in accounts if one.id not in within]
+        tokens, seen = self._accounts.tokens(account.name), self._projects.of(account)
+        entries = self._trail.list(newest=NEWEST)
+        return [
+            account.id,
+            project.record.id,
+            words.listed_accounts(accounts, account.id),
+            words.shown_account(account, tokens, seen, names),
+            gr.Dropdown(value=account.role),
+            gr.skip() if said is None else said,
+            gr.Dropdown(choices=list(names.values())),
+            words.listed_projects(projects, project.record.id),
+            words.shown_project(project),
+            gr.Dropdown(choices=others, value=None, interactive=bool(others)),
+            gr.Button(interactive=bool(others)),
+            gr.skip() if project_said is None else project_said,
+            words.listed_trail(entries, entries[-1].entry if entries else 0),
+        ]
+
+
+def build_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    if not any(page.for_admins for page in services.pages):
+        return
+    handlers = AccountHandlers(services)
+    topbar(services, "accounts")
+    account_id, project_id = gr.State(None), gr.State(None)
+    with gr.Column(elem_classes=["page"], elem_id="main"):
+        markup(
+            '<div class="pagehead"><h1>Accounts</h1><p class="sub">Who may use this server, what they may do, and '
+            "which projects they see. What you do here stands in the trail below.</p></div>"
+        )
+        with gr.Row(elem_classes=["calib"]):
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                listed = _group("Accounts", "accounts", "show")
+                name, role, project, invite = _new_account()
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                said = markup("", "account-said")
+                with gr.Column(elem_classes=["group"]):
+                    detail = listing("account", "reset", "disable", "enable", "revoke", "delete")
+                    with gr.Row(elem_classes=["twin"]):
+                        own_role = gr.Dropdown([*ROLES], label="Role", min_width=0, elem_id="own-role")
+                        change = gr.Button("Change role", elem_id="change-role")
+        with gr.Row(elem_classes=["calib"]):
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                projects = _group("Projects", "projects", "show")
+                project_name, add = _new_project()
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                project_said = markup("", "project-said")
+                members, member, join, new_name, rename = _shown_project()
+        checked, trail, buttons, files = _trail()
+    view = [
+        account_id, project_id, listed, detail, own_role, said, project, projects, members, member, join, project_said,
+        trail,
+    ]  # fmt: skip
+    both = [account_id, project_id]
+    app.load(handlers.opened, None, view, **EVENT)
+    listed.show(handlers.show, project_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    for event in ("reset", "disable", "enable"):
+        getattr(detail, event)(getattr(handlers, event), project_id, view, **MULTIPLE)
+    detail.delete(handlers.revoke_all, project_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    detail.revoke(handlers.revoke, both, view, **MULTIPLE)  # type: ignore[attr-defined]
+    invite.click(handlers.invite, [name, role, project, project_id], view, **EVENT).success(
+        lambda: "", None, name, **EVENT
+    )
+    change.click(handlers.change_role, [own_role, *both], view, **EVENT)
+    projects.show(handlers.show_project, account_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    members.leave(handlers.leave, both, view, **MULTIPLE)  # type: ignore[attr-defined]
+    add.click(handlers.add_project, [project_name, account_id], view, **EVENT).success(
+        lambda: "", None, project_name, **EVENT
+    )
+    join.click(handlers.join, [member, *both], view, **EVENT)
+    rename.click(handlers.rename, [new_name, *both], view, **EVENT).success(lambda: "", None, new_name, **EVENT)
+    buttons[0].click(handlers.check, None, checked, **EVENT)
+    for button, handler, file in zip(buttons[1:], (handlers.export_csv, handlers.export_json), files, strict=True):
+        downloaded(button.click(handler, None, file, **EVENT), str(file.elem_id))
+
+
+def _group(title: str, name: str, *events: str) -> gr.HTML:
+    with gr.Column(elem_classes=["group"]):
+        markup(f'<div class="bar"><h2>{title}</h2></div>')
+        return listing(name, *events)
+
+
+def _new_account() -> tuple[gr.Textbox, gr.Dropdown, gr.Dropdown, gr.Button]:
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>New account</h2></div>')
+        name = gr.Textbox(label="Name", max_lines=1, elem_id="account-new")
+        with gr.Row(elem_classes=["twin"]):
+            role = gr.Dropdown([*ROLES], value="reviewer", label="Role", min_width=0)
+            project = gr.Dropdown([DEFAULT_NAME], value=DEFAULT_NAME, label="Member of", min_width=0)
+        markup(
+            '<p class="hint">It signs verdicts with its name, which never changes. You get a password for its first '
+            "sign-in.</p>"
+        )
+        with gr.Row(elem_classes=["go"]):
+            invite = gr.Button("Add account", variant="primary", elem_id="invite")
+    return name, role, project, invite
+
+
+def _new_project() -> tuple[gr.Textbox, gr.Button]:
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>New project</h2></div>')
+        name = gr.Textbox(label="Name", max_lines=1, elem_id="project-new")
+        with gr.Row(elem_classes=["go"]):
+            add = gr.Button("Add project", variant="primary", elem_id="add-project")
+    return name, add
+
+
+def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Button]:
+    with gr.Column(elem_classes=["group"]):
+        members = listing("members", "leave")
+        with gr.Row(elem_classes=["twin"]):
+            member = gr.Dropdown([], label="Account", min_width=0, elem_id="member")
+            join = gr.Button("Add member", elem_id="join")
+        with gr.Row(elem_classes=["twin"]):
+            name = gr.Textbox(label="Another name", max_lines=1, min_width=0, elem_id="project-name")
+            rename = gr.Button("Rename", elem_id="rename-project")
+    return members, member, join, name, rename
+
+
+def _trail() -> tuple[gr.HTML, gr.HTML, Sequence[gr.Button], Sequence[gr.DownloadButton]]:
+    with gr.Column(elem_classes=["group"]):
+        markup(
+            '<div class="bar"><h2>Audit trail</h2><span class="hint">each entry chained to the one before</span></div>'
+        )
+        with gr.Row(elem_classes=["go"]):
+            buttons = [
+                gr.Button(text, size="sm", elem_id=f"trail-{name}")
+                for text, name in (("Check it", "check"), ("Download CSV", "csv"), ("Download JSON", "json"))
+            ]
+        checked = markup("", "trail-checked")
+        trail = markup("", "trail")
+    files = [
+        gr.DownloadButton("Trail", elem_id=f"trail-file-{ending}", elem_classes=["offscreen"])
+        for ending in ("csv", "json")
+    ]
+    return checked, trail, buttons, files

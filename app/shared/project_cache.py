@@ -1,0 +1,45 @@
+"""Memory of what was read from the store, which only the project sees that it was read in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple, TypeVar
+
+from cachetools import LRUCache
+
+from db.scope import Scope, present_project
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class InProject(NamedTuple):
+    """A key with the project in which it is asked for."""
+
+    project: Scope
+    key: Hashable
+
+
+def in_present(key: Hashable) -> InProject:
+    """A key in the project that is present; one that has a project already stays as it is."""
+    return key if isinstance(key, InProject) else InProject(present_project(), key)
+
+
+class ProjectCache(LRUCache[Key, Value]):
+    """An LRU cache whose entries are there for the project alone in which they were put.
+
+    What has a number in the store may be asked for by that number without asking the store, whose statements see one
+    project; here the number of another project's thing names nothing either.
+    """
+
+    def __getitem__(self, key: Any) -> Value:
+        return super().__getitem__(in_present(key))  # type: ignore[index]
+
+    def __setitem__(self, key: Any, value: Value) -> None:
+        super().__setitem__(in_present(key), value)  # type: ignore[index]
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(in_present(key))  # type: ignore[arg-type]
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(in_present(key))

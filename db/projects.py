@@ -1,0 +1,170 @@
+"""Projects, whose members alone see what belongs to them, and who is a member of which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import (
+    Connection,
+    ForeignKey,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+)
+
+from db.accounts import AccountRecord, accounts
+from db.database import Database
+from db.scope import DEFAULT
+from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, fields_in, find, one_writer
+from db.types import ConflictError, NotFoundError, utc_now
+
+DEFAULT_NAME = "Default"
+_NAMES_LOCK = 0x70726F6A
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectRecord:
+    """What sessions, calibrations, lists, batches and the like belong to."""
+
+    id: int
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """That an account sees a project; what it may do there is what its role allows."""
+
+    project_id: int
+    account_id: int
+    added_at: datetime
+
+
+projects = Table(
+    "projects",
+    METADATA,
+    *columns(ProjectRecord),
+    UniqueConstraint("name"),
+    info={"called": "project"},
+    **NEVER_REUSED,
+)
+
+members = Table(
+    "project_members",
+    METADATA,
+    *columns(
+        MemberRecord,
+        project_id=ForeignKey("projects.id", ondelete="CASCADE"),
+        account_id=ForeignKey("accounts.id", ondelete="CASCADE"),
+    ),
+    PrimaryKeyConstraint("project_id", "account_id"),
+    Index(None, "account_id"),
+)
+
+
+class ProjectsRepository:
+    """Keeps projects and their members; a project is never deleted, so that nothing is ever nobody's."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, name: str) -> ProjectRecord:
+        """Store a new project without members.
+
+        Raises:
+            ConflictError: There is one of this name, in whatever case.
+        """
+        with self._database.writing() as connection:
+            self._require_free(connection, name)
+            key = add_row(connection, projects, name=name, created_at=utc_now())
+        return self.get(key)
+
+    def rename(self, key: int, name: str) -> ProjectRecord:
+        """Change a project's name.
+
+        Raises:
+            ConflictError: There is another one of this name, in whatever case.
+        """
+        with self._database.writing() as connection:
+            self._require_free(connection, name, key)
+            change_row(connection, projects, key, name=name)
+        return self.get(key)
+
+    def get(self, key: int) -> ProjectRecord:
+        """Return the project with an id.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        with self._database.reading() as connection:
+            return ProjectRecord(**find(connection, projects, key)._asdict())
+
+    def named(self, name: str) -> ProjectRecord:
+        """Return the project of a name, in whatever case.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        query = select(*fields_in(ProjectRecord, projects)).where(func.lower(projects.c.name) == name.lower())
+        with self._database.reading() as connection:
+            found = connection.execute(query).first()
+        if found is None:
+            raise NotFoundError(f"There is no project {name!r:.100}.")
+        return ProjectRecord(**found._asdict())
+
+    def list(self) -> Sequence[ProjectRecord]:
+        """Return all projects, the first one before the others by name."""
+        return self._list()
+
+    def of_account(self, account_id: int) -> Sequence[ProjectRecord]:
+        """Return the projects that an account is a member of, in the same order."""
+        return self._list(account_id)
+
+    def members(self, key: int) -> Sequence[AccountRecord]:
+        """Return the members of a project by name, disabled ones too."""
+        query = (
+            select(*fields_in(AccountRecord, accounts))
+            .join_from(accounts, members, members.c.account_id == accounts.c.id)
+            .where(members.c.project_id == key)
+            .order_by(accounts.c.name)
+        )
+        with self._database.reading() as connection:
+            return [AccountRecord(**row._asdict()) for row in connection.execute(query)]
+
+    def add_member(self, key: int, account_id: int) -> bool:
+        """Let an account see a project; False where it does already."""
+        same = members.c.project_id == key, members.c.account_id == account_id
+        with self._database.writing() as connection:
+            find(connection, projects, key, lock=True)
+            if connection.execute(select(members.c.account_id).where(*same)).first() is not None:
+                return False
+            row = {"project_id": key, "account_id": account_id, "added_at": utc_now()}
+            connection.execute(insert(members).values(**row))
+            return True
+
+    def remove_member(self, key: int, account_id: int) -> bool:
+        """Let an account see a project no longer, from its next request on; False where it did not."""
+        same = members.c.project_id == key, members.c.account_id == account_id
+        with self._database.writing() as connection:
+            return bool(connection.execute(delete(members).where(*same)).rowcount)
+
+    def _list(self, account_id: int | None = None) -> Sequence[ProjectRecord]:
+        query = select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
+        if account_id is not None:
+            query = query.join(members, members.c.project_id == projects.c.id).where(members.c.account_id == account_id)
+        with self._database.reading() as connection:
+            return [ProjectRecord(**row._asdict()) for row in connection.execute(query)]
+
+    def _require_free(self, connection: Connection, name: str, key: int | None = None) -> None:
+        # Two writers must not both find a name free that differs in case alone.
+        one_writer(connection, _NAMES_LOCK)
+        same = connection.execute(select(projects.c.id).where(func.lower(projects.c.name) == name.lower())).first()
+        if same is not None and same.id != key:
+            raise ConflictError(f"There is a project {name!r} already; choose another name.")

@@ -1,0 +1,237 @@
+"""What belongs to a project is neither seen nor changed from another one, in whatever table."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, exists, func, insert, select, text, update
+
+from coft_core.types import Example, Span, UserTerm
+from db.assignments import AssignmentsRepository, ReadingsRepository
+from db.audits import branches, imported_sessions, sessions
+from db.batches import BatchesRepository
+from db.calibrations import BinRecord, CalibrationsRepository
+from db.chains import steps
+from db.comparisons import ComparisonsRepository
+from db.database import Database
+from db.evaluations import EvaluationCalibrationRecord, EvaluationItemRecord, EvaluationsRepository
+from db.jobs import JobsRepository, LedgersRepository
+from db.library import LibraryRepository, SessionFilter
+from db.projects import ProjectsRepository
+from db.prompt_sets import PromptRow, PromptSetsRepository
+from db.scope import OWNERS, PROJECT, in_every_project, in_project
+from db.sessions import SessionsRepository
+from db.swaps import SwapsRepository
+from db.tables import METADATA
+from db.types import ConflictError, NotFoundError, StoreError, utc_now
+from db.user_lists import UserListsRepository
+from db.verdicts import AnnotationFields, AnnotationsRepository
+from tests.db.conftest import new_calibration, new_session, new_step
+
+FIRST, OTHER = 1, 2
+GUARDED = ("annotations", "verdict_tombstones")
+"""What PostgreSQL refuses to change for anybody, whatever rows are meant."""
+
+
+def fill(database: Database) -> int:
+    """A row in every table that belongs to projects, and the number of a session."""
+    repository, log = SessionsRepository(database), AnnotationsRepository(database)
+    prompts = PromptSetsRepository(database).add("set", "a.csv", "d", [PromptRow(2, Example("p"))])
+    job = JobsRepository(database).add("calibration", "t")
+    LedgersRepository(database).save(job.id, prompts.id, b"ledger")
+    found = BinRecord(
+        position=0, first_step=0, last_step=7, log_tau=-3.5, state="calibrated", contexts=40, rank=4, low=0.8, high=0.9
+    )
+    CalibrationsRepository(database).add(new_calibration(embedded=False), [found], b"v")
+    session = repository.create(new_session(), [Span(0, 3, "race", "lexicon", "x", True)])
+    repository.append_step(session.active_branch_id, new_step(0))
+    log.add(AnnotationFields(session_id=session.id, reviewer="A", verdict="fair"))
+    LibraryRepository(database).add_tag([session.id], "tag")
+    AssignmentsRepository(database).assign([session.id], ["A"], "B")
+    ReadingsRepository(database).note(session.id, "A", 1)
+    batch = BatchesRepository(database).add("batch", prompts.id, {}, [2])
+    ComparisonsRepository(database).add("comparison", prompts.id, [batch.id])
+    UserListsRepository(database).add("list", "d", [UserTerm("term", "race", False)])
+    SwapsRepository(database).add({}, b"data")
+    evaluations = EvaluationsRepository(database)
+    evaluation = evaluations.add("evaluation", {}, {})
+    item = EvaluationItemRecord(suite="s", method="m", seed=1, place=0, item="i", key="key")
+    evaluations.keep(evaluation.id, [item], {"key": b"outcome"})
+    fitted = EvaluationCalibrationRecord(suite="s", method="m", seed=1, key="fit", summary={})
+    evaluations.keep_calibration(evaluation.id, fitted, b"values")
+    gone = repository.create(new_session())
+    log.add(AnnotationFields(session_id=gone.id, reviewer="A", verdict="fair"))
+    repository.delete(gone.id)
+    with database.writing() as connection:
+        told = {"source_file": "a.zip", "bundle_digest": "d", "signers": (), "program": "1", "bundle": b"b"}
+        told |= {"session_id": session.id, "source_session_id": 1, "imported_at": utc_now()}
+        connection.execute(insert(imported_sessions).values(**told))
+    return session.id
+
+
+@pytest.fixture
+def filled(database):
+    ProjectsRepository(database).add("Other")
+    with in_project(FIRST):
+        return fill(database)
+
+
+def test_every_table_says_to_whom_its_rows_belong():
+    assert set(METADATA.tables) == set(OWNERS)
+    for name, owner in OWNERS.items():
+        if owner is not None and owner != PROJECT:
+            column = METADATA.tables[name].c[owner]
+            assert not column.nullable, name
+            assert OWNERS[next(iter(column.foreign_keys)).column.table.name] is not None, name
+
+
+def test_a_table_that_says_nothing_cannot_be_read_in_a_project(database, monkeypatch):
+    monkeypatch.delitem(OWNERS, "swaps")
+    with in_project(FIRST), pytest.raises(StoreError, match="rows of swaps"):
+        SwapsRepository(database).named("x")
+
+
+def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(database, filled):
+    owned = [METADATA.tables[name] for name, owner in OWNERS.items() if owner is not None]
+    for table in owned:
+        count = select(func.count()).select_from(table)
+        aliased = select(func.count()).select_from(table.alias())
+        within = select(func.count()).select_from(select(table).subquery())
+        some = next(column for column in table.c if not column.foreign_keys)
+        with in_project(FIRST), database.reading() as connection:
+            assert [connection.scalar(query) for query in (count, aliased, within)] >= [1, 1, 1], table.name
+        with in_project(OTHER):
+            with database.reading() as connection:
+                seen = [connection.scalar(query) for query in (count, aliased, within)]
+                assert seen == [0, 0, 0], table.name
+                assert not connection.scalar(select(exists().select_from(table))), table.name
+            if table.name in GUARDED:
+                continue
+            with database.writing() as connection:
+                assert connection.execute(update(table).values({some.name: some})).rowcount == 0, table.name
+                assert connection.execute(delete(table)).rowcount == 0, table.name
+        with in_every_project(), database.reading() as connection:
+            assert connection.scalar(count) >= 1, table.name
+
+
+def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_seen(database, filled):
+    for table in METADATA.tables.values():
+        for column in table.c:
+            owned = [key.column for key in column.foreign_keys if OWNERS[key.column.table.name] is not None]
+            if not owned:
+                continue
+            with in_project(OTHER), pytest.raises(NotFoundError), database.writing() as connection:
+                connection.execute(insert(table), [{column.name: filled}])
+            with in_project(OTHER), pytest.raises(NotFoundError), database.writing() as connection:
+                connection.execute(update(table).values({column.name: filled}))
+    with in_project(OTHER):
+        fill(database)
+    with in_project(OTHER), database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(steps)) == 1
+        assert len(SessionsRepository(database).list()) == 1
+    with in_every_project():
+        assert len(SessionsRepository(database).list()) == 2
+
+
+def test_a_row_that_is_joined_from_outside_is_missing_and_takes_nothing_along(database, filled):
+    with in_project(FIRST):
+        empty = SessionsRepository(database).create(new_session()).active_branch_id
+    query = (
+        select(branches.c.id, steps.c.token)
+        .outerjoin(steps, steps.c.branch_id == branches.c.id)
+        .where(branches.c.id == empty)
+    )
+    with in_project(FIRST), database.reading() as connection:
+        assert connection.execute(query).all() == [(empty, None)]
+    with in_project(OTHER), database.reading() as connection:
+        assert connection.execute(query).all() == []
+
+
+def test_names_digests_and_limits_do_not_tell_of_other_projects(database, filled):
+    lists, evaluations = UserListsRepository(database), EvaluationsRepository(database)
+    with in_project(OTHER):
+        assert lists.find("list") is None
+        other = lists.add("list", "d", [])
+        with pytest.raises(ConflictError):
+            lists.add("list", "d", [])
+        evaluation = evaluations.add("same", {}, {})
+        item = EvaluationItemRecord(suite="s", method="m", seed=1, place=0, item="i", key="key")
+        assert evaluations.link(evaluation.id, [item]) == []
+        evaluations.delete(evaluation.id)
+        assert JobsRepository(database).unfinished_of(None) == 1
+    with in_project(FIRST):
+        assert lists.find("list").id != other.id
+        (kept,) = evaluations.list()
+        assert evaluations.outcomes(kept.id, "s")[1] == {"key": b"outcome"}
+
+
+def test_the_library_of_a_project_counts_its_own_sessions_alone(database, filled):
+    library = LibraryRepository(database)
+    with in_project(OTHER):
+        assert library.count(SessionFilter()) == library.folded_count(SessionFilter()) == 0
+        assert library.choices().tags == ()
+        with pytest.raises(NotFoundError):
+            SessionsRepository(database).get(filled)
+        with pytest.raises(NotFoundError):
+            library.add_tag([filled], "mine")
+    with in_project(FIRST):
+        assert [entry.step_count for entry in library.search(SessionFilter())] == [1]
+
+
+def test_steps_of_several_projects_are_written_together_and_each_only_by_its_own(database, filled):
+    repository = SessionsRepository(database)
+    with in_project(FIRST):
+        branch = repository.create(new_session()).active_branch_id
+    with in_project(OTHER), pytest.raises(NotFoundError):
+        repository.append_step(branch, new_step(0))
+    with in_project(FIRST):
+        repository.append_step(branch, new_step(0))
+        assert len(repository.chain(branch)) == 1
+
+
+def test_a_store_by_projects_refuses_where_nobody_has_said_which(store_url):
+    with Database(store_url, by_project=True) as database:
+        assert [project.name for project in ProjectsRepository(database).list()] == ["Default"]
+        with pytest.raises(StoreError, match="Nobody has said"):
+            SessionsRepository(database).list()
+        with in_project(FIRST):
+            assert SessionsRepository(database).list() == []
+            with pytest.raises(StoreError, match="about one project"), database.together(), in_every_project():
+                SessionsRepository(database).list()
+        with in_project(0), pytest.raises(StoreError, match="member of no project"):
+            SessionsRepository(database).create(new_session())
+
+
+def test_what_comes_with_the_program_is_seen_in_every_project_and_changed_in_none(database):
+    runs = CalibrationsRepository(database)
+    embedded = runs.add(new_calibration(embedded=True), (), b"v")
+    with in_project(OTHER):
+        assert runs.list() == [embedded]
+        with pytest.raises(NotFoundError):
+            runs.delete(embedded.id)
+        own = runs.add(new_calibration(embedded=True), (), b"w")
+    with in_project(FIRST):
+        assert runs.list() == [embedded]
+        assert own not in runs.list()
+
+
+def test_projects_have_names_and_members(database):
+    projects = ProjectsRepository(database)
+    made = projects.add("Credit scoring")
+    assert [project.name for project in projects.list()] == ["Default", "Credit scoring"]
+    assert projects.named("credit SCORING") == made
+    for name in ("default", "CREDIT scoring"):
+        with pytest.raises(ConflictError, match="already"):
+            projects.add(name)
+    assert projects.rename(made.id, "credit scoring").name == "credit scoring"
+    with database.writing() as connection:
+        connection.execute(text(
+            "INSERT INTO accounts (id, name, role, created_at) VALUES (7, 'Mia', 'viewer', '2026-01-01 00:00:00')"
+        ))  # fmt: skip
+    assert projects.of_account(7) == []
+    assert projects.add_member(made.id, 7)
+    assert not projects.add_member(made.id, 7)
+    assert [account.name for account in projects.members(made.id)] == ["Mia"]
+    assert [project.id for project in projects.of_account(7)] == [made.id]
+    assert projects.remove_member(made.id, 7)
+    assert projects.of_account(7) == []
+    assert sessions.c.project_id.server_default is not None
