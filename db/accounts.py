@@ -197,7 +197,7 @@ class AccountsRepository:
         fields |= {"one_time_until": one_time_until, "signed_in_at": None}
         try:
             with self._database.writing() as connection:
-                taken = select(accounts.c.id).where(func.lower(accounts.c.name) == name.lower())
+                taken = select(accounts.c.id).where(func.lower(accounts.c.name, type_=AnyText()) == name.lower())
                 if connection.execute(taken).first() is not None:
                     raise ConflictError(f"There is an account {name!r} already; choose another name.")
                 key = add_row(connection, accounts, **fields, created_at=utc_now(), disabled_at=None)
@@ -219,7 +219,7 @@ class AccountsRepository:
         Raises:
             NotFoundError: There is none.
         """
-        return self._one(repr(name), func.lower(accounts.c.name) == name.lower())
+        return self._one(repr(name), func.lower(accounts.c.name, type_=AnyText()) == name.lower())
 
     def at_provider(self, issuer: str, subject: str) -> AccountRecord | None:
         """Return the account of somebody whom a provider signs in; None if there is none yet."""

@@ -23,7 +23,7 @@ from db.accounts import AccountRecord, accounts
 from db.database import Database
 from db.scope import DEFAULT
 from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, fields_in, find, one_writer
-from db.types import ConflictError, NotFoundError, utc_now
+from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 DEFAULT_NAME = "Default"
 _NAMES_LOCK = 0x70726F6A
@@ -55,6 +55,8 @@ projects = Table(
     info={"called": "project"},
     **NEVER_REUSED,
 )
+
+lowered_name = func.lower(projects.c.name, type_=AnyText())
 
 members = Table(
     "project_members",
@@ -112,7 +114,7 @@ class ProjectsRepository:
         Raises:
             NotFoundError: There is none.
         """
-        query = select(*fields_in(ProjectRecord, projects)).where(func.lower(projects.c.name) == name.lower())
+        query = select(*fields_in(ProjectRecord, projects)).where(lowered_name == name.lower())
         with self._database.reading() as connection:
             found = connection.execute(query).first()
         if found is None:
@@ -165,6 +167,6 @@ class ProjectsRepository:
     def _require_free(self, connection: Connection, name: str, key: int | None = None) -> None:
         # Two writers must not both find a name free that differs in case alone.
         one_writer(connection, _NAMES_LOCK)
-        same = connection.execute(select(projects.c.id).where(func.lower(projects.c.name) == name.lower())).first()
+        same = connection.execute(select(projects.c.id).where(lowered_name == name.lower())).first()
         if same is not None and same.id != key:
             raise ConflictError(f"There is a project {name!r} already; choose another name.")

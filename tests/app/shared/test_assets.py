@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app.bootstrap import FEATURES
-from app.shared.page_files import FIRST, PageFiles, PageHeads, page_files, served, styles_of, with_nonce
+from app.shared.page_files import FIRST, PLOTLY, PageFiles, PageHeads, page_files, served, styles_of, with_nonce
 from app.shared.web import ASSETS
 
 PAGES = [feature.page for feature in FEATURES if feature.page]
@@ -32,7 +32,7 @@ def _sheets(files: PageFiles) -> dict[str, str]:
 
 def test_every_file_belongs_to_a_page_and_every_page_finds_its_files(files: PageFiles) -> None:
     taken = {path for page in PAGES for path in (*files.scripts_of(page), *styles_of(page))}
-    assert taken | {FIRST} == set(files.contents)
+    assert taken | {FIRST, PLOTLY} == set(files.contents)
 
 
 def test_no_page_takes_the_scripts_of_another(files: PageFiles) -> None:

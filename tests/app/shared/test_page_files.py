@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.bootstrap import FEATURES
-
 pytestmark = pytest.mark.ui
 
 MOST_BYTES = 150_000
@@ -20,7 +18,7 @@ def test_no_page_has_many_files_of_ours_and_each_file_is_loaded_once(browser: Br
     context = browser.new_context()
     page = context.new_page()
     loaded: set[str] = set()
-    paths = [feature.page.path for feature in FEATURES if feature.page]
+    paths = [page.path for page in services.pages]
     for path in (*paths, paths[0]):
         page.goto(f"{address}/{path}")
         expect(page.locator(".topbar .brand")).to_be_visible()
