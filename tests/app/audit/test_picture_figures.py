@@ -10,7 +10,7 @@ from app.shared.markup import from_file
 
 
 def test_every_picture_has_a_frame_and_every_frame_a_picture():
-    assert {name for name, _, _ in PICTURES} == set(frames())
+    assert {"candidates", "steps", *(name for name, _, _ in PICTURES)} == set(frames())
 
 
 def test_frames_are_plain_json_without_colours_so_that_a_theme_swaps_the_template_alone():

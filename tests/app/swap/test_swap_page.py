@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
+from app.shared.project_cache import in_present
 from app.shared.wiring import Services
 from app.swap.service import SwapService
 from app.swap.types import SwapProgress, SwapRequest, SwapResult
@@ -210,7 +211,7 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
             for item in stream:
                 yield item
                 while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
-                    service._runs._running[item.number].check()
+                    service._runs._running[in_present(item.number)].check()
                     yield item
 
     monkeypatch.setattr(service, "run", held)
