@@ -30,6 +30,7 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     case,
+    exists,
     func,
     insert,
     or_,
@@ -40,7 +41,7 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
-from db.logit_bases import PackedLogits, keep_basis
+from db.logit_bases import PackedLogits, keep_basis, session_logit_bases
 from db.scope import in_every_project, present_project
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
@@ -241,6 +242,12 @@ _PLACE = (
         .where(imported_sessions.c.session_id == branches.c.session_id)
         .scalar_subquery()
         .label("imported"),
+        exists()
+        .where(
+            session_logit_bases.c.session_id == branches.c.session_id,
+            session_logit_bases.c.digest == bindparam("digest"),
+        )
+        .label("names_basis"),
     )
     .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
     .where(branches.c.id == bindparam("own"))
@@ -381,9 +388,9 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     listed: list[dict[str, Any]] = []
     changed: dict[int, None] = {}
     for request in taken:
-        session = _session_of_next(connection, request)
+        session, names_basis = _session_of_next(connection, request)
         changed[session] = None
-        if request.packed is not None:
+        if request.packed is not None and not names_basis:
             keep_basis(connection, session, request.packed)
         key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
         listed += [{"step_id": key[0], **row} for row in request.candidates]
@@ -392,9 +399,10 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
-def _session_of_next(connection: Connection, request: _Append) -> int:
-    """The session of a branch whose next step is the one that is to be stored."""
-    place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
+def _session_of_next(connection: Connection, request: _Append) -> tuple[int, bool]:
+    """The session of a branch whose next step is to be stored, and whether it names the matrix of the step's logits."""
+    digest = request.packed.digest if request.packed else ""
+    place = connection.execute(_PLACE, {"own": request.branch_id, "digest": digest}).one_or_none()
     if place is None:
         raise missing(branches, request.branch_id)
     if place.imported is not None:
@@ -405,7 +413,7 @@ def _session_of_next(connection: Connection, request: _Append) -> int:
         raise ConflictError(
             f"Step {index} cannot be stored: the next step of branch {request.branch_id} has the index {expected}."
         )
-    return int(place.session_id)
+    return int(place.session_id), bool(place.names_basis)
 
 
 class BranchChains:

@@ -72,14 +72,11 @@ class LogitBases:
 
 def keep_basis(connection: Connection, session_id: int, packed: PackedLogits) -> None:
     """Have a session name the matrix of logits that one of its steps gets in this transaction, and store it once."""
-    named = {"session_id": session_id, "digest": packed.digest}
-    if connection.execute(select(session_logit_bases).filter_by(**named)).first() is not None:
-        return
     # Locked, so that nobody who deletes the last other session with it removes it meanwhile.
     stored = select(logit_bases.c.digest).where(logit_bases.c.digest == packed.digest)
     if connection.execute(stored.with_for_update(read=True, key_share=True)).first() is None:
         _add(connection, logit_bases, {"digest": packed.digest, "data": packed.basis(), "created_at": utc_now()})
-    _add(connection, session_logit_bases, named)
+    _add(connection, session_logit_bases, {"session_id": session_id, "digest": packed.digest})
 
 
 def _add(connection: Connection, table: Table, row: dict[str, object]) -> None:
