@@ -340,7 +340,7 @@ def new_evaluation(visit: Opener, services: Services, **options: Any) -> Page:
     expect(page.locator("#suites input")).to_have_count(2)
     page.locator("#estimate-run").click()
     expect(page.locator("#estimate tbody tr")).to_have_count(2)
-    unfold(page, folds=3)
+    unfold(page, folds=4)
     return page
 
 
@@ -356,7 +356,7 @@ def evaluation(visit: Opener, services: Services, **options: Any) -> Page:
     page.get_by_label("Figures", exact=True).click()
     page.get_by_role("option", name="Phantom decisions").click()
     expect(page.locator("#items tbody tr")).not_to_have_count(0)
-    unfold(page, folds=3)
+    unfold(page, folds=4)
     return page
 
 
