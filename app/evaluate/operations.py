@@ -14,7 +14,6 @@ from app.evaluate.coefficients import (
     CoefficientRequest,
     Coefficients,
     CoefficientService,
-    coefficients_laid_out,
 )
 from app.evaluate.experiment_files import experiment_names
 from app.evaluate.experiment_runs import (
@@ -35,7 +34,6 @@ from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_s
 from app.evaluate.opening import OpenedItem
 from app.evaluate.results import RESULTS, SAMPLES, ResultFiles
 from app.evaluate.runs import (
-    CalibrationNote,
     EvaluationEstimate,
     EvaluationMethod,
     EvaluationRequest,
@@ -46,7 +44,16 @@ from app.evaluate.runs import (
 )
 from app.evaluate.service import EvaluationService
 from app.evaluate.table_service import SUFFIXES, EvaluationTable, TableRequest, TableService
-from app.evaluate.terminal import print_layout, print_table
+from app.evaluate.terminal import (
+    print_coefficients,
+    print_estimate,
+    print_evaluation,
+    print_evaluations,
+    print_opened,
+    print_sets,
+    print_suites,
+    print_table,
+)
 from app.shared.audits import AuditSettings
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
@@ -183,87 +190,6 @@ def _method(given: Any) -> EvaluationMethod:
 # For people.
 
 
-def print_suites(suites: tuple[KnownSuite, ...]) -> None:
-    """One line a suite, with what is missing."""
-    for suite in suites:
-        there = f"{suite.items:,} items, {suite.release}" if suite.items else f"from {suite.source}"
-        there = suite.missing or there.replace("from hub", "from a hub, downloaded when it is read")
-        print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
-
-
-def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:
-    """One line an evaluation."""
-    if not evaluations:
-        print("No evaluation yet; see: python -m app evaluate --help")
-    for item in evaluations:
-        state = "unknown" if item.job is None else item.job.status
-        print(
-            f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {state:<11} {item.done:,} of {item.planned:,} items  "
-            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites) or 'no suite'}"
-        )
-
-
-def print_evaluation(view: EvaluationView) -> None:
-    """How far it is, what was read, and what its thresholds rest on."""
-    state = "" if view.job is None else f", {view.job.status}"
-    print(f"Evaluation {view.id}: {view.name} ({view.request.model}{state}; {view.done:,} of {view.planned:,} items)")
-    for plan in view.plans:
-        print(f"\n{plan.title}: {plan.items:,} items in {plan.units:,} units; {plan.release}")
-        for method in view.request.methods:
-            parts = [part for part in view.progress if (part.suite, part.method) == (plan.suite, method.label)]
-            done = ", ".join(f"seed {part.seed}: {part.done:,} of {part.planned:,}" for part in parts)
-            print(f"  {method.label:<36} {done}")
-        for note in view.calibrations:
-            if note.suite == plan.suite:
-                print(f"  {note_sentence(note)}")
-    for sentence in view.notes:
-        print(f"\n{sentence}")
-    if view.request.experiment is not None:
-        print(f"\nThe tables of its experiment: python -m app evaluations table {view.id} --experiment")
-    if view.done:
-        print(f"\nIts figures: python -m app evaluations table {view.id}")
-
-
-def note_sentence(note: CalibrationNote) -> str:
-    """What is said of the thresholds of a method, in one line."""
-    begun = f"Thresholds of {note.method}, seed {note.seed}: "
-    if note.silent:
-        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed: {note.silent}.", *note.notes))
-    covered = ""
-    if note.coverage is not None and note.low is not None and note.high is not None:
-        covered = (
-            f"; they keep {note.coverage:.0%} ({note.low:.0%} to {note.high:.0%}) of {note.checked} contexts kept "
-            f"apart, {1 - note.alpha:.0%} asked for"
-        )
-    silent = f"; {note.uninformative} of {note.bins} bins say nothing" if note.uninformative else ""
-    said = f"{begun}{note.contexts} contexts, {note.needed} needed, by {note.source}{covered}{silent}."
-    return " ".join((said, *note.notes))
-
-
-def print_estimate(estimate: EvaluationEstimate) -> None:
-    """What each suite will take, and what is missing."""
-    for suite in estimate.suites:
-        written = f", up to {suite.written:,} tokens written" if suite.written else ""
-        print(
-            f"{suite.suite:<22} {suite.items:,} items, {suite.asks:,} asks, {suite.read:,} tokens read{written} "
-            f"by each method; about {_duration(suite.seconds)} for all"
-        )
-    print(f"About {_duration(estimate.seconds)} of the model's time, without fitting thresholds.")
-    for sentence in estimate.missing:
-        print(sentence)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def print_opened(opened: OpenedItem) -> None:
-    """Which session it is."""
-    print(f"Session {opened.session_id}, branch {opened.branch_id}. {opened.note}".rstrip())
-
-
 # What is offered.
 
 
@@ -281,13 +207,6 @@ def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) ->
         cannot be read.
     """
     return wired[EvaluationService].suites(data, read)
-
-
-def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:
-    """One line a set."""
-    for what, named in sets.items():
-        print(f"Sets of {what}:")
-        print(*(f"  {name:<12} {' '.join(members)}" for name, members in named.items()), sep="\n")
 
 
 @operation(json=dict, command="evaluations sets", text=print_sets)
@@ -920,13 +839,6 @@ def _coefficients_json(found: Coefficients) -> Json:
         ],
         "notes": found.notes,
     }
-
-
-def print_coefficients(found: Coefficients) -> None:
-    """A row a coefficient, and what has to be said with them."""
-    print(f"{found.title} (evaluation {found.evaluation_id}), mixed-effects model")
-    print_layout(coefficients_laid_out(found))
-    print(*found.notes, sep="\n")
 
 
 @operation(json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)

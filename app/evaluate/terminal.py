@@ -1,4 +1,4 @@
-"""Tables of evaluations on a terminal."""
+"""Evaluations and their tables on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from app.evaluate import words
+from app.evaluate.coefficients import Coefficients, coefficients_laid_out
 from app.evaluate.layout import Head, Layout, Shown, laid_out, readings_laid_out
+from app.evaluate.opening import OpenedItem
+from app.evaluate.runs import CalibrationNote, EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
 from app.evaluate.table_service import EvaluationTable
 from app.shared.step_words import visible
 
@@ -58,3 +61,98 @@ def _cell(shown: Shown | None) -> Text:
     for line in (shown.interval, shown.contrast):
         text.append(f"\n{line}" if line else "", "not bold dim")
     return text
+
+
+def print_suites(suites: tuple[KnownSuite, ...]) -> None:
+    """One line a suite, with what is missing."""
+    for suite in suites:
+        there = f"{suite.items:,} items, {suite.release}" if suite.items else f"from {suite.source}"
+        there = suite.missing or there.replace("from hub", "from a hub, downloaded when it is read")
+        print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
+
+
+def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:
+    """One line an evaluation."""
+    if not evaluations:
+        print("No evaluation yet; see: python -m app evaluate --help")
+    for item in evaluations:
+        state = "unknown" if item.job is None else item.job.status
+        print(
+            f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {state:<11} {item.done:,} of {item.planned:,} items  "
+            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites) or 'no suite'}"
+        )
+
+
+def print_evaluation(view: EvaluationView) -> None:
+    """How far it is, what was read, and what its thresholds rest on."""
+    state = "" if view.job is None else f", {view.job.status}"
+    print(f"Evaluation {view.id}: {view.name} ({view.request.model}{state}; {view.done:,} of {view.planned:,} items)")
+    for plan in view.plans:
+        print(f"\n{plan.title}: {plan.items:,} items in {plan.units:,} units; {plan.release}")
+        for method in view.request.methods:
+            parts = [part for part in view.progress if (part.suite, part.method) == (plan.suite, method.label)]
+            done = ", ".join(f"seed {part.seed}: {part.done:,} of {part.planned:,}" for part in parts)
+            print(f"  {method.label:<36} {done}")
+        for note in view.calibrations:
+            if note.suite == plan.suite:
+                print(f"  {note_sentence(note)}")
+    for sentence in view.notes:
+        print(f"\n{sentence}")
+    if view.request.experiment is not None:
+        print(f"\nThe tables of its experiment: python -m app evaluations table {view.id} --experiment")
+    if view.done:
+        print(f"\nIts figures: python -m app evaluations table {view.id}")
+
+
+def note_sentence(note: CalibrationNote) -> str:
+    """What is said of the thresholds of a method, in one line."""
+    begun = f"Thresholds of {note.method}, seed {note.seed}: "
+    if note.silent:
+        return " ".join((f"{begun}{note.contexts} contexts, {note.needed} needed: {note.silent}.", *note.notes))
+    covered = ""
+    if note.coverage is not None and note.low is not None and note.high is not None:
+        covered = (
+            f"; they keep {note.coverage:.0%} ({note.low:.0%} to {note.high:.0%}) of {note.checked} contexts kept "
+            f"apart, {1 - note.alpha:.0%} asked for"
+        )
+    silent = f"; {note.uninformative} of {note.bins} bins say nothing" if note.uninformative else ""
+    said = f"{begun}{note.contexts} contexts, {note.needed} needed, by {note.source}{covered}{silent}."
+    return " ".join((said, *note.notes))
+
+
+def print_estimate(estimate: EvaluationEstimate) -> None:
+    """What each suite will take, and what is missing."""
+    for suite in estimate.suites:
+        written = f", up to {suite.written:,} tokens written" if suite.written else ""
+        print(
+            f"{suite.suite:<22} {suite.items:,} items, {suite.asks:,} asks, {suite.read:,} tokens read{written} "
+            f"by each method; about {_duration(suite.seconds)} for all"
+        )
+    print(f"About {_duration(estimate.seconds)} of the model's time, without fitting thresholds.")
+    for sentence in estimate.missing:
+        print(sentence)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def print_opened(opened: OpenedItem) -> None:
+    """Which session it is."""
+    print(f"Session {opened.session_id}, branch {opened.branch_id}. {opened.note}".rstrip())
+
+
+def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:
+    """One line a set."""
+    for what, named in sets.items():
+        print(f"Sets of {what}:")
+        print(*(f"  {name:<12} {' '.join(members)}" for name, members in named.items()), sep="\n")
+
+
+def print_coefficients(found: Coefficients) -> None:
+    """A row a coefficient, and what has to be said with them."""
+    print(f"{found.title} (evaluation {found.evaluation_id}), mixed-effects model")
+    print_layout(coefficients_laid_out(found))
+    print(*found.notes, sep="\n")

@@ -11,8 +11,9 @@ import pytest
 
 from app.evaluate import coefficients
 from app.evaluate.coefficients import CoefficientRequest, CoefficientService, coefficients_laid_out
-from app.evaluate.operations import evaluation_coefficients, print_coefficients
+from app.evaluate.operations import evaluation_coefficients
 from app.evaluate.runs import EvaluationRequest, EvaluationView
+from app.evaluate.terminal import print_coefficients
 from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
 from coft_core.suites.base import Likelihood, Outcome, Scored, Unread

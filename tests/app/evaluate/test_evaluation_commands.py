@@ -7,8 +7,9 @@ import json
 import pytest
 
 from app.evaluate.items import sampled
-from app.evaluate.operations import evaluation_outcomes, evaluation_request, note_sentence, run_evaluation
+from app.evaluate.operations import evaluation_outcomes, evaluation_request, run_evaluation
 from app.evaluate.runs import CalibrationNote, EvaluationMethod
+from app.evaluate.terminal import note_sentence
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
