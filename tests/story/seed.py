@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from app.audit.reread_service import RereadService
 from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services as open_services
@@ -23,11 +22,9 @@ from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
-from app.shared.calibrations import CalibrationStore
 from app.shared.jobs import ACTIVE, JobContext, JobService
-from app.shared.planning import Detectors
+from app.shared.project_cache import ProjectCache
 from app.shared.rollouts import RolloutPool
-from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.types import Span, Step
 from db.sessions import SessionsRepository
@@ -171,6 +168,15 @@ def rows_held(monkeypatch: pytest.MonkeyPatch, services: Services) -> Semaphore:
     return rows
 
 
+def _kept_by(objects: Iterable[object], depth: int = 2) -> Iterator[ProjectCache[Any, Any]]:
+    """What services, and what they hold in turn, keep of the store."""
+    for held in (value for one in objects for value in getattr(one, "__dict__", {}).values()):
+        if isinstance(held, ProjectCache):
+            yield held
+        elif depth and type(held).__module__.startswith("app."):
+            yield from _kept_by((held,), depth - 1)
+
+
 class Seeded:
     """The program on a store that can be put back to how it was seeded."""
 
@@ -192,11 +198,9 @@ class Seeded:
         audits._live.drop(tuple(audits._live._going))
         while pool.close_oldest():
             pass
-        self.services[CalibrationStore]._loaded.clear()
-        self.services[Thresholds]._readings.clear()
-        self.services[CalibrationService]._readings._kept.clear()
-        self.services[RereadService]._chains._kept.clear()
-        self.services[Detectors]._read.clear()
+        # Numbers in the store begin again, and what was kept by them is of other things.
+        for cache in _kept_by(tuple(self.services._built.values())):
+            cache.clear()
         self._copied(self._copy, self._path)
         return self.services
 
