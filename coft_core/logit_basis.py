@@ -5,7 +5,8 @@ a float32's bits look random and do not compress; but the hidden state that expl
 them to a few units in its last place, and these differences are short. Whoever reads needs the matrix, not the model.
 
 The prediction is the same on every machine: matrix and state are rounded to whole numbers so short that every partial
-sum is exact in float64, in whatever order a library adds them.
+sum is exact in float64, in whatever order a library adds them. Products are PyTorch's and not NumPy's, whose threads
+would compete for the processor with those of the model's own forwards, step by step.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class LogitBasis:
         if not np.isfinite(values).all():
             return None
         chosen, solver = self._estimator
-        states = values[:, chosen].astype(np.float64) @ solver  # (B, d)
+        states = (torch.from_numpy(values[:, chosen].astype(np.float64)) @ solver).numpy()  # (B, d)
         exponents = np.frexp(np.abs(states).max(axis=1))[1]  # (B,)
         whole = np.rint(np.ldexp(states, (STATE_BITS - exponents)[:, None])).astype("<i4")  # (B, d)
         off = _in_order(values) - _in_order(self._predicted(whole, exponents))  # (B, V)
@@ -110,24 +111,25 @@ class LogitBasis:
         return data if len(data) < len(stored.values) // 2 else None
 
     @cached_property
-    def _whole(self) -> tuple[npt.NDArray[np.float64], int]:
-        """The matrix in whole numbers of at most ``WEIGHT_BITS`` bits, and the exponent of what they count in."""
+    def _whole(self) -> tuple[torch.Tensor, int]:
+        """The matrix in float64 whole numbers of at most ``WEIGHT_BITS`` bits, and the exponent of what they count in."""
         rows = self.rows.astype(np.float64)
         exponent = int(np.frexp(np.abs(rows).max())[1])
-        return np.rint(np.ldexp(rows, WEIGHT_BITS - exponent)), exponent
+        return torch.from_numpy(np.rint(np.ldexp(rows, WEIGHT_BITS - exponent))), exponent
 
     @cached_property
-    def _estimator(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-        """Tokens whose logits a state is estimated from, and what they are multiplied with, ``(n, d)``."""
+    def _estimator(self) -> tuple[npt.NDArray[np.intp], torch.Tensor]:
+        """Tokens whose logits a state is estimated from, and what they are multiplied with, float64 ``(n, d)``."""
         vocabulary, width = self.rows.shape
         chosen = np.unique(np.linspace(0, vocabulary - 1, min(SAMPLED * width, vocabulary)).astype(np.intp))
-        return chosen, np.linalg.pinv(self.rows[chosen].astype(np.float64)).T.copy()
+        return chosen, torch.linalg.pinv(torch.from_numpy(self.rows[chosen].astype(np.float64))).T.contiguous()
 
     def _predicted(self, whole: npt.NDArray[np.int32], exponents: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """What states in whole numbers give, ``(B, V)``; every bit of it is the same on every machine."""
         weights, exponent = self._whole
         high, low = whole >> LOW_BITS, whole & ((1 << LOW_BITS) - 1)
-        products = weights @ np.concatenate([high, low]).T.astype(np.float64)  # (V, 2 B), each an exact whole number
+        parts = torch.from_numpy(np.concatenate([high, low]).astype(np.float64))  # (2 B, d)
+        products = (weights @ parts.T).numpy()  # (V, 2 B), each an exact whole number
         sums = products[:, : len(whole)] * float(1 << LOW_BITS) + products[:, len(whole) :]
         scales = exponents + (exponent - WEIGHT_BITS - STATE_BITS)
         return np.ascontiguousarray(np.ldexp(sums, scales[None, :]).T).astype(np.float32)

@@ -13,6 +13,7 @@ from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
+from app.shared.glossary import explained_titles
 from app.shared.job_watch import ENDED, KEPT, OF_ANOTHER, job_said, job_status
 from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
@@ -35,6 +36,8 @@ COLUMNS = (
     ("State", "state", "state", "How far the row is"),
 )  # fmt: skip
 """Title, what a click sorts by, classes, and what it means."""
+
+EXPLAINED = explained_titles(title for title, *_ in COLUMNS)
 
 FIRST_DOWN = (
     "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",
@@ -136,7 +139,7 @@ def rows_message(view: BatchView, query: BatchQuery) -> Reply:
     of = plural(total, "row") if len(passing) == total else f"{plural(len(passing), 'row')} of {count(total)}"
     groups = Counter(row.group for row in sorted(view.rows, key=lambda row: row.line))
     return {
-        "rows": rows_table(shown, query) if shown else _NOTHING_FOUND,
+        "rows": rows_table(shown, query) + EXPLAINED if shown else _NOTHING_FOUND,
         "where": of if len(shown) == len(passing) else f"{count(before + 1)}–{count(before + len(shown))} of {of}",
         "page": page,
         "pages": pages,

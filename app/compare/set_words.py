@@ -12,6 +12,7 @@ from markupsafe import Markup
 from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary
 from app.compare.words import FIGURE, columns_table, memory
 from app.shared.errors import ServiceError
+from app.shared.glossary import explained_titles
 from app.shared.markup import from_file, html
 from app.shared.policies import parameters_line, policy_name
 from app.shared.prompt_rows import MeanInterval
@@ -68,7 +69,7 @@ def set_message(view: SetComparison, query: SetQuery) -> Message:
         "resumable": view.resumable and view.own,
         "progress": [_progress(column, name, len(view.rows)) for column, name in zip(view.columns, names, strict=True)],
         "means": means_table(view.columns, names),
-        "rows": rows_table(shown, names, query),
+        "rows": rows_table(shown, names, query) + EXPLAINED,
         "where": f"{count(first)} to {count(first + len(shown) - 1)} of {count(len(view.rows))}",
         "page": page,
         "pages": pages,
@@ -141,6 +142,8 @@ CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
      lambda cell: NONE if cell.fallbacks is None else count(cell.fallbacks)),
 )  # fmt: skip
 """Title, what a click sorts by, what it means, and how it is written."""
+
+EXPLAINED = explained_titles(title for title, *_ in CELLS)
 
 
 def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) -> Markup:

@@ -19,7 +19,7 @@ from app.evaluate.runs import (
 )
 from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.tables import Table
-from app.shared.glossary import is_explained
+from app.shared.glossary import explained_titles
 from app.shared.markup import laid_out as template
 from coft_core.suites.base import Outcome, Scored, Written
 
@@ -72,7 +72,7 @@ def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
     return template(
         "evaluate/figures.html",
         figures=figures,
-        terms=[head.title for head in layout.heads if is_explained(head.title)],
+        explained=explained_titles(head.title for head in layout.heads),
         readings=readings,
         notes=words.notes(table, plans),
         reading_notes=words.reading_notes(table),

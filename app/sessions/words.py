@@ -8,6 +8,7 @@ from app.sessions.archive import BulkExport
 from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
+from app.shared.glossary import explained_titles
 from app.shared.markup import html, scrolled
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
@@ -58,6 +59,8 @@ COLUMNS = (
     ("Changed", "updated", "n"),
 )
 """Title, what a click sorts by (empty for nothing), and classes."""
+
+EXPLAINED = explained_titles(title for title, _, _ in COLUMNS)
 
 FIRST_DOWN = ("updated", "steps", "strongest")
 """Orders that begin with the largest or latest."""
@@ -141,7 +144,7 @@ def page_message(page: FoldedPage, choices: LibraryChoicesRecord, query: Library
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
-        "html": _table(page, query) if page.rows else nothing,
+        "html": _table(page, query) + EXPLAINED if page.rows else nothing,
         "where": _where(page, query.page_size),
         "page": page.page,
         "pages": page.pages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -258,17 +259,20 @@ _OF_SEVERAL_PARTS = re.compile(
 )
 
 
-def is_explained(text: str) -> bool:
-    """Whether the glossary has a label."""
-    return text.strip().lower() in _BY_NAME
-
-
 def term(text: str) -> Markup:
     """A label that opens its explanation where the glossary has one, and the label alone where it has none."""
     found = _BY_NAME.get(text.strip().lower())
     if found is None:
         return Markup(text) if isinstance(text, Markup) else Markup(escape(text))
     return _opener(found, text)
+
+
+def explained_titles(titles: Iterable[str]) -> Markup:
+    """A line under a table whose titles sort its rows: those that the glossary has open their explanations there."""
+    words = dict.fromkeys(title for title in titles if title.strip().lower() in _BY_NAME)
+    if not words:
+        return Markup()
+    return Markup('<p class="hint explained">Explained: {}.</p>').format(Markup(", ").join(map(term, words)))
 
 
 def explained(text: str) -> Markup:
