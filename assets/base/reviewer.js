@@ -14,6 +14,7 @@ const stored = () => {
   try { return clean(localStorage.getItem(KEY)); } catch { return ""; }
 };
 const ACCOUNTS = document.querySelector("meta[name='coft-accounts']") !== null;
+document.documentElement.toggleAttribute("data-accounts", ACCOUNTS);
 const account = () => clean(decodeURIComponent(document.cookie.match(/(?:^|; )coft-account=([^;]*)/)?.[1] ?? ""));
 const name = () => {
   if (ACCOUNTS) return account();

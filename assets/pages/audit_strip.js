@@ -10,7 +10,7 @@ const MOST_LINES = 7;
 const HOT = shared.sensitive;
 
 /* ---- tokens ---- */
-const token = (card) => made(html`<button type="button" class=${`tok ${card.c}${card.g ? " glue" : ""}`} data-i=${card.i} tabindex="-1"
+const token = (card) => made(html`<button type="button" class=${`tok ${card.c}${card.g ? " glue" : ""}${card.k.length ? " signed" : ""}`} data-i=${card.i} tabindex="-1"
   title=${card.sr}><span class="mk">${card.k.map((name) => icon(name))}</span><span class="w">${card.w}</span><span class="heat">${card.h
   ? html`<i class=${card.n ? "neg" : nothing} style=${`height:${card.h}px`}></i>` : nothing}</span><span class="vh" dir="ltr">, ${card.sr}</span></button>`);
 /* punctuation and word parts stay on the line of their word */

@@ -57,6 +57,7 @@ const mark = (node, item, step) => {
   const print = item ? `${item.mark}:${step === item.f}:${item.l > item.f}:${text}` : "";
   if ((old ? old.dataset.print : "") === print) return;
   old?.remove();
+  node.classList.toggle("begins", Boolean(item) && step === item.f);
   if (item) {
     node.append(made(html`<span class=${`vd ${item.mark}${item.l > item.f ? " run" : ""}`} data-print=${print}>${step === item.f
       ? icon(item.mark, "solid") : nothing}<span class="vh">${text}</span></span>`));
