@@ -18,6 +18,9 @@ from threading import Event, Thread, Timer, current_thread, main_thread
 from typing import Any
 
 import gradio as gr
+from gradio.route_utils import API_PREFIX
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from app.settings import Settings
@@ -33,7 +36,7 @@ from app.shared.memory import keep_giving_back
 from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.page_files import served
 from app.shared.request_gate import gated
-from app.shared.wiring import Page, Services
+from app.shared.wiring import Services
 
 PACKAGE = "mcp"
 
@@ -81,6 +84,8 @@ LARGEST_UPLOAD = "20mb"
 LONGEST_END = 7.0
 """Seconds from the signal to end until the process is ended: whoever sends it kills after ten."""
 WAITING_EVENTS = 64
+ENDPOINTS = "endpoints"
+"""Gradio's page for what programs call."""
 CACHE_SECONDS = 24 * 3600
 ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
 """Tells the pages' scripts that accounts sign."""
@@ -97,11 +102,13 @@ def build_app(services: Services) -> gr.Blocks:
     """
     (first, _), *others = [(feature, feature.page) for feature in services.features if feature.page in services.pages]
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
-        # First, so that no page's handler takes one of their names.
+        # First, so that no page's handler takes one of their names; apart, so that no browser builds their components.
+        _begin_page(app, ENDPOINTS, "Endpoints", listed=False)
         offer([operation for feature in services.features for operation in feature.operations], services)
+        _go_on(app, "")
         first.build_page(app, services)
         for feature, page in others:
-            _begin_page(app, page)
+            _begin_page(app, page.path, page.title)
             feature.build_page(app, services)
     if services.settings.accounts == "on":
         from app.accounts.doors import Doors
@@ -112,16 +119,21 @@ def build_app(services: Services) -> gr.Blocks:
     return app
 
 
-def _begin_page(app: gr.Blocks, page: Page) -> None:
+def _begin_page(app: gr.Blocks, path: str, title: str, listed: bool = True) -> None:
     """What follows is built on a page of its own, as after Gradio's ``Blocks.route``, but in the same block.
 
     With a block for each page, Gradio makes the configuration and all routes of the whole application anew at the end
     of every one of them, and throws away all but the last: that took three quarters of the time to start.
     """
+    app.pages.append((path, title, listed))
+    _go_on(app, path)
+
+
+def _go_on(app: gr.Blocks, path: str) -> None:
+    """What follows is built on this page."""
     # Fields that stand beside each other share a frame, which must not reach over to the next page.
     app.fill_expected_parents()
-    app.pages.append((page.path, page.title, True))
-    app.current_page = page.path
+    app.current_page = path
 
 
 def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
@@ -141,6 +153,8 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     ]
     with_accounts = services.settings.accounts == "on"
     app_kwargs = served(services.pages, routes, ACCOUNTS_META if with_accounts else "")
+    # The page that holds the endpoints is Gradio's alone: who looks it up reads what there is.
+    app_kwargs["routes"].append(Route(f"/{ENDPOINTS}", lambda _: RedirectResponse(f".{API_PREFIX}/info")))
     if services.settings.completions:
         from app.completions.routes import CompletionRoutes
         from app.completions.service import CompletionService

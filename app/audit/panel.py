@@ -192,8 +192,7 @@ def wire_settings(
         further: What :meth:`SettingsHandlers.describe_calibration` changes beside the rail.
     """
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
-    for change in changes.values():
-        change(None, rail.inputs, None, js=changed)
+    gr.on([*changes.values()], None, rail.inputs, None, js=changed, trigger_mode="multiple")
     gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
     gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **LATEST)

@@ -276,7 +276,6 @@ def _wire_form(app: gr.Blocks, handlers: CalibrationFormHandlers, form: Calibrat
     )
     shares = [form.controls[name] for name in SHARES]
     split.input(handlers.share_out, [form.controls["alpha"], form.controls["masked_families"]], shares, **LATEST)
-    for control in inputs:
-        control.change(None, inputs, None, js=CHANGED)
+    gr.on([control.change for control in inputs], None, inputs, None, js=CHANGED, trigger_mode="multiple")
     app.load(None, inputs, None, js=CHANGED)
     app.load(handlers.menu, None, form.controls["user_list_id"], **EVENT)

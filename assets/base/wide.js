@@ -3,18 +3,25 @@ import { perFrame, whenReady } from "./core.js";
 
 const places = document.getElementsByClassName("scrolls");
 const judge = (place) => {
-  const rest = place.scrollWidth - place.clientWidth;
+  const { scrollWidth, clientWidth, scrollLeft } = place, rest = scrollWidth - clientWidth;
   place.classList.toggle("is-wide", rest > 1);
-  place.classList.toggle("has-more", rest - place.scrollLeft > 1);
-  place.classList.toggle("is-moved", place.scrollLeft > 1);
+  place.classList.toggle("has-more", rest - scrollLeft > 1);
+  place.classList.toggle("is-moved", scrollLeft > 1);
   /* for what is a scroller of its own inside, to which nothing sticks that is scrolled by the outer one */
-  place.style.setProperty("--moved", `${place.scrollLeft}px`);
+  place.style.setProperty("--moved", `${scrollLeft}px`);
 };
-const judgeAll = perFrame(() => [...places].filter((place) => place.offsetParent).forEach(judge));
+/* told of after the page was laid out: to ask for widths at another time would lay it out once more */
+const sizes = new ResizeObserver((entries) => new Set(entries.map(({ target }) => target.closest(".scrolls"))).forEach((place) => place && judge(place)));
+const watched = new WeakSet();
+const watch = (node) => {
+  if (watched.has(node)) return;
+  watched.add(node);
+  sizes.observe(node);
+};
+const watchAll = perFrame(() => [...places].forEach((place) => [place, ...place.children, ...place.querySelectorAll("table")].forEach(watch)));
 
 whenReady(() => {
-  new MutationObserver(judgeAll).observe(document.body, { childList: true, subtree: true });
-  new ResizeObserver(judgeAll).observe(document.body);
-  document.addEventListener("toggle", judgeAll, true);
+  new MutationObserver(watchAll).observe(document.body, { childList: true, subtree: true });
+  watchAll();
   document.addEventListener("scroll", ({ target }) => { if (target.classList?.contains("scrolls")) judge(target); }, true);
 });
