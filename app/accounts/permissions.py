@@ -43,10 +43,6 @@ Rule = Need | Literal["open", "event", "tools"]
 """``open`` needs no account; for ``event`` and ``tools`` the request's content says what is asked for."""
 
 ROUTES: tuple[tuple[str, Rule], ...] = (
-    # Whoever runs the server asks these without a person behind; they name no prompt and no account.
-    ("/health", "open"),
-    ("/ready", "open"),
-    ("/metrics", READ),
     # Signing in, and what the pages consist of: scripts, styles and pictures, which are the same for everybody.
     ("/sign-in", "open"),
     ("/sign-in/{path:path}", "open"),
@@ -79,6 +75,7 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/address", READ),
     ("/address/{page:path}", READ),
     ("/audit/chain", READ),
+    ("/endpoints", READ),
     ("/gradio_api/info", READ),
     ("/gradio_api/openapi.json", READ),
     ("/openapi.json", READ),
