@@ -269,10 +269,12 @@ def term(text: str) -> Markup:
 
 def explained_titles(titles: Iterable[str]) -> Markup:
     """A line under a table whose titles sort its rows: those that the glossary has open their explanations there."""
-    words = dict.fromkeys(title for title in titles if title.strip().lower() in _BY_NAME)
+    words = {title: found for title in titles if (found := _BY_NAME.get(title.strip().lower()))}
     if not words:
         return Markup()
-    return Markup('<p class="hint explained">Explained: {}.</p>').format(Markup(", ").join(map(term, words)))
+    # Its title is a button by the same name, which sorts.
+    openers = [_opener(found, title, f"{title}, what it means") for title, found in words.items()]
+    return Markup('<p class="hint explained">Explained: {}.</p>').format(Markup(", ").join(openers))
 
 
 def explained(text: str) -> Markup:
@@ -293,5 +295,6 @@ def explained(text: str) -> Markup:
     return Markup("".join(part + opener for part, opener in zip(rest, between, strict=True)))
 
 
-def _opener(found: Term, text: str) -> Markup:
-    return Markup(f'<button type="button" class="term" data-explains="{found.key}">{escape(text)}</button>')
+def _opener(found: Term, text: str, spoken: str = "") -> Markup:
+    name = Markup(' aria-label="{}"').format(spoken) if spoken else ""
+    return Markup('<button type="button" class="term" data-explains="{}"{}>{}</button>').format(found.key, name, text)

@@ -169,14 +169,14 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
 def test_rows_are_sorted_by_a_column_and_totals_are_a_chart_with_their_numbers_one_click_away(finished, picture):
     page = finished()
     expect(page.locator("[aria-sort]")).to_contain_text("Line")
-    page.get_by_role("button", name="Strongest sensitivity").click()
+    page.get_by_role("button", name="Strongest sensitivity", exact=True).click()
     head = page.locator("th[aria-sort=descending]")
     expect(head).to_contain_text("Strongest sensitivity")
     down = column(page, 5)
     assert down == sorted(down, key=float, reverse=True)
     assert len(set(down)) > 3
-    expect(page.get_by_role("button", name="Strongest sensitivity")).to_be_focused()
-    page.get_by_role("button", name="Strongest sensitivity").click()
+    expect(page.get_by_role("button", name="Strongest sensitivity", exact=True)).to_be_focused()
+    page.get_by_role("button", name="Strongest sensitivity", exact=True).click()
     expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Strongest sensitivity")
     assert column(page, 5) == sorted(down, key=float)
     plot = page.locator("#totals-plot")

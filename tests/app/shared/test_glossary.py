@@ -112,3 +112,12 @@ def test_a_field_s_label_opens_its_explanation_at_a_click_and_by_a_key_within_th
     page.locator("#prompt").focus()
     page.keyboard.press("F1")
     expect(page.get_by_role("dialog", name="What the words mean")).to_be_visible()
+
+
+def test_the_word_of_a_column_that_sorts_is_explained_under_its_table(visit):
+    page = visit("/sessions")
+    heads = page.get_by_role("columnheader", name="Strongest sensitivity")
+    expect(heads.get_by_role("button")).to_have_count(1)
+    page.get_by_role("button", name="Strongest sensitivity, what it means").press("Enter")
+    expect(page.get_by_role("dialog", name="Sensitivity")).to_be_visible()
+    assert broken(page) == []
