@@ -11,6 +11,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from app.batch.service import BatchService
+from app.bootstrap import FEATURES
 from app.calibrate.service import CalibrationService, request_from_json
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
@@ -43,6 +44,22 @@ def test_every_endpoint_that_is_offered_is_documented_with_its_arguments(client:
         arguments = re.findall(r"^\| `(\w+)` \|", sections[name], re.MULTILINE)
         assert arguments == [parameter["parameter_name"] for parameter in endpoint["parameters"]], name
     assert listed == reference(), "run: python -m bench.api_reference"
+
+
+@pytest.mark.parametrize(
+    "page", [feature.page.path for feature in FEATURES if feature.page and not feature.page.for_admins]
+)
+def test_no_page_makes_browsers_build_what_programs_call(client: Client, address: str, page: str):
+    built = httpx.get(f"{address}/config", params={"page": page}).json()
+    assert built["current_page"] == page
+    assert "api" not in {component["type"] for component in built["components"]}
+    offered = {name.strip("/") for name in client.view_api(print_info=False, return_format="dict")["named_endpoints"]}
+    assert offered.isdisjoint(event["api_name"] for event in built["dependencies"])
+
+
+def test_the_address_of_the_endpoints_lists_them(client: Client, address: str):
+    listed = httpx.get(f"{address}/endpoints", follow_redirects=True)
+    assert listed.json()["named_endpoints"].keys() == client.view_api(return_format="dict")["named_endpoints"].keys()
 
 
 def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address: str):
