@@ -112,7 +112,7 @@ class LogitBasis:
 
     @cached_property
     def _whole(self) -> tuple[torch.Tensor, int]:
-        """The matrix in whole numbers (float64) of at most ``WEIGHT_BITS`` bits, and the exponent of what they count in."""
+        """The matrix in float64, whole numbers of at most ``WEIGHT_BITS`` bits, and the exponent of their unit."""
         rows = self.rows.astype(np.float64)
         exponent = int(np.frexp(np.abs(rows).max())[1])
         return torch.from_numpy(np.rint(np.ldexp(rows, WEIGHT_BITS - exponent))), exponent
