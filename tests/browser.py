@@ -169,7 +169,7 @@ def leave(page: Page) -> None:
         if page.url.startswith("http"):
             page.goto("/".join([*page.url.split("/")[:3], "theme.css"]))
             page.evaluate("sessionStorage.clear(); localStorage.clear();")
-        page.emulate_media(color_scheme="null", reduced_motion="null")
+        page.emulate_media(media="null", color_scheme="null", reduced_motion="null")
     except BrowserError:
         page.close()
 
