@@ -432,6 +432,8 @@ class AccountService:
                 self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
             except (VerifyMismatchError, InvalidHashError):
                 return None
+            if len(password) > LONGEST_PASSWORD:
+                return None
             if account is None or stored is None or account.disabled_at is not None:
                 return None
             if account.one_time_until is not None and account.one_time_until <= utc_now():

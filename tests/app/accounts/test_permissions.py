@@ -177,3 +177,27 @@ def test_completions_refuse_in_the_shape_of_their_interface(served):
         assert nobody.post("/v1/completions", json=asked).json()["error"]["type"] == "authentication_error"
         assert viewer.post("/v1/completions", json=asked).json()["error"]["type"] == "permission_error"
         assert viewer.get("/v1/models").status_code == 200
+
+
+def test_what_changes_something_is_asked_for_by_post_alone(served):
+    changing = {"/sign-out", "/account/project", "/jobs/seen", "/jobs/dismissed", "/gradio_api/upload"}
+    methods: dict[str, set[str]] = {}
+    for path, method in routes_of(served.blocks.app):
+        if path in changing or TABLE.rule(address(path)) == "event" or path.startswith("/v1/c"):
+            methods.setdefault(path, set()).add(method)
+    assert changing < set(methods)
+    assert set().union(*methods.values()) == {"POST"}
+
+
+def test_a_token_in_an_address_lets_nobody_in(served):
+    with served.client() as nobody:
+        for name in ("token", "access_token", "authorization", "coft-sign-in"):
+            assert ask(nobody, "GET", f"/config?{name}={served.tokens['admin']}") == 401
+
+
+def test_what_is_refused_stands_in_the_trail(served):
+    with served.client("viewer") as viewer:
+        assert ask(viewer, "POST", "/gradio_api/call/export_trail") == 403
+    last = served.wired[TrailRepository].list()[-1]
+    assert (last.actor, last.action, last.outcome) == ("the viewer", "export_trail", "refused")
+    assert last.address == "127.0.0.1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import sqlite3
 from datetime import timedelta
 
@@ -306,3 +307,33 @@ def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
     made = [accounts.add_token("Xenia", label, 1).token for label in ("a", "b")]
     assert accounts.revoke_tokens("Xenia") == 2
     assert [accounts.by_token(token) for token in made] == [None, None]
+
+
+def test_password_fields_hide_what_is_typed_and_let_managers_fill_them(browser_of, accounts):
+    made = accounts.invite("Wim", "viewer")
+    page = sent(browser_of(), made.password, "Wim").text
+    for name, kind in (("password", "current-password"), ("chosen", "new-password")):
+        (field,) = re.findall(rf'<input id="{name}"[^>]*>', page)
+        assert 'type="password"' in field
+        assert f'autocomplete="{kind}"' in field
+
+
+def test_a_password_is_checked_as_it_was_typed_up_to_its_last_character(accounts):
+    longest = (" Ünïcode" + "nobody guesses this" * 60)[:1000]
+    accounts.add("Vera", "viewer", longest)
+    for wrong in (longest + "x", longest[:-1], longest.strip(), longest.lower(), longest.upper()):
+        with pytest.raises(SignInError):
+            accounts.sign_in("Vera", wrong, "10.0.0.1")
+    assert accounts.sign_in("Vera", longest, "10.0.0.1")[0].name == "Vera"
+
+
+def test_a_password_that_its_owner_chose_holds_for_years(accounts, monkeypatch):
+    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + timedelta(days=3650))
+    assert accounts.sign_in("Ada Admin", PASSWORD, "10.0.0.1")[0].name == "Ada Admin"
+
+
+def test_a_header_of_a_visitor_does_not_change_her_address(browser_of, wired):
+    client = browser_of()
+    client.headers |= {"X-Forwarded-For": "192.0.2.1", "X-Real-IP": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
+    sent(client)
+    assert [entry.address for entry in TrailRepository(wired.database).list()][-1] == "testclient"

@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -224,3 +225,53 @@ def test_serving_with_such_a_setting_ends_in_one_sentence(monkeypatch, tmp_path,
     monkeypatch.setenv("COFT_HOSTS", "*")
     assert main(["serve", "--port", str(free_port())]) == 1
     assert "COFT_HOSTS names '*'" in capsys.readouterr().err
+
+
+def test_an_uploaded_page_comes_back_as_a_file_to_save_under_a_harmless_name(served):
+    name = 'a"; filename=../../b\r\nX-Evil: 1.html'
+    answer = served.post("/gradio_api/upload", files={"files": (name, b"<script>alert(1)</script>", "text/html")})
+    (path,) = answer.json()
+    assert ".." not in path
+    given = served.get(f"/gradio_api/file={quote(path)}")
+    assert given.content == b"<script>alert(1)</script>"
+    told = given.headers["content-disposition"]
+    assert told.startswith("attachment; filename")
+    assert told.count("filename") == told.count("filename=") + told.count("filename*=") == 1
+    assert "x-evil" not in given.headers
+    assert given.headers["x-content-type-options"] == "nosniff"
+
+
+def test_no_folder_is_listed_and_trace_is_not_answered(served):
+    for folder in ("/static/", "/assets/", "/gradio_api/file=/", "/gradio_api/file=/tmp", "/own/", "/svelte/"):
+        assert served.get(folder).status_code in (400, 403, 404), folder
+    for route in ("/", "/gradio_api/upload", "/health"):
+        assert served.request("TRACE", route, headers={"X-Secret": "mine"}).status_code == 405
+
+
+def test_every_answer_says_its_type_and_how_text_is_written(served):
+    for method, route in ROUTES:
+        answer = served.request(method, route, json={"data": []})
+        kind = answer.headers["content-type"]
+        assert "charset=utf-8" in kind.lower() or not kind.startswith("text/"), route
+        if kind.startswith("application/json"):
+            answer.json()
+
+
+def test_a_request_that_gives_its_length_in_two_ways_is_one_request_or_none(served):
+    with socket.create_connection((served.base_url.host, served.base_url.port)) as line:
+        inner = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        head = (
+            "POST /gradio_api/upload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            f"Content-Length: {len(inner) + 5}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        line.sendall((head + inner).encode())
+        answer = b"".join(iter(lambda: line.recv(65536), b"")).decode()
+    assert answer.count("HTTP/1.1 ") == 1
+    assert answer.startswith("HTTP/1.1 4")
+
+
+def test_pages_name_no_other_host_and_send_nothing_to_gradio(served):
+    page = served.get("/").text
+    fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:)?//", page)
+    assert fetched == []
+    assert '"analytics_enabled":false' in page.replace(" ", "")

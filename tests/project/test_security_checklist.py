@@ -1,0 +1,115 @@
+"""The security checklist names every requirement once and tests that are there; what it says of the code holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKLIST = ROOT / "docs" / "asvs.md"
+STATES = {"held": "held", "does not apply": "not", "*open*": "open"}
+
+LEVELS = {
+    "1.1": "22", "1.2": "1111122223", "1.3": "112222222223", "1.4": "222", "1.5": "123",
+    "2.1": "122", "2.2": "112", "2.3": "12223", "2.4": "23",
+    "3.1": "3", "3.2": "113", "3.3": "12223", "3.4": "11222233", "3.5": "11122333", "3.6": "3", "3.7": "22333",
+    "4.1": "12233", "4.2": "23333", "4.3": "22", "4.4": "1222",
+    "5.1": "2", "5.2": "112333", "5.3": "113", "5.4": "222",
+    "6.1": "122", "6.2": "111111112222", "6.3": "11223333", "6.4": "112233", "6.5": "22222333", "6.6": "2223",
+    "6.7": "33", "6.8": "2222",
+    "7.1": "222", "7.2": "1111", "7.3": "22", "7.4": "11222", "7.5": "223", "7.6": "22",
+    "8.1": "1233", "8.2": "1123", "8.3": "133", "8.4": "23",
+    "9.1": "111", "9.2": "1222",
+    "10.1": "22", "10.2": "223", "10.3": "22223", "10.4": "1111122222233333", "10.5": "22222", "10.6": "22",
+    "10.7": "222",
+    "11.1": "2233", "11.2": "22233", "11.3": "11233", "11.4": "1222", "11.5": "23", "11.6": "23", "11.7": "33",
+    "12.1": "12233", "12.2": "11", "12.3": "22223",
+    "13.1": "2333", "13.2": "222223", "13.3": "2233", "13.4": "1222233",
+    "14.1": "22", "14.2": "12223333", "14.3": "122",
+    "15.1": "12233", "15.2": "12233", "15.3": "1222222", "15.4": "3333",
+    "16.1": "2", "16.2": "22222", "16.3": "2222", "16.4": "222", "16.5": "2223",
+    "17.1": "23", "17.2": "22223333", "17.3": "22",
+}  # fmt: skip
+"""The level of each requirement of version 5.0.0, by section and in its order there."""
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """Number, level, state and reason of each line of the checklist."""
+    cells = re.findall(
+        r"^\| (\d+\.\d+\.\d+) \| (\d) \| [^|]+ \| ([^|]+) \| (.+) \|$", CHECKLIST.read_text("utf-8"), re.MULTILINE
+    )
+    return [(number, level, state, reason) for number, level, state, reason in cells]
+
+
+def test_every_requirement_of_levels_1_and_2_stands_once_with_its_level():
+    wanted = {
+        f"{section}.{place}": level
+        for section, levels in LEVELS.items()
+        for place, level in enumerate(levels, 1)
+        if level != "3"
+    }
+    assert len(wanted) == 253
+    assert [(number, level) for number, level, _, _ in rows()] == list(wanted.items())
+
+
+def test_every_line_has_a_state_and_each_that_is_held_names_a_test_that_is_there():
+    missing = []
+    for number, _, state, reason in rows():
+        assert state in STATES, number
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", reason)
+        assert len(named) == reason.count("`tests/"), number
+        assert named or state != "held", number
+        for path, test in named:
+            text = (ROOT / path).read_text("utf-8") if (ROOT / path).is_file() else ""
+            missing += [] if f"def {test}(" in text else [(number, path, test)]
+    assert missing == []
+
+
+def test_the_overview_counts_what_the_checklist_says():
+    counts = Counter(STATES[state] for _, _, state, _ in rows())
+    said = (
+        f"Of its {sum(counts.values())} requirements of the levels 1 and 2, {counts['held']} are held, "
+        f"{counts['not']} do not apply and {counts['open']} are open."
+    )
+    assert said in (ROOT / "docs" / "security.md").read_text("utf-8").replace("\n", " ")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of the program, by its path."""
+    for folder in ("app", "coft_core", "db"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """Modules that are imported, by their first name, and what is called, as it is written."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.Call):
+            found.add(f"{ast.unparse(node.func)}()")
+    return found
+
+
+FORBIDDEN = {
+    "subprocess", "pty", "marshal", "shelve", "xml", "lxml", "eval()", "exec()", "os.system()", "os.popen()",
+    "os.execv()", "os.spawnv()", "yaml.unsafe_load()", "yaml.full_load()", "torch.load()", "pickle",
+}  # fmt: skip
+
+
+def test_no_module_starts_a_process_evaluates_text_or_reads_xml():
+    found = {(path, name) for path, tree in modules() for name in _used(tree) & FORBIDDEN}
+    # Between a job and its own workers on Ray; nothing of it comes from a request.
+    assert found == {("app/shared/travelling.py", "pickle")}
+
+
+def test_no_module_uses_a_broken_digest():
+    digests = {name for _, tree in modules() for name in _used(tree) if re.fullmatch(r"hashlib\.\w+\(\)", name)}
+    # BLAKE2b draws places of prompts, and protects nothing.
+    assert digests == {"hashlib.sha256()", "hashlib.blake2b()"}
