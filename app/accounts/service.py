@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
+from app.accounts.passwords import LONGEST_PASSWORD, one_time_password, usable
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.visitors import present_account
@@ -30,7 +31,6 @@ from db.types import ConflictError, NotFoundError, utc_now
 if TYPE_CHECKING:
     from app.accounts.provider import Person
 
-SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 LONGEST_NAME = 100
 LONGEST_LABEL = 200
 _NAME = re.compile(r"[\w.@'’+-]+(?: [\w.@'’+-]+)*")
@@ -47,8 +47,6 @@ HASHES_AT_ONCE = 2
 
 ONE_TIME = timedelta(days=3)
 """How long a password holds that somebody else was given for one sign-in."""
-_READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
-"""Letters and digits that nobody mistakes for others when she copies them by hand."""
 
 
 class SignInError(ServiceError):
@@ -165,7 +163,7 @@ class AccountService:
             NotFoundError: There is no such project.
         """
         cleaned = account_name(name)
-        return self._added(cleaned, role, _usable(password, cleaned), project)
+        return self._added(cleaned, role, usable(password, cleaned), project)
 
     def invite(self, name: str, role: str, project: str = DEFAULT_NAME) -> OneTimePassword:
         """Create a local account with a password for one sign-in, at which its owner chooses another.
@@ -175,7 +173,7 @@ class AccountService:
             ConflictError: There is an account of this name.
             NotFoundError: There is no such project.
         """
-        password = _one_time_password()
+        password = one_time_password()
         account = self._added(account_name(name), role, password, project, utc_now() + ONE_TIME)
         return OneTimePassword(account, password)
 
@@ -227,7 +225,7 @@ class AccountService:
             ServiceError: The password cannot be taken, or a provider signs the account in.
         """
         account = self._local(name)
-        self._accounts.change_password(account.id, self._hash(_usable(password, account.name)))
+        self._accounts.change_password(account.id, self._hash(usable(password, account.name)))
         self.note("change a password", account.name)
         return account
 
@@ -238,7 +236,7 @@ class AccountService:
             ServiceError: A provider signs the account in.
         """
         account = self._local(name)
-        password = _one_time_password()
+        password = one_time_password()
         self._accounts.change_password(account.id, self._hash(password), utc_now() + ONE_TIME)
         self.note("reset a password", account.name)
         return OneTimePassword(self._accounts.get(account.id), password)
@@ -333,10 +331,10 @@ class AccountService:
         try:
             if chosen == password:
                 raise ServiceError("The new password is the one that holds for one sign-in only; choose another.")
-            usable = _usable(chosen, account.name)
+            own = usable(chosen, account.name)
         except ServiceError as error:
             raise SignInError(str(error), choose=True) from error
-        self._accounts.change_password(account.id, self._hash(usable))
+        self._accounts.change_password(account.id, self._hash(own))
         self.note("change a password", account.name, address=address, actor=account.name)
 
     def begin(self, account: AccountRecord, address: str, how: str = "by password", id_token: str | None = None) -> str:
@@ -505,21 +503,6 @@ def account_name(name: str) -> str:
             f"and at most {LONGEST_NAME} of them."
         )
     return cleaned
-
-
-def _one_time_password() -> str:
-    """Twenty letters and digits in fours: 99 bits."""
-    return "-".join("".join(secrets.choice(_READABLE) for _ in range(4)) for _ in range(5))
-
-
-def _usable(password: str, name: str) -> str:
-    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
-        raise ServiceError(
-            f"The password has {len(password)} characters; give {SHORTEST_PASSWORD} to {LONGEST_PASSWORD:,}."
-        )
-    if password.lower() == name.lower() or len(set(password)) < 4:
-        raise ServiceError("The password is too easily guessed; several words that do not belong together are better.")
-    return password
 
 
 def _hour(moment: datetime) -> datetime:

@@ -1,0 +1,62 @@
+"""Which passwords are taken, and those that the program makes itself."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from app.shared.errors import ServiceError
+
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
+FEWEST_GUESSES = 10**8
+"""Of somebody who tries common passwords, words, names, keyboard rows and years first, as zxcvbn counts them."""
+READ = 72
+"""Characters that are counted; what begins so that it takes enough guesses takes more as a whole."""
+
+PROGRAM_WORDS = ("coft",)
+SHORTEST_WORD = 4
+"""Letters of a part of a name that no password may have; shorter ones stand in many words."""
+
+_READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Letters and digits that nobody mistakes for others when she copies them by hand."""
+_GROUPS = 7
+
+
+def one_time_password() -> str:
+    """Twenty-eight letters and digits in fours: 138 bits."""
+    return "-".join("".join(secrets.choice(_READABLE) for _ in range(4)) for _ in range(_GROUPS))
+
+
+def usable(password: str, name: str) -> str:
+    """A password that an account may have, as it was given.
+
+    Args:
+        password: The password.
+        name: The account's name.
+
+    Raises:
+        ServiceError: It is too short or too long, has the account's or the program's name in it, or is easily guessed.
+    """
+    # Read when it is needed: its dictionaries take longer to read than most commands take.
+    from zxcvbn import zxcvbn  # type: ignore[import-untyped]
+
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise ServiceError(
+            f"The password has {len(password)} characters; give {SHORTEST_PASSWORD} to {LONGEST_PASSWORD:,}."
+        )
+    for word in (*PROGRAM_WORDS, *_parts(name)):
+        if word in _letters(password):
+            raise ServiceError(f"The password has {word!r} in it, which stands in a name; leave names out of it.")
+    if zxcvbn(password[:READ], user_inputs=[name])["guesses"] < FEWEST_GUESSES:
+        raise ServiceError("The password is too easily guessed; several words that do not belong together are better.")
+    return password
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text.casefold())
+
+
+def _parts(name: str) -> list[str]:
+    """What of a name no password may have: each part that is long enough, and the whole."""
+    parts = [_letters(part) for part in re.split(r"[\W_]+", name)]
+    return [part for part in (*parts, _letters(name)) if len(part) >= SHORTEST_WORD]

@@ -1,0 +1,39 @@
+"""Which passwords accounts may have, and those that the program makes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from app.accounts.passwords import one_time_password, usable
+from app.shared.errors import ServiceError
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "passwordpassword", "123456789012", "qwertyuiop[]", "iloveyou1234", "Password1234!", "unbelievable",
+        "1qaz2wsx3edc", "P@ssw0rd2024!", "letmeinletmein", "correcthorse",
+    ],
+)  # fmt: skip
+def test_common_passwords_and_their_variations_are_refused(password):
+    with pytest.raises(ServiceError, match="easily guessed"):
+        usable(password, "Bo Mills")
+
+
+@pytest.mark.parametrize("word", ["coft", "C.O.F.T.", "mills", "MiLLs", "B-o M_ills"])
+def test_a_password_has_neither_the_name_of_the_account_nor_the_programs_in_it(word):
+    with pytest.raises(ServiceError, match="in it, which stands in a name"):
+        usable(f"quiet rivers {word} under old bridges", "Bo Mills")
+    # Two letters stand in many words.
+    usable("bold rivers under old bobbins", "Bo Mills")
+
+
+def test_passwords_that_the_program_makes_are_random_and_long():
+    made = [one_time_password() for _ in range(200)]
+    assert len(set(made)) == 200
+    assert {len(password.replace("-", "")) for password in made} == {28}
+    letters = set("".join(made)) - {"-"}
+    assert len(letters) == 31
+    assert 28 * math.log2(len(letters)) > 128
