@@ -22,6 +22,7 @@ class Settings(BaseSettings):
         accounts: ``COFT_ACCOUNTS``: ``on`` asks everybody to sign in; ``off`` serves this computer only; ``elsewhere``
             serves any address because something in front of the server asks who people are.
         sign_in_hours: ``COFT_SIGN_IN_HOURS``: how long a browser stays signed in.
+        idle_minutes: ``COFT_IDLE_MINUTES``: how long a browser stays signed in that asks for nothing; 0 sets no limit.
         oidc_issuer: ``COFT_OIDC_ISSUER``: address of the OpenID provider that signs accounts in too; empty for none.
         oidc_client_id: ``COFT_OIDC_CLIENT_ID``: what the provider calls this server.
         oidc_client_secret: ``COFT_OIDC_CLIENT_SECRET``: its secret; empty where the provider knows it without one.
@@ -89,6 +90,7 @@ class Settings(BaseSettings):
     project: str = ""
     accounts: Literal["off", "on", "elsewhere"] = "off"
     sign_in_hours: int = Field(default=12, ge=1, le=24 * 30)
+    idle_minutes: int = Field(default=60, ge=0, le=60 * 24 * 30)
     oidc_issuer: str = ""
     oidc_client_id: str = ""
     oidc_client_secret: str = ""

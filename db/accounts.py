@@ -95,6 +95,9 @@ class SignInRecord:
         digest: SHA-256 of what its cookie holds.
         id_token: What the OpenID provider said of who signed in, by which she is signed out there too; None for who
             signed in by a password.
+        used_at: When it was used last, to the minute; None while it was used for its beginning alone.
+        address: Where it began; None where that is not known.
+        browser: What the browser calls itself; None where it said nothing.
     """
 
     id: int
@@ -103,6 +106,14 @@ class SignInRecord:
     created_at: datetime
     expires_at: datetime
     id_token: str | None = None
+    used_at: datetime | None = None
+    address: str | None = None
+    browser: str | None = None
+
+    @property
+    def last_used_at(self) -> datetime:
+        """When it was used last, its beginning included."""
+        return self.created_at if self.used_at is None else self.used_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,27 +372,71 @@ class SignInsRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, account_id: int, digest: str, expires_at: datetime, id_token: str | None = None) -> None:
+    def add(
+        self,
+        account_id: int,
+        digest: str,
+        expires_at: datetime,
+        id_token: str | None = None,
+        address: str | None = None,
+        browser: str | None = None,
+    ) -> None:
         """Sign a browser in, and forget those whose time is over."""
         now = utc_now()
         with self._database.writing() as connection:
             connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
             told = {"account_id": account_id, "digest": digest, "created_at": now, "expires_at": expires_at}
-            add_row(connection, sign_ins, **told, id_token=id_token)
+            told |= {"id_token": id_token, "used_at": None, "address": address, "browser": browser}
+            add_row(connection, sign_ins, **told)
 
-    def holding(self, digest: str, now: datetime) -> SignInRecord | None:
-        """Return the sign-in of a digest if it holds at a moment."""
-        query = select(*fields_in(SignInRecord, sign_ins)).where(
-            sign_ins.c.digest == digest, sign_ins.c.expires_at > now
-        )
+    def holding(self, digest: str, now: datetime, unused_since: datetime | None = None) -> SignInRecord | None:
+        """Return the sign-in of a digest if it holds at a moment.
+
+        Args:
+            digest: The digest.
+            now: The moment.
+            unused_since: One that was not used after this moment holds no longer; None lets it.
+        """
+        found = self._list(sign_ins.c.digest == digest, now=now, unused_since=unused_since)
+        return found[0] if found else None
+
+    def list(self, account_id: int, now: datetime, unused_since: datetime | None = None) -> Sequence[SignInRecord]:
+        """Return the sign-ins of an account that hold at a moment, the newest first."""
+        return self._list(sign_ins.c.account_id == account_id, now=now, unused_since=unused_since)
+
+    def _list(
+        self, *where: ColumnElement[bool], now: datetime, unused_since: datetime | None
+    ) -> Sequence[SignInRecord]:
+        query = select(*fields_in(SignInRecord, sign_ins)).where(*where, sign_ins.c.expires_at > now)
+        if unused_since is not None:
+            query = query.where(func.coalesce(sign_ins.c.used_at, sign_ins.c.created_at) > unused_since)
         with self._database.reading() as connection:
-            found = connection.execute(query).one_or_none()
-        return None if found is None else SignInRecord(**found._asdict())
+            rows = connection.execute(query.order_by(sign_ins.c.id.desc()))
+            return [SignInRecord(**row._asdict()) for row in rows]
+
+    def mark_used(self, key: int, now: datetime) -> None:
+        """Note when a sign-in was used; one that has ended meanwhile stays ended."""
+        with self._database.writing() as connection:
+            connection.execute(update(sign_ins).where(sign_ins.c.id == key).values(used_at=now))
 
     def end(self, digest: str) -> None:
         """Sign a browser out."""
         with self._database.writing() as connection:
             connection.execute(delete(sign_ins).where(sign_ins.c.digest == digest))
+
+    def end_of(self, account_id: int, key: int | None = None, but: str = "") -> int:
+        """Sign browsers of an account out, and return how many.
+
+        Args:
+            account_id: The account.
+            key: The one sign-in; None for all.
+            but: Digest of one that goes on; empty for none.
+        """
+        ended = delete(sign_ins).where(sign_ins.c.account_id == account_id, sign_ins.c.digest != but)
+        if key is not None:
+            ended = ended.where(sign_ins.c.id == key)
+        with self._database.writing() as connection:
+            return connection.execute(ended).rowcount
 
     def attempt(self, limits: dict[str, int], since: datetime) -> Sequence[str]:
         """Note one attempt under each key, unless one of them has had too many.

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from app.accounts.events import PageEvent, guard, page_events
 from app.accounts.gate import LOOPBACK_HEADER, AccountGate, refused, with_article
+from app.accounts.own_account import OwnAccountPages
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
@@ -40,7 +41,8 @@ class Doors:
     @property
     def routes(self) -> list[BaseRoute]:
         """Where browsers sign in and out, and ask what an account may do."""
-        return [*self._pages.routes, Route("/account/limits", self.limits, methods=["GET"])]
+        own = OwnAccountPages(self._accounts, self._pages)
+        return [*self._pages.routes, *own.routes, Route("/account/limits", self.limits, methods=["GET"])]
 
     def guard(self, blocks: gr.Blocks) -> None:
         """Put doors before all events and operations, once all pages are built."""

@@ -16,9 +16,9 @@ import gradio as gr
 from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
+from app.accounts.forms import address_of
 from app.accounts.permissions import Need, event_need
 from app.accounts.service import AccountService
-from app.accounts.sign_in import address_of
 from app.shared.visitors import Visitor, answering, visitor_asking
 
 TITLE = "This could not be done"

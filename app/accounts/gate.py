@@ -16,11 +16,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.accounts.events import need_of
+from app.accounts.forms import COOKIE, address_of
 from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
 from app.accounts.service import AccountService
-from app.accounts.sign_in import COOKIE, SignInPages, address_of
+from app.accounts.sign_in import SignInPages
 from app.shared.visitors import SCOPE_KEY, Visitor, answering
 from db.accounts import AccountRecord
 from db.types import NotFoundError
@@ -33,6 +34,9 @@ LOOPBACK_HEADER = "x-coft-loopback"
 
 LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
 """What it reads for itself: the list of operations, and the stream on which answers come."""
+
+BY_THEMSELVES = ("/jobs", "/gradio_api/heartbeat/")
+"""What pages ask for again and again: the bell looks for jobs, and Gradio whether the page is still open."""
 
 QUEUE = "/gradio_api/queue/join"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -128,7 +132,7 @@ class AccountGate:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         only: int | None = None
         if by_cookie := kind.lower() != "bearer":
-            account = self._accounts.by_cookie(request.cookies.get(COOKIE, ""))
+            account = self._accounts.by_cookie(request.cookies.get(COOKIE, ""), not _by_itself(request))
         else:
             holder = self._accounts.by_token(token.strip())
             account, only = (None, None) if holder is None else (holder.account, holder.project_id)
@@ -136,7 +140,7 @@ class AccountGate:
             return None, by_cookie
         named, chosen = unquote(request.headers.get(HEADER, "")), request.cookies.get(PROJECT_COOKIE, "")
         project = self._projects.asked(account, named, chosen if by_cookie else "", only)
-        return Visitor(account.name, "", account, project), by_cookie
+        return Visitor(account.name, "", account, project, not by_cookie), by_cookie
 
     def _is_loopback(self, request: Request, path: str) -> bool:
         shown = request.headers.get(LOOPBACK_HEADER, "")
@@ -195,6 +199,11 @@ def refused(account: AccountRecord, need: Need) -> str:
 def with_article(role: str) -> str:
     """A role in a sentence."""
     return f"an {role}" if role.startswith("a") else f"a {role}"
+
+
+def _by_itself(request: Request) -> bool:
+    """Whether pages send a request without anybody at them: then it keeps nobody signed in."""
+    return get_route_path(request.scope).startswith(BY_THEMSELVES)
 
 
 def _from_own_page(request: Request) -> bool:

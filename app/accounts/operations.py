@@ -16,8 +16,9 @@ from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.operations import Json, command, operation
+from app.shared.visitors import present
 from app.shared.wiring import Services
-from db.accounts import ROLES, AccountRecord, TokenRecord
+from db.accounts import ROLES, AccountRecord, SignInRecord, TokenRecord
 from db.projects import DEFAULT_NAME
 from db.trail import TrailRecord, TrailRepository
 from db.verdicts import first_break
@@ -241,6 +242,77 @@ def revoke_token(wired: Services, name: str, number: int) -> str:
     """
     wired[AccountService].revoke_token(name, number)
     return f"Token {number} holds no longer."
+
+
+_NAMES = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
+_SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iOS"), ("iPad", "iOS"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)  # fmt: skip
+
+
+def browser_words(said: str | None) -> str:
+    """A browser in a few words, by what it calls itself."""
+    if not said:
+        return ""
+    name = next((shown for mark, shown in _NAMES if f"{mark}/" in said), "")
+    system = next((shown for mark, shown in _SYSTEMS if mark in said), "")
+    return " on ".join(part for part in (name, system) if part) or said.partition(" ")[0][:60]
+
+
+def _sign_ins_json(found: Sequence[SignInRecord]) -> list[Json]:
+    return [
+        {
+            "number": one.id,
+            "begun_at": one.created_at.isoformat(),
+            "used_at": one.last_used_at.isoformat(),
+            "ends_at": one.expires_at.isoformat(),
+            "address": one.address,
+            "browser": one.browser,
+        }
+        for one in found
+    ]
+
+
+def _print_sign_ins(found: Sequence[SignInRecord]) -> None:
+    for one in found:
+        known = ", ".join(part for part in (browser_words(one.browser), one.address or "") if part)
+        print(f"{one.id:>4}  since {one.created_at:%Y-%m-%d %H:%M}, used {one.last_used_at:%Y-%m-%d %H:%M}  {known}")
+    if not found:
+        print("Signed in nowhere.")
+
+
+@operation(command="accounts sign-ins", json=_sign_ins_json, text=_print_sign_ins)
+def list_sign_ins(wired: Services, name: str = "") -> Sequence[SignInRecord]:
+    """List where an account is signed in with a browser.
+
+    Args:
+        name: The account; empty is the one that asks. Those of others an admin alone sees.
+
+    Returns:
+        sign-ins (number, begun_at, used_at, ends_at, address, browser), the newest first
+    """
+    accounts = wired[AccountService]
+    return accounts.sign_ins(accounts.own_or_any(name))
+
+
+@operation(command="accounts sign-out", json=lambda count: {"ended": count})
+def end_sign_ins(wired: Services, name: str = "", number: int | None = None) -> int:
+    """Sign browsers of an account out. Of one's own a program does so, by a token; browsers have a page for it.
+
+    Args:
+        name: The account; empty is the one that asks. Those of others an admin alone ends.
+        number: Number of the one sign-in, as the list of sign-ins has it; none ends all.
+
+    Returns:
+        ended, how many there were
+    """
+    accounts = wired[AccountService]
+    account, visitor = accounts.own_or_any(name), present()
+    own = visitor is not None and visitor.account is not None and visitor.account.id == account.id
+    if own and visitor is not None and not visitor.by_token:
+        raise ServiceError("End your own sign-ins on the page 'Where you are signed in', in your account's menu.")
+    return accounts.end_sign_ins(account, number)
 
 
 def _project_json(view: ProjectView) -> Json:

@@ -50,6 +50,9 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
     ("/account", READ),
     ("/account/project", READ),
     ("/account/limits", READ),
+    ("/account/sign-ins", READ),
+    ("/account/sign-ins/end", READ),
+    ("/account/password", READ),
     ("/own/{digest}/{path:path}", "open"),
     ("/static/{path:path}", "open"),
     ("/assets/{path:path}", "open"),
@@ -141,6 +144,8 @@ OPERATIONS: Mapping[str, Need] = {
     **_each(READ, "list_experiments experiment_tables list_evaluations show_evaluation evaluation_outcomes"),
     **_each(READ, "evaluation_coefficients list_paths sampled_paths batch_summary list_sessions list_verdicts"),
     **_each(READ, "deleted_verdict_logs team_agreement list_assignments list_disagreements user_lists signing_key"),
+    # Of one's own account; of others they take an admin, which is asked where it is done.
+    **_each(READ, "list_sign_ins end_sign_ins"),
     **_each(EXPORT, "evaluation_table export_evaluation formal_batch_report export_csv formal_report"),
     **_each(LOOK, "contributions"),
     **_each(WORK, "start_audit step run_to_end fork swap_attribute sample_paths open_path open_evaluation_item"),

@@ -23,7 +23,16 @@ from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.visitors import present_account
 from app.shared.wiring import Services
-from db.accounts import ROLES, AccountRecord, AccountsRepository, Role, SignInsRepository, TokenRecord, TokensRepository
+from db.accounts import (
+    ROLES,
+    AccountRecord,
+    AccountsRepository,
+    Role,
+    SignInRecord,
+    SignInsRepository,
+    TokenRecord,
+    TokensRepository,
+)
 from db.projects import DEFAULT_NAME, ProjectRecord, ProjectsRepository
 from db.trail import TrailFields, TrailRepository
 from db.types import ConflictError, NotFoundError, utc_now
@@ -41,6 +50,7 @@ WINDOW = timedelta(minutes=15)
 PER_ACCOUNT, PER_ADDRESS = 8, 30
 """Attempts to sign in within the window: under one name, and from one address."""
 
+MINUTE = timedelta(minutes=1)
 HASHES_AT_ONCE = 2
 """Each takes 64 MiB while it is computed."""
 
@@ -113,6 +123,7 @@ class AccountService:
         projects: ProjectsRepository,
         hours: int,
         hasher: PasswordHasher | None = None,
+        idle_minutes: int = 0,
     ) -> None:
         """Wire the service to the store.
 
@@ -125,13 +136,14 @@ class AccountService:
             hours: How long a browser stays signed in.
             hasher: Makes and checks hashes of passwords; None takes argon2id with the package's parameters (RFC 9106's
                 second recommendation: 64 MiB, 3 passes, 4 lanes).
+            idle_minutes: How long a browser stays signed in that asks for nothing; 0 sets no limit.
         """
         self._accounts = accounts
         self._tokens = tokens
         self._sign_ins = sign_ins
         self._trail = trail
         self._projects = projects
-        self._hours = hours
+        self._hours, self._idle = hours, timedelta(minutes=idle_minutes)
         self._hasher = hasher or PasswordHasher()
         self._hashing = BoundedSemaphore(HASHES_AT_ONCE)
         self._nobody = ""
@@ -146,6 +158,7 @@ class AccountService:
             services[TrailRepository],
             services[ProjectsRepository],
             services.settings.sign_in_hours,
+            idle_minutes=services.settings.idle_minutes,
         )
 
     def add(self, name: str, role: str, password: str, project: str = DEFAULT_NAME) -> AccountRecord:
@@ -229,6 +242,20 @@ class AccountService:
         self.note("change a password", account.name)
         return account
 
+    def change_own_password(self, account: AccountRecord, chosen: str, address: str, browser: str = "") -> str:
+        """Change the password of who is signed in and has given the present one; all sign-ins end.
+
+        Returns:
+            The secret of a new sign-in, for the browser that has asked.
+
+        Raises:
+            ServiceError: The password cannot be taken, or a provider signs the account in.
+        """
+        own = self._local(account.name)
+        self._accounts.change_password(own.id, self._hash(usable(chosen, own.name)))
+        self.note("change a password", own.name, address=address)
+        return self.begin(own, address, browser=browser)
+
     def reset_password(self, name: str) -> OneTimePassword:
         """Give an account a password for one sign-in, and sign all its browsers out.
 
@@ -289,7 +316,9 @@ class AccountService:
         self.note("revoke all tokens", f"{account.name}, {count}")
         return count
 
-    def sign_in(self, name: str, password: str, address: str, chosen: str = "") -> tuple[AccountRecord, str]:
+    def sign_in(
+        self, name: str, password: str, address: str, chosen: str = "", browser: str = ""
+    ) -> tuple[AccountRecord, str]:
         """Sign a browser in by a password.
 
         Args:
@@ -297,6 +326,7 @@ class AccountService:
             password: Its password.
             address: Where the request comes from.
             chosen: The password that takes its place, where it holds for one sign-in only.
+            browser: What the browser calls itself; empty where it says nothing.
 
         Returns:
             The account, and the secret that the browser's cookie holds.
@@ -306,19 +336,35 @@ class AccountService:
                 wrong is not said. Or the password holds for one sign-in, and none that takes its place was chosen.
             ServiceError: The chosen password cannot be taken.
         """
-        asked = " ".join(name.split())[:LONGEST_NAME]
+        account = self._confirmed(" ".join(name.split())[:LONGEST_NAME], password, address, "sign in")
+        if account.one_time_until is not None:
+            self._choose(account, password, chosen, address)
+        return account, self.begin(account, address, browser=browser)
+
+    def confirm(self, account: AccountRecord, password: str, address: str) -> None:
+        """Ask who is signed in for her password again; attempts count like those to sign in.
+
+        Raises:
+            SignInError: The password is not hers, or there were too many attempts.
+        """
+        try:
+            self._confirmed(account.name, password, address, "confirm a password")
+        except SignInError as error:
+            if error.throttled:
+                raise
+            raise SignInError("That is not your present password; nothing was changed.") from error
+
+    def _confirmed(self, asked: str, password: str, address: str, action: str) -> AccountRecord:
         keys = {f"account:{asked.lower()}": PER_ACCOUNT, f"address:{address}": PER_ADDRESS}
         if self._sign_ins.attempt(keys, utc_now() - WINDOW):
             minutes = int(WINDOW.total_seconds() // 60)
             raise SignInError(f"There were too many attempts to sign in. Wait {minutes} minutes.", throttled=True)
         account = self._checked(asked, password)
         if account is None:
-            self.note("sign in", asked, "refused", address)
+            self.note(action, asked, "refused", address)
             raise SignInError("This name and this password do not belong together.")
         self._sign_ins.succeeded(keys)
-        if account.one_time_until is not None:
-            self._choose(account, password, chosen, address)
-        return account, self.begin(account, address)
+        return account
 
     def _choose(self, account: AccountRecord, password: str, chosen: str, address: str) -> None:
         """Put the password that the owner of an account chooses in the place of one for this sign-in only.
@@ -337,22 +383,32 @@ class AccountService:
         self._accounts.change_password(account.id, self._hash(own))
         self.note("change a password", account.name, address=address, actor=account.name)
 
-    def begin(self, account: AccountRecord, address: str, how: str = "by password", id_token: str | None = None) -> str:
+    def begin(
+        self,
+        account: AccountRecord,
+        address: str,
+        how: str = "by password",
+        id_token: str | None = None,
+        browser: str = "",
+    ) -> str:
         """Sign a browser in whose account is known, and give the secret for its cookie."""
         secret = secrets.token_urlsafe(32)
         until = utc_now() + timedelta(hours=self._hours)
-        self._sign_ins.add(account.id, digest_of(secret), until, id_token)
+        self._sign_ins.add(account.id, digest_of(secret), until, id_token, address, browser or None)
         self._accounts.mark_signed_in(account.id)
         self.note("sign in", how, address=address, actor=account.name)
         return secret
 
-    def admit(self, person: Person, address: str, project: str = DEFAULT_NAME) -> tuple[AccountRecord, str]:
+    def admit(
+        self, person: Person, address: str, project: str = DEFAULT_NAME, browser: str = ""
+    ) -> tuple[AccountRecord, str]:
         """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account.
 
         Args:
             person: Whom the provider vouches for; her role follows the provider at each sign-in.
             address: Where the request comes from.
             project: The project that a new account becomes a member of; empty for none.
+            browser: What the browser calls itself; empty where it says nothing.
 
         Returns:
             The account, and the secret that the browser's cookie holds.
@@ -377,7 +433,7 @@ class AccountService:
         except (ConflictError, NotFoundError, SignInError) as error:
             self.note("sign in", person.name, "refused", address)
             raise SignInError(str(error)) from error
-        return account, self.begin(account, address, f"by {person.issuer}", person.id_token)
+        return account, self.begin(account, address, f"by {person.issuer}", person.id_token, browser)
 
     def sign_out(self, secret: str, address: str = "") -> str | None:
         """Sign a browser out; what signs nobody in is passed over.
@@ -385,17 +441,75 @@ class AccountService:
         Returns:
             What the OpenID provider said of who signed in; None for who signed in by a password.
         """
-        found = self._sign_ins.holding(digest_of(secret), utc_now()) if secret else None
+        found = self.held(secret)
         if found is None:
             return None
         self._sign_ins.end(digest_of(secret))
         self.note("sign out", address=address, actor=self._accounts.get(found.account_id).name)
         return found.id_token
 
-    def by_cookie(self, secret: str) -> AccountRecord | None:
-        """The account that a browser is signed in as; None for none, or one that is disabled."""
-        found = self._sign_ins.holding(digest_of(secret), utc_now()) if secret else None
-        return None if found is None else self._enabled(found.account_id)
+    def held(self, secret: str) -> SignInRecord | None:
+        """The sign-in that a browser shows the secret of; None for none, or one whose time is over."""
+        return self._sign_ins.holding(digest_of(secret), utc_now(), self._unused_since()) if secret else None
+
+    def by_cookie(self, secret: str, used: bool = True) -> AccountRecord | None:
+        """The account that a browser is signed in as; None for none, or one that is disabled.
+
+        Args:
+            secret: What its cookie holds.
+            used: Whether somebody asks for something, and not the page for itself.
+        """
+        found, now = self.held(secret), utc_now()
+        if found is None or (account := self._enabled(found.account_id)) is None:
+            return None
+        if used and now - found.last_used_at >= MINUTE:
+            # Once a minute: a page that asks often must not wait for the disk each time.
+            self._sign_ins.mark_used(found.id, now)
+        return account
+
+    def own_or_any(self, name: str) -> AccountRecord:
+        """The account that is being answered where no name is given; another one for an admin and the command line.
+
+        Raises:
+            ServiceError: No account is being answered, or it is no admin's.
+            NotFoundError: There is no such account.
+        """
+        present = present_account()
+        if not name.strip():
+            if present is None:
+                raise ServiceError("Nobody is signed in here; name an account.")
+            return present
+        if present is not None and present.name.lower() != " ".join(name.split()).lower() and present.role != "admin":
+            raise ServiceError("Sign-ins of other accounts are an admin's to see and to end; leave the name empty.")
+        return self.named(name)
+
+    def sign_ins(self, account: AccountRecord) -> Sequence[SignInRecord]:
+        """Where an account is signed in, the newest sign-in first."""
+        return self._sign_ins.list(account.id, utc_now(), self._unused_since())
+
+    def end_sign_ins(self, account: AccountRecord, number: int | None = None, but: str = "", address: str = "") -> int:
+        """Sign browsers of an account out.
+
+        Args:
+            account: The account.
+            number: Number of the one sign-in; None for all.
+            but: Secret of one that goes on; empty for none.
+            address: Where the request comes from.
+
+        Returns:
+            How many were ended.
+
+        Raises:
+            NotFoundError: The account has none of this number.
+        """
+        ended = self._sign_ins.end_of(account.id, number, digest_of(but) if but else "")
+        if number is not None and not ended:
+            raise NotFoundError(f"{account.name} has no sign-in {number} that could be ended; it may be over.")
+        self.note("end sign-ins", f"{account.name}, {ended}", address=address)
+        return ended
+
+    def _unused_since(self) -> datetime | None:
+        return utc_now() - self._idle if self._idle else None
 
     def by_token(self, token: str) -> Holder | None:
         """In whose name a program asks; None for nobody, or a disabled account."""

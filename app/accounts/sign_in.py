@@ -5,29 +5,25 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from functools import cached_property
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, form_token, is_same, read_form, style
 from app.accounts.permissions import PAGES
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Begun, Provider
-from app.accounts.service import AccountService, SignInError, digest_of
+from app.accounts.service import AccountService, SignInError
 from app.settings import Settings
 from app.shared.markup import from_file
 from app.shared.visitors import visitor_asking
-from app.shared.web import ASSETS
 from app.shared.wiring import Services
 from db.accounts import AccountRecord
 
-COOKIE = "coft-sign-in"
-"""Holds what signs a browser in; no script can read it."""
 NAME_COOKIE = "coft-account"
 """Holds the account's name for the pages' scripts; the server never reads it."""
 FORM_COOKIE = "coft-form"
@@ -36,32 +32,15 @@ FORM_COOKIE = "coft-form"
 PROVIDER_COOKIE = "coft-provider"
 """Holds the first half of a sign-in by the provider."""
 RETURNING = "/sign-in/provider"
+ELSEWHERE = ("cross-site", "same-site")
+"""What browsers say of requests that another website has begun."""
 
-POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
-)
 _PRINTABLE = re.compile(r"[!-~]{0,2000}")
-_DARK = re.compile(r"html:has\(> body\.dark\), \.dark \{(.*?)\n\}", re.DOTALL)
-LARGEST_FORM = 20_000
-
-
-def address_of(connection: HTTPConnection) -> str:
-    """Where a request comes from, as the web server sees it."""
-    return "" if connection.client is None else connection.client.host
 
 
 def is_secure(connection: HTTPConnection) -> bool:
     """Whether the browser asked over TLS; a proxy on this computer says so in ``X-Forwarded-Proto``."""
     return connection.url.scheme == "https"
-
-
-def form_token(secret: str) -> str:
-    """What forms of a signed-in browser repeat; it tells nothing of the secret."""
-    return digest_of(f"form:{secret}")
-
-
-def _same(given: object, kept: str) -> bool:
-    return bool(kept) and isinstance(given, str) and secrets.compare_digest(given.encode(), kept.encode())
 
 
 def _next(asked: object) -> str:
@@ -115,20 +94,10 @@ class SignInPages:
             Route("/account/project", self.chosen, methods=["POST"]),
         ]
 
-    @cached_property
-    def _style(self) -> str:
-        base = (ASSETS / "base" / "base.css").read_text("utf-8")
-        palettes = base[base.index(":root {") :].partition("\n}")[0] + "\n}\n"
-        dark = _DARK.search(base)
-        asked_for = (
-            f"@media (prefers-color-scheme: dark) {{ :root {{{dark[1]}\n  color-scheme: dark; }} }}\n" if dark else ""
-        )
-        return palettes + asked_for + (ASSETS / "templates" / "accounts" / "sign_in.css").read_text("utf-8")
-
     def style(self, request: Request) -> Response:
         """The page's style sheet."""
         del request
-        return Response(self._style, media_type="text/css", headers={"Cache-Control": "no-cache"})
+        return Response(style(), media_type="text/css", headers={"Cache-Control": "no-cache"})
 
     def page(
         self, request: HTTPConnection, status: int = 200, message: str = "", name: str = "", following: str = "",
@@ -165,23 +134,25 @@ class SignInPages:
 
     async def asked(self, request: Request) -> Response:
         """Sign in by name and password."""
-        form = await _form(request)
+        form = await read_form(request)
         following, name = _next(form.get("next")), str(form.get("name", ""))
-        if not _same(form.get("form"), request.cookies.get(FORM_COOKIE, "")):
+        if not is_same(form.get("form"), request.cookies.get(FORM_COOKIE, "")):
             return self.page(request, 403, "The page was open for too long. Try again.", name, following)
         try:
             account, secret = await run_in_threadpool(
                 self.accounts.sign_in, name, str(form.get("password", "")), address_of(request),
-                str(form.get("chosen", "")),
+                str(form.get("chosen", "")), browser_of(request),
             )  # fmt: skip
         except SignInError as refusal:
             status = 429 if refusal.throttled else 401
             return self.page(request, status, str(refusal), name[:100], following, refusal.choose)
+        await self._forget(request)
         return self.signed_in(request, account, secret, following)
 
     async def sent(self, request: Request) -> Response:
         """Send a browser to the provider."""
-        if self.provider is None:
+        if self.provider is None or request.headers.get("sec-fetch-site") in ELSEWHERE:
+            # A provider that knows the browser answers without asking: a link elsewhere must not begin that.
             return self.shown(request)
         begun = Begun.new(_next(request.query_params.get("next")))
         try:
@@ -204,14 +175,19 @@ class SignInPages:
             given = dict(request.query_params)
             person = await run_in_threadpool(self.provider.person, begun, given, _returning(request))
             account, secret = await run_in_threadpool(
-                self.accounts.admit, person, address_of(request), self.settings.oidc_project
+                self.accounts.admit, person, address_of(request), self.settings.oidc_project, browser_of(request)
             )
         except SignInError as refusal:
             answer = self.page(request, 401, str(refusal), following=begun.following)
         else:
+            await self._forget(request)
             answer = self.signed_in(request, account, secret, _next(begun.following))
         answer.delete_cookie(PROVIDER_COOKIE, httponly=True, samesite="lax", secure=is_secure(request))
         return answer
+
+    async def _forget(self, request: Request) -> None:
+        """End what the browser was signed in by before, so that nobody goes on by it."""
+        await run_in_threadpool(self.accounts.sign_out, request.cookies.get(COOKIE, ""), address_of(request))
 
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
         """Let a browser keep what signs it in, and send it where it wanted to go."""
@@ -225,8 +201,8 @@ class SignInPages:
     async def left(self, request: Request) -> Response:
         """Sign out."""
         secret = request.cookies.get(COOKIE, "")
-        form = await _form(request)
-        if secret and not _same(form.get("form"), form_token(secret)):
+        form = await read_form(request)
+        if secret and not is_same(form.get("form"), form_token(secret)):
             return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
         id_token = await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
         elsewhere = None
@@ -255,8 +231,8 @@ class SignInPages:
 
     async def chosen(self, request: Request) -> Response:
         """Show another project from now on, on the page that the browser was on."""
-        form = await _form(request)
-        if not _same(form.get("form"), form_token(request.cookies.get(COOKIE, ""))):
+        form = await read_form(request)
+        if not is_same(form.get("form"), form_token(request.cookies.get(COOKIE, ""))):
             return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{_next(form.get('next'))}", 303)
         # What is no project of hers counts as none when it comes back.
@@ -276,10 +252,3 @@ def _returning(request: Request) -> str:
 def _of_this_server(request: Request, path: str) -> str:
     """An address here, by the name that this server was asked by."""
     return f"{str(request.base_url).rstrip('/')}{path}"
-
-
-async def _form(request: Request) -> FormData:
-    """What a form says; nothing where it says more than it can."""
-    if int(request.headers.get("content-length", LARGEST_FORM + 1)) > LARGEST_FORM:
-        return FormData()
-    return await request.form(max_files=0, max_fields=10)

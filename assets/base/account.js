@@ -40,6 +40,7 @@ export const account = {
     render(html`<h2>${name}</h2><p class="sub">Signed in as ${role}. ${ROLES[role]}</p>
       ${projectOf(form, project, projects)}
       ${role === "admin" ? html`<a class="btn" href="./accounts">Manage accounts</a>` : ""}
+      <a class="btn" href="./account/sign-ins">Sign-ins and password</a>
       <form method="post" action="./sign-out"><input type="hidden" name="form" value=${form}>
         <button class="btn">Sign out</button></form>`, place);
   },

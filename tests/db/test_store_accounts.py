@@ -59,3 +59,24 @@ def test_accounts_are_one_of_a_name_and_one_of_a_person_and_the_last_admin_stays
         accounts.change_role(99, "lead")
     token = TokensRepository(database).add(person.id, "a program", "d" * 64, None)
     assert TokensRepository(database).holding("d" * 64, utc_now()) == token
+
+
+def test_sign_ins_end_by_their_time_by_not_being_used_singly_and_all_but_one(database):
+    sign_ins, now = SignInsRepository(database), utc_now()
+    account = AccountsRepository(database).add("Bo", "viewer", None).id
+    another = AccountsRepository(database).add("Cy", "viewer", None).id
+    until = now + timedelta(hours=1)
+    for digest, whose in (("a", account), ("b", account), ("c", account), ("d", another)):
+        sign_ins.add(whose, digest * 64, until, address="10.0.0.1", browser="a browser")
+    kept = sign_ins.list(account, now)
+    assert [one.digest[0] for one in kept] == ["c", "b", "a"]
+    assert {(one.address, one.browser, one.used_at) for one in kept} == {("10.0.0.1", "a browser", None)}
+    later = now + timedelta(minutes=40)
+    sign_ins.mark_used(kept[0].id, now + timedelta(minutes=30))
+    assert [one.digest[0] for one in sign_ins.list(account, later, later - timedelta(minutes=20))] == ["c"]
+    assert sign_ins.holding("a" * 64, later, later - timedelta(minutes=20)) is None
+    assert sign_ins.holding("a" * 64, until) is None
+    assert sign_ins.end_of(another, kept[0].id) == 0
+    assert sign_ins.end_of(account, kept[0].id) == 1
+    assert sign_ins.end_of(account, but="a" * 64) == 1
+    assert [one.digest[0] for one in (*sign_ins.list(account, now), *sign_ins.list(another, now))] == ["a", "d"]

@@ -30,7 +30,7 @@ def quick_accounts(wired: Services) -> AccountService:
     """The program's service, with hashes that are computed at once."""
     service = AccountService(
         wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository],
-        wired[ProjectsRepository], 12, QUICK,
+        wired[ProjectsRepository], 12, QUICK, idle_minutes=60,
     )  # fmt: skip
     wired._built[AccountService] = service
     return service

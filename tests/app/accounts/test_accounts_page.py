@@ -100,6 +100,20 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
         page.set_viewport_size({"width": width, "height": 900})
         assert Axe().run(page).response["violations"] == [], (scheme, width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.locator(".account-button").click()
+    page.get_by_role("link", name="Sign-ins and password").click()
+    expect(page.get_by_role("heading", name="Where you are signed in")).to_be_visible()
+    for scheme, width in (("light", 1440), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert Axe().run(page).response["violations"] == [], (scheme, width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_label("Present password").fill(PASSWORD)
+    page.get_by_label("New password").fill("short words")
+    page.get_by_label("New password").press("Enter")
+    # The browser itself asks for a longer one, and nothing is sent.
+    expect(page).to_have_url(f"{served.url}/account/sign-ins")
     page.context.close()
 
 

@@ -15,10 +15,13 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
 from app.accounts.events import need_of
+from app.accounts.forms import COOKIE
 from app.accounts.permissions import HANDLERS, OPERATIONS, PAGES, ROUTES, Need, RouteTable
+from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
 from db.accounts import ROLES
 from db.trail import TrailRepository
+from db.types import utc_now
 
 TABLE = RouteTable()
 
@@ -201,3 +204,17 @@ def test_what_is_refused_stands_in_the_trail(served):
     last = served.wired[TrailRepository].list()[-1]
     assert (last.actor, last.action, last.outcome) == ("the viewer", "export_trail", "refused")
     assert last.address == "127.0.0.1"
+
+
+def test_what_a_page_asks_for_by_itself_keeps_nobody_signed_in(served, monkeypatch):
+    accounts = served.wired[AccountService]
+    account = accounts.named("the viewer")
+    secret = accounts.begin(account, "10.0.0.1")
+    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + timedelta(minutes=5))
+    with served.client() as browser:
+        browser.cookies.set(COOKIE, secret)
+        assert browser.get("/jobs").status_code == 200
+        assert accounts.held(secret).used_at is None
+        assert browser.get("/account").status_code == 200
+        assert accounts.held(secret).used_at > utc_now()
+    accounts.sign_out(secret)

@@ -19,10 +19,11 @@ from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.forms import COOKIE, form_token
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Provider
 from app.accounts.service import AccountService
-from app.accounts.sign_in import COOKIE, PROVIDER_COOKIE, SignInPages, form_token
+from app.accounts.sign_in import PROVIDER_COOKIE, SignInPages
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from tests.app.accounts.conftest import PASSWORD, quick_accounts
@@ -289,3 +290,12 @@ def test_whom_a_password_signed_in_is_not_sent_to_the_provider(browser, provider
 def test_an_account_of_the_provider_becomes_a_member_of_the_project_that_is_set(browser, provider, accounts):
     signed_in(browser, provider)
     assert [project.name for project in accounts._projects.of_account(accounts.named("Mia").id)] == ["Default"]
+
+
+def test_a_link_of_another_website_begins_no_sign_in(browser):
+    for site in ("cross-site", "same-site"):
+        answer = browser.get("/sign-in/begin", headers={"Sec-Fetch-Site": site})
+        assert (answer.status_code, PROVIDER_COOKIE in browser.cookies) == (200, False)
+        assert "Sign in with Example" in answer.text
+    for site in ("same-origin", "none"):
+        assert browser.get("/sign-in/begin", headers={"Sec-Fetch-Site": site}).status_code == 303

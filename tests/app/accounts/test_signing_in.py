@@ -14,10 +14,11 @@ from sqlalchemy.exc import DatabaseError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.forms import COOKIE
 from app.accounts.operations import export_trail
 from app.accounts.projects import ProjectService
 from app.accounts.service import ONE_TIME, PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
-from app.accounts.sign_in import COOKIE, SignInPages
+from app.accounts.sign_in import SignInPages
 from app.cli import main
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService

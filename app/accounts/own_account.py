@@ -1,0 +1,144 @@
+"""What the owner of an account does with it in a browser: see and end sign-ins, change her password; no script runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, form_token, is_same, read_form
+from app.accounts.operations import browser_words
+from app.accounts.service import AccountService, SignInError
+from app.accounts.sign_in import SignInPages
+from app.shared.errors import ServiceError
+from app.shared.markup import from_file
+from app.shared.visitors import visitor_asking
+from db.accounts import AccountRecord
+from db.types import NotFoundError, utc_now
+
+RECENT = timedelta(minutes=15)
+"""How long ago somebody whom a provider signs in may have signed in, where others give their password again."""
+DONE = {
+    "password": "Your password is changed, and every other browser is signed out.",
+    "one": "That browser is signed out.",
+    "others": "Every other browser is signed out.",
+}
+
+
+@dataclass(frozen=True)
+class OwnAccountPages:
+    """Answers what owners of accounts ask about their own.
+
+    Attributes:
+        accounts: The accounts.
+        pages: Signs a browser in anew after its password has changed.
+    """
+
+    accounts: AccountService
+    pages: SignInPages
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """Where browsers ask."""
+        return [
+            Route("/account/sign-ins", self.shown, methods=["GET"]),
+            Route("/account/sign-ins/end", self.ended, methods=["POST"]),
+            Route("/account/password", self.changed, methods=["POST"]),
+        ]
+
+    def page(self, request: Request, status: int = 200, message: str = "", done: str = "") -> Response:
+        """The page.
+
+        Args:
+            request: Who asks.
+            status: Of the answer.
+            message: What went wrong; empty for nothing.
+            done: What was done; empty for nothing.
+        """
+        account = visitor_asking(request).account
+        assert account is not None
+        secret = request.cookies.get(COOKIE, "")
+        present = self.accounts.held(secret)
+        text = from_file(
+            "accounts/own_account.html",
+            account=account,
+            sign_ins=self.accounts.sign_ins(account),
+            present=None if present is None else present.id,
+            form=form_token(secret),
+            browser=browser_words,
+            message=message,
+            done=done,
+            minutes=int(RECENT.total_seconds() // 60),
+        )
+        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+        return Response(str(text), status, headers, "text/html")
+
+    async def shown(self, request: Request) -> Response:
+        """The page, for who asks for it."""
+        done = DONE.get(request.query_params.get("done", ""), "")
+        return await run_in_threadpool(self.page, request, 200, "", done)
+
+    async def ended(self, request: Request) -> Response:
+        """End one sign-in, or all others."""
+        form, account, secret = await read_form(request), _account(request), request.cookies.get(COOKIE, "")
+        if not is_same(form.get("form"), form_token(secret)):
+            return _stranger()
+        asked = str(form.get("number", ""))
+        number = int(asked) if asked.isdecimal() and len(asked) < 10 else None
+        try:
+            await run_in_threadpool(self._confirm, account, secret, str(form.get("password", "")), address_of(request))
+            await run_in_threadpool(self.accounts.end_sign_ins, account, number, secret, address_of(request))
+        except (ServiceError, NotFoundError) as refusal:
+            return await run_in_threadpool(self.page, request, _status(refusal), str(refusal))
+        return self._back(request, "one" if number is not None else "others")
+
+    async def changed(self, request: Request) -> Response:
+        """Change the password."""
+        form, account, secret = await read_form(request), _account(request), request.cookies.get(COOKIE, "")
+        if not is_same(form.get("form"), form_token(secret)):
+            return _stranger()
+        try:
+            await run_in_threadpool(self._confirm, account, secret, str(form.get("password", "")), address_of(request))
+            anew = await run_in_threadpool(
+                self.accounts.change_own_password, account, str(form.get("chosen", "")), address_of(request),
+                browser_of(request),
+            )  # fmt: skip
+        except ServiceError as refusal:
+            return await run_in_threadpool(self.page, request, _status(refusal), str(refusal))
+        return self.pages.signed_in(request, account, anew, "account/sign-ins?done=password")
+
+    def _confirm(self, account: AccountRecord, secret: str, password: str, address: str) -> None:
+        """See to it that it is the owner who sits there.
+
+        Raises:
+            SignInError: The password is not hers, or her provider signed her in too long ago.
+        """
+        if account.issuer is None:
+            self.accounts.confirm(account, password, address)
+            return
+        held = self.accounts.held(secret)
+        if held is None or utc_now() - held.created_at > RECENT:
+            raise SignInError("You signed in too long ago for this. Sign out, sign in again, and come back here.")
+
+    def _back(self, request: Request, done: str) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/account/sign-ins?done={done}", 303)
+
+
+def _account(request: Request) -> AccountRecord:
+    account = visitor_asking(request).account
+    assert account is not None
+    return account
+
+
+def _status(refusal: Exception) -> int:
+    if isinstance(refusal, SignInError):
+        return 429 if refusal.throttled else 403
+    return 404 if isinstance(refusal, NotFoundError) else 422
+
+
+def _stranger() -> Response:
+    return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
