@@ -34,6 +34,7 @@ from app.shared.limits import DiskRoom, share_queue
 from app.shared.logs import begin_log, log_requests
 from app.shared.memory import keep_giving_back
 from app.shared.monitoring import Measured, Metrics, Monitor
+from app.shared.own_files import fetch_nothing
 from app.shared.page_files import served
 from app.shared.request_gate import gated
 from app.shared.wiring import Services
@@ -114,6 +115,7 @@ def build_app(services: Services) -> gr.Blocks:
         from app.accounts.doors import Doors
 
         services[Doors].guard(app)
+    fetch_nothing(app)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     share_queue(app._queue)
     return app

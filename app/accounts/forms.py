@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import secrets
 from functools import cache
+from typing import Literal
 
 from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
 
 from app.accounts.service import digest_of
 from app.shared.web import ASSETS
 
 COOKIE = "coft-sign-in"
 """Holds what signs a browser in; no script can read it."""
+PREFIX = "__Host-"
+"""Begins the names of cookies over TLS: browsers take those from this very host alone, and send them nowhere else."""
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
@@ -30,6 +34,52 @@ def address_of(connection: HTTPConnection) -> str:
 def browser_of(connection: HTTPConnection) -> str:
     """What a browser calls itself; empty where it says nothing."""
     return connection.headers.get("user-agent", "")[:LONGEST_BROWSER]
+
+
+def is_secure(connection: HTTPConnection) -> bool:
+    """Whether the browser asked over TLS; a proxy on this computer says so in ``X-Forwarded-Proto``."""
+    return connection.url.scheme == "https"
+
+
+def cookie_name(connection: HTTPConnection, name: str) -> str:
+    """What a cookie is called in this browser."""
+    return f"{PREFIX}{name}" if is_secure(connection) else name
+
+
+def cookie_of(connection: HTTPConnection, name: str) -> str:
+    """What a cookie of this browser holds; empty where there is none."""
+    return connection.cookies.get(cookie_name(connection, name), "")
+
+
+def keep_cookie(
+    answer: Response,
+    connection: HTTPConnection,
+    name: str,
+    value: str,
+    seconds: int | None = None,
+    same_site: Literal["lax", "strict"] = "lax",
+    for_scripts: bool = False,
+) -> None:
+    """Let a browser keep a cookie, over TLS for nothing but TLS.
+
+    Args:
+        answer: What it is sent with.
+        connection: Who asks.
+        name: Its name, without the prefix.
+        value: What it holds.
+        seconds: For how long; None until the browser is closed.
+        same_site: Whether it comes along when another website leads here: the provider leads back here.
+        for_scripts: Whether scripts may read it.
+    """
+    answer.set_cookie(
+        cookie_name(connection, name), value, max_age=seconds, secure=is_secure(connection), httponly=not for_scripts,
+        samesite=same_site,
+    )  # fmt: skip
+
+
+def drop_cookie(answer: Response, connection: HTTPConnection, name: str) -> None:
+    """Let a browser forget a cookie."""
+    answer.delete_cookie(cookie_name(connection, name), secure=is_secure(connection), httponly=True, samesite="lax")
 
 
 def form_token(secret: str) -> str:

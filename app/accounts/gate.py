@@ -11,12 +11,13 @@ from urllib.parse import unquote
 import gradio as gr
 from starlette._utils import get_route_path
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.accounts.events import need_of
-from app.accounts.forms import COOKIE, address_of
+from app.accounts.forms import COOKIE, address_of, cookie_of
 from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
@@ -120,8 +121,15 @@ class AccountGate:
                 # Events are taken down where they are done, with what came of them.
                 await run_in_threadpool(self._accounts.note, what, "", "done", address_of(request), account.name)
         scope[SCOPE_KEY] = visitor
+
+        async def unkept(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # No browser keeps what only this account may see; an answer that says for how long it holds knows.
+                MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
+            await send(message)
+
         with answering(visitor):
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, unkept)
 
     def _asking(self, request: Request) -> tuple[Visitor | None, bool]:
         """Who a request comes from and which project it is about, and whether a cookie says so.
@@ -132,13 +140,13 @@ class AccountGate:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         only: int | None = None
         if by_cookie := kind.lower() != "bearer":
-            account = self._accounts.by_cookie(request.cookies.get(COOKIE, ""), not _by_itself(request))
+            account = self._accounts.by_cookie(cookie_of(request, COOKIE), not _by_itself(request))
         else:
             holder = self._accounts.by_token(token.strip())
             account, only = (None, None) if holder is None else (holder.account, holder.project_id)
         if account is None:
             return None, by_cookie
-        named, chosen = unquote(request.headers.get(HEADER, "")), request.cookies.get(PROJECT_COOKIE, "")
+        named, chosen = unquote(request.headers.get(HEADER, "")), cookie_of(request, PROJECT_COOKIE)
         project = self._projects.asked(account, named, chosen if by_cookie else "", only)
         return Visitor(account.name, "", account, project, not by_cookie), by_cookie
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, form_token, is_same, read_form
+from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, cookie_of, form_token, is_same, read_form
 from app.accounts.operations import browser_words
 from app.accounts.service import AccountService, SignInError
 from app.accounts.sign_in import SignInPages
@@ -61,7 +61,7 @@ class OwnAccountPages:
         """
         account = visitor_asking(request).account
         assert account is not None
-        secret = request.cookies.get(COOKIE, "")
+        secret = cookie_of(request, COOKIE)
         present = self.accounts.held(secret)
         text = from_file(
             "accounts/own_account.html",
@@ -84,7 +84,7 @@ class OwnAccountPages:
 
     async def ended(self, request: Request) -> Response:
         """End one sign-in, or all others."""
-        form, account, secret = await read_form(request), _account(request), request.cookies.get(COOKIE, "")
+        form, account, secret = await read_form(request), _account(request), cookie_of(request, COOKIE)
         if not is_same(form.get("form"), form_token(secret)):
             return _stranger()
         asked = str(form.get("number", ""))
@@ -98,7 +98,7 @@ class OwnAccountPages:
 
     async def changed(self, request: Request) -> Response:
         """Change the password."""
-        form, account, secret = await read_form(request), _account(request), request.cookies.get(COOKIE, "")
+        form, account, secret = await read_form(request), _account(request), cookie_of(request, COOKIE)
         if not is_same(form.get("form"), form_token(secret)):
             return _stranger()
         try:

@@ -12,7 +12,19 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, form_token, is_same, read_form, style
+from app.accounts.forms import (
+    COOKIE,
+    POLICY,
+    address_of,
+    browser_of,
+    cookie_of,
+    drop_cookie,
+    form_token,
+    is_same,
+    keep_cookie,
+    read_form,
+    style,
+)
 from app.accounts.permissions import PAGES
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import ProjectService
@@ -36,11 +48,6 @@ ELSEWHERE = ("cross-site", "same-site")
 """What browsers say of requests that another website has begun."""
 
 _PRINTABLE = re.compile(r"[!-~]{0,2000}")
-
-
-def is_secure(connection: HTTPConnection) -> bool:
-    """Whether the browser asked over TLS; a proxy on this computer says so in ``X-Forwarded-Proto``."""
-    return connection.url.scheme == "https"
 
 
 def _next(asked: object) -> str:
@@ -113,7 +120,7 @@ class SignInPages:
             following: Where to go afterwards.
             choose: Whether a password is to be chosen in the place of one that holds for one sign-in only.
         """
-        form = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
+        form = cookie_of(request, FORM_COOKIE) or secrets.token_urlsafe(32)
         text = from_file(
             "accounts/sign_in.html",
             message=message,
@@ -125,7 +132,7 @@ class SignInPages:
         )
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         answer = Response(str(text), status, headers, "text/html")
-        answer.set_cookie(FORM_COOKIE, form, httponly=True, samesite="strict", secure=is_secure(request))
+        keep_cookie(answer, request, FORM_COOKIE, form, same_site="strict")
         return answer
 
     def shown(self, request: Request) -> Response:
@@ -136,7 +143,7 @@ class SignInPages:
         """Sign in by name and password."""
         form = await read_form(request)
         following, name = _next(form.get("next")), str(form.get("name", ""))
-        if not is_same(form.get("form"), request.cookies.get(FORM_COOKIE, "")):
+        if not is_same(form.get("form"), cookie_of(request, FORM_COOKIE)):
             return self.page(request, 403, "The page was open for too long. Try again.", name, following)
         try:
             account, secret = await run_in_threadpool(
@@ -161,14 +168,12 @@ class SignInPages:
             return self.page(request, 502, str(refusal), following=begun.following)
         answer = RedirectResponse(address, 303)
         # Lax: the browser comes back from another website.
-        answer.set_cookie(
-            PROVIDER_COOKIE, begun.text, max_age=600, httponly=True, samesite="lax", secure=is_secure(request)
-        )
+        keep_cookie(answer, request, PROVIDER_COOKIE, begun.text, 600)
         return answer
 
     async def returned(self, request: Request) -> Response:
         """Sign a browser in that comes back from the provider."""
-        begun = Begun.read(request.cookies.get(PROVIDER_COOKIE, ""))
+        begun = Begun.read(cookie_of(request, PROVIDER_COOKIE))
         if self.provider is None or begun is None:
             return self.page(request, 401, "This sign-in was not begun in this browser, or is over. Try again.")
         try:
@@ -182,25 +187,25 @@ class SignInPages:
         else:
             await self._forget(request)
             answer = self.signed_in(request, account, secret, _next(begun.following))
-        answer.delete_cookie(PROVIDER_COOKIE, httponly=True, samesite="lax", secure=is_secure(request))
+        drop_cookie(answer, request, PROVIDER_COOKIE)
         return answer
 
     async def _forget(self, request: Request) -> None:
         """End what the browser was signed in by before, so that nobody goes on by it."""
-        await run_in_threadpool(self.accounts.sign_out, request.cookies.get(COOKIE, ""), address_of(request))
+        await run_in_threadpool(self.accounts.sign_out, cookie_of(request, COOKIE), address_of(request))
 
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
         """Let a browser keep what signs it in, and send it where it wanted to go."""
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{following}", 303)
-        seconds, secure = self.settings.sign_in_hours * 3600, is_secure(request)
-        answer.set_cookie(COOKIE, secret, max_age=seconds, secure=secure, httponly=True, samesite="lax")
-        answer.set_cookie(NAME_COOKIE, quote(account.name), max_age=seconds, secure=secure, samesite="lax")
-        answer.delete_cookie(FORM_COOKIE, httponly=True, samesite="strict", secure=is_secure(request))
+        seconds = self.settings.sign_in_hours * 3600
+        keep_cookie(answer, request, COOKIE, secret, seconds)
+        keep_cookie(answer, request, NAME_COOKIE, quote(account.name), seconds, for_scripts=True)
+        drop_cookie(answer, request, FORM_COOKIE)
         return answer
 
     async def left(self, request: Request) -> Response:
         """Sign out."""
-        secret = request.cookies.get(COOKIE, "")
+        secret = cookie_of(request, COOKIE)
         form = await read_form(request)
         if secret and not is_same(form.get("form"), form_token(secret)):
             return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
@@ -211,8 +216,10 @@ class SignInPages:
                 self.provider.end_address, id_token, _of_this_server(request, "/sign-in")
             )
         answer = RedirectResponse(elsewhere or f"{request.scope.get('root_path', '')}/sign-in", 303)
+        # Drafts and choices that pages keep in the browser go with who leaves it.
+        answer.headers["Clear-Site-Data"] = '"storage"'
         for name in (COOKIE, NAME_COOKIE, PROJECT_COOKIE):
-            answer.delete_cookie(name, secure=is_secure(request))
+            drop_cookie(answer, request, name)
         return answer
 
     def account(self, request: Request) -> Response:
@@ -223,7 +230,7 @@ class SignInPages:
         told = {
             "name": account.name,
             "role": account.role,
-            "form": form_token(request.cookies.get(COOKIE, "")),
+            "form": form_token(cookie_of(request, COOKIE)),
             "project": "" if visitor.project is None else visitor.project.name,
             "projects": [{"id": project.id, "name": project.name} for project in self.projects.of(account)],
         }
@@ -232,15 +239,13 @@ class SignInPages:
     async def chosen(self, request: Request) -> Response:
         """Show another project from now on, on the page that the browser was on."""
         form = await read_form(request)
-        if not is_same(form.get("form"), form_token(request.cookies.get(COOKIE, ""))):
+        if not is_same(form.get("form"), form_token(cookie_of(request, COOKIE))):
             return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{_next(form.get('next'))}", 303)
         # What is no project of hers counts as none when it comes back.
         number = str(form.get("project", ""))[:20]
         seconds = self.settings.sign_in_hours * 3600
-        answer.set_cookie(
-            PROJECT_COOKIE, quote(number), max_age=seconds, secure=is_secure(request), httponly=True, samesite="lax"
-        )
+        keep_cookie(answer, request, PROJECT_COOKIE, quote(number), seconds)
         return answer
 
 

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.limits import DiskRoom, UploadShares
+from app.shared.own_files import SENTENCE, is_fetching
 from app.shared.page_states import PageStates
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -45,6 +46,10 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """What every answer tells the browser, files and refusals included."""
+
+TRANSPORT = "Strict-Transport-Security"
+ALWAYS_TLS = "max-age=31536000; includeSubDomains"
+"""What answers over TLS tell it besides: to ask this host, and those below it, over TLS alone for a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,12 @@ def _stated(origin: str) -> tuple[str, str, int]:
     return found
 
 
+def is_over_tls(scope: Scope) -> bool:
+    """Whether a browser asked over TLS, and not this computer itself, where other programs may answer without."""
+    host = _split(f"//{Headers(scope=scope).get('host', '')}")
+    return scope.get("scheme") == "https" and host is not None and host[0] not in LOOPBACK
+
+
 class RequestGate:
     """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
 
@@ -178,7 +189,10 @@ class RequestGate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        problem = self._allowed.problem(Headers(scope=scope)) or self._too_large(Headers(scope=scope))
+        headers = Headers(scope=scope)
+        problem = self._allowed.problem(headers) or self._too_large(headers)
+        if problem is None and is_fetching(str(scope["path"])):
+            problem = 403, SENTENCE
         if problem is None and scope["type"] == "http" and self._uploads is not None:
             problem = self._uploads.problem(HTTPConnection(scope), self._largest)
         if scope["type"] == "websocket":
@@ -200,6 +214,8 @@ class RequestGate:
                     headers[name] = value
                 if stricter is not None:
                     headers[POLICY] = stricter
+                if is_over_tls(scope):
+                    headers.setdefault(TRANSPORT, ALWAYS_TLS)
                 if listed:
                     # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
                     headers["Access-Control-Allow-Origin"] = origin

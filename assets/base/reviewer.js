@@ -15,7 +15,7 @@ const stored = () => {
 };
 const ACCOUNTS = document.querySelector("meta[name='coft-accounts']") !== null;
 document.documentElement.toggleAttribute("data-accounts", ACCOUNTS);
-const account = () => clean(decodeURIComponent(document.cookie.match(/(?:^|; )coft-account=([^;]*)/)?.[1] ?? ""));
+const account = () => clean(decodeURIComponent(document.cookie.match(/(?:^|; )(?:__Host-)?coft-account=([^;]*)/)?.[1] ?? ""));
 const name = () => {
   if (ACCOUNTS) return account();
   if (known === null) known = stored();

@@ -218,3 +218,13 @@ def test_what_a_page_asks_for_by_itself_keeps_nobody_signed_in(served, monkeypat
         assert browser.get("/account").status_code == 200
         assert accounts.held(secret).used_at > utc_now()
     accounts.sign_out(secret)
+
+
+def test_no_browser_keeps_what_an_account_is_shown(served):
+    with served.client("admin") as admin:
+        for path in ("/", "/config", "/sessions", "/jobs", "/gradio_api/info", "/account", "/metrics"):
+            assert "no-store" in admin.get(path).headers["cache-control"], path
+    with served.client() as nobody:
+        page = served.client("viewer").get("/").text
+        (files,) = set(re.findall(r"/own/\w+/", page))
+        assert "no-store" not in nobody.get(f"{files}base/core.js").headers["cache-control"]

@@ -14,7 +14,8 @@ from sqlalchemy.exc import DatabaseError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.accounts.forms import COOKIE
+from app.accounts.forms import COOKIE as PLAIN_COOKIE
+from app.accounts.forms import PREFIX, form_token
 from app.accounts.operations import export_trail
 from app.accounts.projects import ProjectService
 from app.accounts.service import ONE_TIME, PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
@@ -34,6 +35,9 @@ from db.trail import TrailRepository
 from db.types import ConflictError, utc_now
 from tests.app.accounts.conftest import PASSWORD, quick_accounts
 from tests.db.conftest import new_session
+
+COOKIE = f"{PREFIX}{PLAIN_COOKIE}"
+"""What a browser over TLS calls it."""
 
 
 @pytest.fixture
@@ -58,7 +62,12 @@ def browser_of(wired, accounts):
 
 def sent(client: TestClient, password: str = PASSWORD, name: str = "ada admin", **more: str) -> httpx.Response:
     client.get("/sign-in")
-    form = {"name": name, "password": password, "form": client.cookies.get("coft-form", ""), **more}
+    form = {
+        "name": name,
+        "password": password,
+        "form": client.cookies.get("__Host-coft-form") or client.cookies.get("coft-form", ""),
+        **more,
+    }
     return client.post("/sign-in", data=form)
 
 
@@ -79,7 +88,11 @@ def test_the_cookie_that_signs_in_is_for_no_script_and_behind_tls_for_nothing_bu
         assert answer.status_code == 303
         assert answer.headers["location"] == "/calibrate?calibration=3"
         cookies = answer.headers.get_list("set-cookie")
-        held = next(cookie for cookie in cookies if cookie.startswith(COOKIE))
+        assert cookies
+        assert {cookie.startswith(PREFIX) for cookie in cookies} == {secure}
+        assert {"Path=/;" in f"{cookie};" and "Domain" not in cookie for cookie in cookies} == {True}
+        assert {"Secure" in cookie for cookie in cookies} == {secure}
+        held = next(cookie for cookie in cookies if cookie.startswith(COOKIE if secure else PLAIN_COOKIE))
         assert "HttpOnly" in held
         assert "SameSite=lax" in held
         assert ("Secure" in held) is secure
@@ -338,3 +351,12 @@ def test_a_header_of_a_visitor_does_not_change_her_address(browser_of, wired):
     client.headers |= {"X-Forwarded-For": "192.0.2.1", "X-Real-IP": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
     sent(client)
     assert [entry.address for entry in TrailRepository(wired.database).list()][-1] == "testclient"
+
+
+def test_who_signs_out_leaves_nothing_in_the_browser(browser_of):
+    client = browser_of()
+    sent(client)
+    client.cookies.set("__Host-coft-project", "1", domain="audit.example.org")
+    answer = client.post("/sign-out", data={"form": form_token(client.cookies[COOKIE])})
+    assert (answer.status_code, answer.headers["clear-site-data"]) == (303, '"storage"')
+    assert [name for name in client.cookies if "form" not in name] == []

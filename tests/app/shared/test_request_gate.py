@@ -16,7 +16,8 @@ from app.cli import main
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.request_gate import HEADERS, POLICY, Allowed, RequestGate
+from app.shared.own_files import SENTENCE
+from app.shared.request_gate import ALWAYS_TLS, HEADERS, POLICY, Allowed, RequestGate
 from tests.conftest import free_port, load_tiny
 
 ROUTES = (
@@ -275,3 +276,69 @@ def test_pages_name_no_other_host_and_send_nothing_to_gradio(served):
     fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:)?//", page)
     assert fetched == []
     assert '"analytics_enabled":false' in page.replace(" ", "")
+
+
+async def answered_headers(scheme: str, host: str) -> dict[str, str]:
+    """What the gate tells a browser beside an answer."""
+    told: dict[str, str] = {}
+
+    async def application(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message):
+        told.update(Headers(raw=message["headers"]) if "headers" in message else {})
+
+    scope = {"type": "http", "method": "GET", "path": "/", "scheme": scheme, "headers": [(b"host", host.encode())]}
+    await RequestGate(application, Allowed.by(Settings(hosts="audit.example.org")), 100)(scope, None, send)
+    return told
+
+
+def test_over_tls_a_browser_is_told_to_ask_by_nothing_else():
+    with ThreadPoolExecutor(1) as own:
+        asked = [("https", "audit.example.org"), ("http", "audit.example.org"), ("https", "localhost:7860")]
+        told = [own.submit(asyncio.run, answered_headers(*one)).result() for one in asked]
+    assert [one.get("strict-transport-security") for one in told] == [ALWAYS_TLS, None, None]
+    assert int(re.search(r"max-age=(\d+); includeSubDomains", ALWAYS_TLS)[1]) >= 365 * 24 * 3600
+
+
+@pytest.mark.parametrize("address", ["http://192.0.2.1/a.csv", "HTTPS://192.0.2.1/a.csv", "//192.0.2.1/a.csv"])
+def test_nothing_is_fetched_from_an_address_that_a_visitor_gives(served, address, monkeypatch):
+    asked: list[str] = []
+
+    async def fetched(url: str, **_: object) -> str:
+        asked.append(url)
+        return __file__
+
+    monkeypatch.setattr("gradio.processing_utils.async_ssrf_protected_download", fetched)
+    monkeypatch.setattr("gradio.processing_utils.save_url_to_cache", lambda url, **_: asked.append(url) or __file__)
+    for route in (f"/gradio_api/file={address}", f"/gradio_api/proxy={address}", f"/gradio_api/file={quote(address)}"):
+        answer = served.get(route)
+        assert (answer.status_code, answer.text) == (
+            403,
+            "This server fetches nothing from addresses; send the file itself.",
+        )
+    for given in (
+        {"path": address, "meta": {"_type": "gradio.FileData"}},
+        {"path": address, "url": address, "meta": {"_type": "gradio.FileData"}},
+        {"path": address},
+        {"path": "/etc/passwd"},
+        {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
+    ):
+        told = list_added(served, given)
+        assert "event: error" in told, given
+        assert "root" not in told
+        if str(given["path"]).startswith("http:") and "meta" in given:
+            assert SENTENCE in told
+    assert asked == []
+
+
+def list_added(served: httpx.Client, given: dict[str, object]) -> str:
+    """What is answered to a word list from a file."""
+    begun = served.post("/gradio_api/call/add_user_list", json={"data": [given, None]})
+    return served.get(f"/gradio_api/call/add_user_list/{begun.json()['event_id']}").text
+
+
+def test_a_file_that_was_sent_is_taken(served):
+    (path,) = served.post("/gradio_api/upload", files={"files": ("ward.txt", b"nurse\nrounds\n")}).json()
+    assert "event: complete" in list_added(served, {"path": path, "meta": {"_type": "gradio.FileData"}})
