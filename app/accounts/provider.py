@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import httpx
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.httpx_client import OAuth2Client
+
+# Which of the two packages Authlib asks with: errors of the other one are none of its errors.
+from authlib.integrations.httpx_client._compat import httpx2
 from authlib.oidc.core import CodeIDToken
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -157,7 +159,7 @@ class Provider:
                 token = client.fetch_token(
                     str(described["token_endpoint"]), code=given["code"], code_verifier=begun.verifier
                 )
-            except (AuthlibBaseError, httpx.HTTPError, ValueError) as error:
+            except (AuthlibBaseError, httpx2.HTTPError, ValueError) as error:
                 raise SignInError(f"{self.label} did not confirm the sign-in. Try again.") from error
             return self._vouched(token, self._json(client, str(described["jwks_uri"])), begun)
 
@@ -236,7 +238,7 @@ class Provider:
             answer = client.request("GET", address, withhold_token=True)
             answer.raise_for_status()
             return answer.json()
-        except (httpx.HTTPError, ValueError, ServiceError) as error:
+        except (httpx2.HTTPError, ValueError, ServiceError) as error:
             raise SignInError(f"{self.label} cannot be asked at the moment. Try again later.") from error
 
 

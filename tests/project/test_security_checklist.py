@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+from db.tables import METADATA
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKLIST = ROOT / "docs" / "asvs.md"
@@ -113,3 +117,22 @@ def test_no_module_uses_a_broken_digest():
     digests = {name for _, tree in modules() for name in _used(tree) if re.fullmatch(r"hashlib\.\w+\(\)", name)}
     # BLAKE2b draws places of prompts, and protects nothing.
     assert digests == {"hashlib.sha256()", "hashlib.blake2b()"}
+
+
+OVERVIEW = ROOT / "docs" / "security.md"
+CRYPTOGRAPHY = {"argon2", "cryptography", "joserfc", "authlib", "secrets", "hmac"}
+
+
+def test_every_table_of_the_store_belongs_to_one_class_of_data():
+    for module in pkgutil.iter_modules([str(ROOT / "db")]):
+        if module.name != "migrations":
+            importlib.import_module(f"db.{module.name}")
+    classes = re.findall(r"^\| (?:Secret|Confidential|Internal) \| (.*?) \|", OVERVIEW.read_text("utf-8"), re.MULTILINE)
+    named = [name for cell in classes for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted(METADATA.tables)
+
+
+def test_every_module_with_cryptography_stands_in_the_inventory():
+    text = OVERVIEW.read_text("utf-8").partition("Cryptography is used")[2].partition("Whom the server asks")[0]
+    using = {path for path, tree in modules() if _used(tree) & CRYPTOGRAPHY}
+    assert set(re.findall(r"`([\w/]+\.py)`", text)) == using

@@ -5,15 +5,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
@@ -21,8 +29,8 @@ from starlette.testclient import TestClient
 
 from app.accounts.forms import COOKIE, form_token
 from app.accounts.projects import ProjectService
-from app.accounts.provider import Provider
-from app.accounts.service import AccountService
+from app.accounts.provider import Begun, Provider
+from app.accounts.service import AccountService, SignInError
 from app.accounts.sign_in import PROVIDER_COOKIE, SignInPages
 from app.settings import Settings
 from app.shared.errors import ServiceError
@@ -51,6 +59,8 @@ class OpenIdProvider:
     url: str = ""
     ending: str = ""
     """Where it signs people out, below its own address or elsewhere; empty where it declares nothing."""
+    moved: str = ""
+    """Where it sends those who ask what it is; empty where it answers them."""
 
     def described(self) -> dict[str, Any]:
         paths = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/keys"}
@@ -92,6 +102,9 @@ def provider_server() -> Iterator[OpenIdProvider]:
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             keys = {"keys": [{**KEY.as_dict(private=False), "kid": "1"}]}
+            if provider.moved and "moved" not in self.path:
+                self.say(307, {}, provider.moved + self.path)
+                return
             self.say(200, provider.described() if "openid-configuration" in self.path else keys)
 
         def do_POST(self) -> None:
@@ -99,10 +112,12 @@ def provider_server() -> Iterator[OpenIdProvider]:
             given = {name: values[0] for name, values in parse_qs(body).items()}
             self.say(*provider.exchanged(given, self.headers.get("authorization", "")))
 
-        def say(self, status: int, told: dict[str, Any]) -> None:
+        def say(self, status: int, told: dict[str, Any], location: str = "") -> None:
             body = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
+            if location:
+                self.send_header("location", location)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -122,7 +137,7 @@ def provider_server() -> Iterator[OpenIdProvider]:
 @pytest.fixture
 def provider(provider_server: OpenIdProvider) -> OpenIdProvider:
     provider_server.claims, provider_server.key, provider_server.algorithm = {}, KEY, "RS256"
-    provider_server.ending = ""
+    provider_server.ending = provider_server.moved = ""
     return provider_server
 
 
@@ -299,3 +314,52 @@ def test_a_link_of_another_website_begins_no_sign_in(browser):
         assert "Sign in with Example" in answer.text
     for site in ("same-origin", "none"):
         assert browser.get("/sign-in/begin", headers={"Sec-Fetch-Site": site}).status_code == 303
+
+
+def test_a_provider_that_sends_the_server_elsewhere_is_not_followed(browser, provider):
+    provider.moved = f"{provider.url}/moved"
+    assert httpx.get(f"{provider.url}/.well-known/openid-configuration", follow_redirects=True).json()["issuer"]
+    answer = browser.get("/sign-in/begin")
+    assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
+
+
+def test_a_provider_that_is_away_is_said_to_be(browser, provider, monkeypatch):
+    monkeypatch.setattr(browser.app.routes[0].endpoint.__self__.provider, "issuer", "http://127.0.0.1:9")
+    answer = browser.get("/sign-in/begin")
+    assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
+
+
+def test_a_provider_whose_certificate_nobody_vouches_for_is_not_asked(tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    parts = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), certificate.public_bytes(Encoding.PEM)
+    (tmp_path / "pem").write_bytes(b"".join(parts))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pem")
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            told = dict.fromkeys(("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri"), url)
+            self.wfile.write(json.dumps(told).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        url = f"https://localhost:{server.server_port}"
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        settings = Settings(oidc_issuer=url, oidc_client_id=CLIENT, oidc_roles="*=viewer")
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "pem"))
+        assert httpx.get(f"{url}/x", verify=trusting).json()["issuer"] == url
+        with pytest.raises(SignInError, match="cannot be asked"):
+            Provider(settings).address(Begun.new(""), SITE)
+        server.shutdown()
