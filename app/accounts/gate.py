@@ -144,6 +144,8 @@ class AccountGate:
         else:
             holder = self._accounts.by_token(token.strip())
             account, only = (None, None) if holder is None else (holder.account, holder.project_id)
+            if holder is None:
+                self._accounts.attempts.note_strange_token(address_of(request))
         if account is None:
             return None, by_cookie
         named, chosen = unquote(request.headers.get(HEADER, "")), cookie_of(request, PROJECT_COOKIE)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.projects import ProjectService, ProjectView
-from app.accounts.service import ONE_TIME, AccountService, NewToken, OneTimePassword
+from app.accounts.service import AccountService, NewToken
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from app.accounts.attempts import SignInError
 from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, cookie_of, form_token, is_same, read_form
 from app.accounts.operations import browser_words
-from app.accounts.service import AccountService, SignInError
+from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.shared.errors import ServiceError
 from app.shared.markup import from_file

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import dataclass
+from datetime import timedelta
 
 from app.shared.errors import ServiceError
+from db.accounts import AccountRecord
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 FEWEST_GUESSES = 10**8
@@ -20,6 +23,23 @@ SHORTEST_WORD = 4
 _READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that nobody mistakes for others when she copies them by hand."""
 _GROUPS = 7
+
+
+ONE_TIME = timedelta(days=3)
+"""How long a password holds that somebody else was given for one sign-in."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimePassword:
+    """A password for one sign-in; its text is shown this once.
+
+    Attributes:
+        account: Whose it is.
+        password: The text.
+    """
+
+    account: AccountRecord
+    password: str
 
 
 def one_time_password() -> str:

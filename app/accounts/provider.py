@@ -24,7 +24,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from app.accounts.service import SignInError, account_name, role_named
+from app.accounts.attempts import SignInError
+from app.accounts.service import account_name, role_named
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from db.accounts import ROLES, Role

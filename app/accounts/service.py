@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
-from app.accounts.passwords import LONGEST_PASSWORD, one_time_password, usable
+from app.accounts.attempts import Attempts, SignInError
+from app.accounts.passwords import LONGEST_PASSWORD, ONE_TIME, OneTimePassword, one_time_password, usable
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.visitors import present_account
@@ -46,43 +47,9 @@ _NAME = re.compile(r"[\w.@'’+-]+(?: [\w.@'’+-]+)*")
 TOKEN = "coft_"
 """What tokens begin with, so that one that was published by mistake is recognised."""
 
-WINDOW = timedelta(minutes=15)
-PER_ACCOUNT, PER_ADDRESS = 8, 30
-"""Attempts to sign in within the window: under one name, and from one address."""
-
 MINUTE = timedelta(minutes=1)
 HASHES_AT_ONCE = 2
 """Each takes 64 MiB while it is computed."""
-
-
-ONE_TIME = timedelta(days=3)
-"""How long a password holds that somebody else was given for one sign-in."""
-
-
-class SignInError(ServiceError):
-    """A sign-in that is refused.
-
-    Attributes:
-        throttled: Whether there were too many attempts, so that this one was not looked at.
-        choose: Whether name and password are right, and a password of her own is still to be chosen.
-    """
-
-    def __init__(self, sentence: str, throttled: bool = False, choose: bool = False) -> None:
-        super().__init__(sentence)
-        self.throttled, self.choose = throttled, choose
-
-
-@dataclass(frozen=True, slots=True)
-class OneTimePassword:
-    """A password for one sign-in; its text is shown this once.
-
-    Attributes:
-        account: Whose it is.
-        password: The text.
-    """
-
-    account: AccountRecord
-    password: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +79,11 @@ class NewToken:
 
 
 class AccountService:
-    """Creates accounts, lets them in, and says who a request comes from."""
+    """Creates accounts, lets them in, and says who a request comes from.
+
+    Attributes:
+        attempts: How often somebody may try.
+    """
 
     def __init__(
         self,
@@ -147,6 +118,7 @@ class AccountService:
         self._hasher = hasher or PasswordHasher()
         self._hashing = BoundedSemaphore(HASHES_AT_ONCE)
         self._nobody = ""
+        self.attempts = Attempts(sign_ins, trail)
 
     @classmethod
     def wired(cls, services: Services) -> AccountService:
@@ -355,15 +327,12 @@ class AccountService:
             raise SignInError("That is not your present password; nothing was changed.") from error
 
     def _confirmed(self, asked: str, password: str, address: str, action: str) -> AccountRecord:
-        keys = {f"account:{asked.lower()}": PER_ACCOUNT, f"address:{address}": PER_ADDRESS}
-        if self._sign_ins.attempt(keys, utc_now() - WINDOW):
-            minutes = int(WINDOW.total_seconds() // 60)
-            raise SignInError(f"There were too many attempts to sign in. Wait {minutes} minutes.", throttled=True)
+        keys = self.attempts.begin(action, asked, address)
         account = self._checked(asked, password)
         if account is None:
             self.note(action, asked, "refused", address)
             raise SignInError("This name and this password do not belong together.")
-        self._sign_ins.succeeded(keys)
+        self.attempts.succeeded(keys)
         return account
 
     def _choose(self, account: AccountRecord, password: str, chosen: str, address: str) -> None:

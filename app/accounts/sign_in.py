@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from app.accounts.attempts import SignInError
 from app.accounts.forms import (
     COOKIE,
     POLICY,
@@ -29,7 +30,7 @@ from app.accounts.permissions import PAGES
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Begun, Provider
-from app.accounts.service import AccountService, SignInError
+from app.accounts.service import AccountService
 from app.settings import Settings
 from app.shared.markup import from_file
 from app.shared.visitors import visitor_asking

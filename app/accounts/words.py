@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.projects import ProjectView
-from app.accounts.service import ONE_TIME, OneTimePassword
 from app.shared.markup import html
 from db.accounts import AccountRecord, TokenRecord
 from db.projects import ProjectRecord

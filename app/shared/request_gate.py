@@ -35,6 +35,8 @@ PORTS = {"http": 80, "https": 443}
 
 POLICY = "Content-Security-Policy"
 
+FORWARDED = "X-Forwarded-Host"
+
 HEADERS = {
     # A page of ours in somebody's frame could be clicked unawares; a changed base would fetch scripts from elsewhere.
     POLICY: "frame-ancestors 'self'; base-uri 'self'; object-src 'none'",
@@ -88,11 +90,23 @@ class Allowed:
                 "This server does not answer to the name that was asked for. Whoever runs it lists its names in "
                 "COFT_HOSTS."
             )
+        if any(not self._names(host) for host in headers.getlist(FORWARDED)):
+            # Gradio tells visitors addresses by this name, which they may send themselves.
+            return 421, (
+                "This server does not answer to the name in X-Forwarded-Host. Whoever runs it lists its names in "
+                "COFT_HOSTS."
+            )
         if origins and not (len(origins) == 1 and self._trusts(origins[0], asked)):
             return 403, (
                 "Other websites may not ask this server. Whoever runs it lists the ones that may in COFT_ORIGINS."
             )
         return None
+
+    def _names(self, forwarded: str) -> bool:
+        """Whether all hosts that proxies say they were asked by are this server's, or those of listed websites."""
+        known = self.hosts | {name for _, name, _ in self.origins}
+        asked = [_split(f"//{one.strip()}") for one in forwarded.split(",")]
+        return all(one is not None and one[0] in known for one in asked)
 
     def lists(self, origin: str) -> bool:
         """Whether a website may ask although it is not this server's own."""

@@ -119,6 +119,14 @@ def test_no_module_uses_a_broken_digest():
     assert digests == {"hashlib.sha256()", "hashlib.blake2b()"}
 
 
+def test_no_script_writes_by_two_names_in_a_row():
+    """A prototype that all objects share is reached by its own name and a name in it, never by one name alone."""
+    twice = re.compile(r"\]\s*\[[^\]]+\]\s*(?:=(?!=)|\?\?=|\|\|=|\+=)|__proto__|\.prototype\b")
+    scripts = [path for folder in ("base", "pages") for path in sorted((ROOT / "assets" / folder).glob("*.js"))]
+    assert len(scripts) > 40
+    assert [(path.name, found[0]) for path in scripts if (found := twice.search(path.read_text("utf-8")))] == []
+
+
 OVERVIEW = ROOT / "docs" / "security.md"
 CRYPTOGRAPHY = {"argon2", "cryptography", "joserfc", "authlib", "secrets", "hmac"}
 

@@ -11,12 +11,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from app.accounts.attempts import PER_ACCOUNT, SignInError
 from app.accounts.forms import COOKIE, form_token
 from app.accounts.operations import browser_words, end_sign_ins, list_sign_ins
 from app.accounts.own_account import RECENT, OwnAccountPages
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Person
-from app.accounts.service import PER_ACCOUNT, AccountService, SignInError
+from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.shared.errors import ServiceError
 from app.shared.visitors import SCOPE_KEY, Visitor, answering

@@ -192,6 +192,13 @@ def test_what_changes_something_is_asked_for_by_post_alone(served):
     assert set().union(*methods.values()) == {"POST"}
 
 
+def test_a_token_that_lets_nobody_in_stands_in_the_trail(served):
+    with httpx.Client(base_url=served.url, headers={"Authorization": "Bearer coft_made-up"}) as stranger:
+        assert ask(stranger, "GET", "/config") == 401
+    told = [(entry.action, entry.outcome, entry.address) for entry in served.wired[TrailRepository].list()]
+    assert ("show a token", "refused", "127.0.0.1") in told
+
+
 def test_a_token_in_an_address_lets_nobody_in(served):
     with served.client() as nobody:
         for name in ("token", "access_token", "authorization", "coft-sign-in"):

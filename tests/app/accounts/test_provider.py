@@ -27,10 +27,11 @@ from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.attempts import SignInError
 from app.accounts.forms import COOKIE, form_token
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Begun, Provider
-from app.accounts.service import AccountService, SignInError
+from app.accounts.service import AccountService
 from app.accounts.sign_in import PROVIDER_COOKIE, SignInPages
 from app.settings import Settings
 from app.shared.errors import ServiceError

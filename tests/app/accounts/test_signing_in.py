@@ -14,11 +14,13 @@ from sqlalchemy.exc import DatabaseError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.attempts import PER_ACCOUNT, PER_ADDRESS, SELDOM, SignInError
 from app.accounts.forms import COOKIE as PLAIN_COOKIE
 from app.accounts.forms import PREFIX, form_token
 from app.accounts.operations import export_trail
+from app.accounts.passwords import ONE_TIME
 from app.accounts.projects import ProjectService
-from app.accounts.service import ONE_TIME, PER_ACCOUNT, PER_ADDRESS, AccountService, SignInError
+from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.cli import main
 from app.review.log import VerdictRequest
@@ -142,6 +144,22 @@ def test_attempts_are_limited_for_each_name_and_each_address_on_all_servers_of_a
         accounts.sign_in("Bo", PASSWORD, "10.0.0.1")
     assert refused.value.throttled
     assert accounts.sign_in("Bo", PASSWORD, "10.0.0.3")[0].name == "Bo"
+
+
+def test_attempts_beyond_the_limit_stand_in_the_trail_once_a_minute(wired, accounts):
+    for _ in range(PER_ACCOUNT + 5):
+        with pytest.raises(SignInError):
+            accounts.sign_in("Ada Admin", "wrong", "10.0.0.1")
+    for _ in range(3):
+        accounts.attempts.note_strange_token("10.0.0.9")
+    trail = TrailRepository(wired.database)
+    told = [(entry.action, entry.subject, entry.outcome, entry.address) for entry in trail.list()]
+    assert told.count(("sign in", "Ada Admin", "refused", "10.0.0.1")) == PER_ACCOUNT
+    assert told.count(("sign in", "Ada Admin", "too many attempts", "10.0.0.1")) == 1
+    assert told.count(("show a token", "", "refused", "10.0.0.9")) == 1
+    for number in range(SELDOM + 20):
+        accounts.attempts.note_strange_token(f"10.0.1.{number}")
+    assert len(trail.list()) < len(told) + SELDOM
 
 
 def test_attempts_are_forgotten_after_their_window(wired):

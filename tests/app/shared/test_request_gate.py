@@ -188,6 +188,22 @@ def test_two_hosts_or_none_are_refused():
     assert _problem(Settings(), ("host", "localhost"), ("host", "localhost")) is not None
 
 
+@pytest.mark.parametrize(
+    ("forwarded", "allowed"),
+    [
+        ("audit.example.org", True),
+        ("tools.example.org:8443, localhost", True),
+        ("evil.example.com", False),
+        ("audit.example.org, evil.example.com", False),
+        ("", False),
+    ],
+)
+def test_a_name_that_a_proxy_passes_on_has_to_be_the_servers(forwarded, allowed):
+    settings = Settings(hosts="audit.example.org", origins="https://tools.example.org:8443")
+    problem = _problem(settings, ("host", "localhost"), ("x-forwarded-host", forwarded))
+    assert (None if problem is None else problem[0]) == (None if allowed else 421)
+
+
 def test_the_address_that_it_listens_on_is_a_name_and_every_address_is_none():
     assert _problem(Settings(host="192.0.2.7"), ("host", "192.0.2.7:7860")) is None
     assert _problem(Settings(host="0.0.0.0"), ("host", "0.0.0.0:7860")) is not None

@@ -1,0 +1,80 @@
+"""How often one may try to come in, and what of it stands in the trail."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Lock
+
+from cachetools import TTLCache
+
+from app.shared.errors import ServiceError
+from db.accounts import SignInsRepository
+from db.trail import TrailFields, TrailRepository
+from db.types import utc_now
+
+WINDOW = timedelta(minutes=15)
+PER_ACCOUNT, PER_ADDRESS = 8, 30
+"""Attempts to sign in within the window: under one name, and from one address."""
+
+SELDOM, SELDOM_SECONDS = 100, 60.0
+"""Entries of the trail in so many seconds for what is refused without being looked at; more would fill the store."""
+
+
+class SignInError(ServiceError):
+    """A sign-in that is refused.
+
+    Attributes:
+        throttled: Whether there were too many attempts, so that this one was not looked at.
+        choose: Whether name and password are right, and a password of her own is still to be chosen.
+    """
+
+    def __init__(self, sentence: str, throttled: bool = False, choose: bool = False) -> None:
+        super().__init__(sentence)
+        self.throttled, self.choose = throttled, choose
+
+
+class Attempts:
+    """Limits attempts for each name and address; all servers on one store count together."""
+
+    def __init__(self, sign_ins: SignInsRepository, trail: TrailRepository) -> None:
+        """Keep the store.
+
+        Args:
+            sign_ins: Counts attempts.
+            trail: Takes down those beyond the limit.
+        """
+        self._sign_ins, self._trail = sign_ins, trail
+        self._told: TTLCache[tuple[str, str, str], bool] = TTLCache(SELDOM, SELDOM_SECONDS)
+        self._lock = Lock()
+
+    def begin(self, action: str, name: str, address: str) -> dict[str, int]:
+        """Count an attempt from its beginning.
+
+        Returns:
+            What it counts under, to be given to :meth:`succeeded`.
+
+        Raises:
+            SignInError: There were too many.
+        """
+        keys = {f"account:{name.lower()}": PER_ACCOUNT, f"address:{address}": PER_ADDRESS}
+        if self._sign_ins.attempt(keys, utc_now() - WINDOW):
+            minutes = int(WINDOW.total_seconds() // 60)
+            self._note_seldom(action, name, "too many attempts", address)
+            raise SignInError(f"There were too many attempts to sign in. Wait {minutes} minutes.", throttled=True)
+        return keys
+
+    def succeeded(self, keys: dict[str, int]) -> None:
+        """Forget the attempts under these keys: the last one was right."""
+        self._sign_ins.succeeded(keys)
+
+    def note_strange_token(self, address: str) -> None:
+        """Take down that a program has shown a token that lets nobody in."""
+        self._note_seldom("show a token", "", "refused", address)
+
+    def _note_seldom(self, action: str, subject: str, outcome: str, address: str) -> None:
+        """Take down what anybody may do without end: once a minute of each name and address, and of few of them."""
+        with self._lock:
+            if (told := (action, subject.lower(), address)) in self._told or len(self._told) >= SELDOM:
+                return
+            self._told[told] = True
+        self._trail.add(TrailFields(actor="", action=action, subject=subject, outcome=outcome, address=address))
