@@ -13,7 +13,7 @@ from starlette._utils import get_route_path
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.accounts.events import need_of
@@ -22,7 +22,7 @@ from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, Rout
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
 from app.accounts.service import AccountService
-from app.accounts.sign_in import SignInPages
+from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
 from app.shared.visitors import SCOPE_KEY, Visitor, answering
 from db.accounts import AccountRecord
 from db.types import NotFoundError
@@ -159,7 +159,11 @@ class AccountGate:
     def _nobody(self, request: Request, path: str) -> Response:
         """401: the page to sign in on for who opens a page, and a sentence for everybody else."""
         page = path.strip("/")
-        if page in PAGES and request.method in SAFE and "text/html" in request.headers.get("accept", ""):
+        is_opened = request.method in SAFE and "text/html" in request.headers.get("accept", "")
+        if page == OWN_ACCOUNT and is_opened:
+            root = request.scope.get("root_path", "")
+            return RedirectResponse(f"{root}/sign-in?next={OWN_ACCOUNT}", 303)
+        if page in PAGES and is_opened:
             query = request.url.query
             return self._pages.page(request, 401, following=f"{page}?{query}" if query else page)
         sentence = (

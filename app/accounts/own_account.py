@@ -14,7 +14,7 @@ from app.accounts.attempts import SignInError
 from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, cookie_of, form_token, is_same, read_form
 from app.accounts.operations import browser_words
 from app.accounts.service import AccountService
-from app.accounts.sign_in import SignInPages
+from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
 from app.shared.errors import ServiceError
 from app.shared.markup import from_file
 from app.shared.visitors import visitor_asking
@@ -46,8 +46,8 @@ class OwnAccountPages:
     def routes(self) -> list[BaseRoute]:
         """Where browsers ask."""
         return [
-            Route("/account/sign-ins", self.shown, methods=["GET"]),
-            Route("/account/sign-ins/end", self.ended, methods=["POST"]),
+            Route(f"/{OWN_ACCOUNT}", self.shown, methods=["GET"]),
+            Route(f"/{OWN_ACCOUNT}/end", self.ended, methods=["POST"]),
             Route("/account/password", self.changed, methods=["POST"]),
         ]
 
@@ -110,7 +110,7 @@ class OwnAccountPages:
             )  # fmt: skip
         except ServiceError as refusal:
             return await run_in_threadpool(self.page, request, _status(refusal), str(refusal))
-        return self.pages.signed_in(request, account, anew, "account/sign-ins?done=password")
+        return self.pages.signed_in(request, account, anew, f"{OWN_ACCOUNT}?done=password")
 
     def _confirm(self, account: AccountRecord, secret: str, password: str, address: str) -> None:
         """See to it that it is the owner who sits there.
@@ -126,7 +126,7 @@ class OwnAccountPages:
             raise SignInError("You signed in too long ago for this. Sign out, sign in again, and come back here.")
 
     def _back(self, request: Request, done: str) -> Response:
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/account/sign-ins?done={done}", 303)
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/{OWN_ACCOUNT}?done={done}", 303)
 
 
 def _account(request: Request) -> AccountRecord:

@@ -45,6 +45,8 @@ FORM_COOKIE = "coft-form"
 PROVIDER_COOKIE = "coft-provider"
 """Holds the first half of a sign-in by the provider."""
 RETURNING = "/sign-in/provider"
+OWN_ACCOUNT = "account/sign-ins"
+"""The page of one's own account."""
 ELSEWHERE = ("cross-site", "same-site")
 """What browsers say of requests that another website has begun."""
 
@@ -55,7 +57,7 @@ def _next(asked: object) -> str:
     """The page to go to, with its parameters; anything but a page of this program is the first one."""
     text = asked if isinstance(asked, str) and _PRINTABLE.fullmatch(asked) else ""
     page, mark, query = text.partition("?")
-    return f"{page}{mark}{query}" if page in PAGES and "#" not in text else ""
+    return f"{page}{mark}{query}" if (page in PAGES or page == OWN_ACCOUNT) and "#" not in text else ""
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,13 @@ def test_a_token_that_lets_nobody_in_stands_in_the_trail(served):
     assert ("show a token", "refused", "127.0.0.1") in told
 
 
+def test_who_opens_her_own_account_signs_in_first_and_comes_back_to_it(served):
+    with served.client() as nobody:
+        answer = nobody.get("/account/sign-ins", headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=account/sign-ins")
+        assert 'name="next" value="account/sign-ins"' in nobody.get(answer.headers["location"]).text
+
+
 def test_a_token_in_an_address_lets_nobody_in(served):
     with served.client() as nobody:
         for name in ("token", "access_token", "authorization", "coft-sign-in"):
