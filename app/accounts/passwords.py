@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 
 from app.shared.errors import ServiceError
+from coft_core.assets import assets_path
 from db.accounts import AccountRecord
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
@@ -15,6 +18,9 @@ FEWEST_GUESSES = 10**8
 """Of somebody who tries common passwords, words, names, keyboard rows and years first, as zxcvbn counts them."""
 READ = 72
 """Characters that are counted; what begins so that it takes enough guesses takes more as a whole."""
+
+COMMON, DIGEST_BYTES = assets_path("passwords", "common_long.sha256"), 8
+"""Digests of the 10,000 commonest passwords of 12 characters and more, of which zxcvbn counts many as hard to guess."""
 
 PROGRAM_WORDS = ("coft",)
 SHORTEST_WORD = 4
@@ -67,9 +73,21 @@ def usable(password: str, name: str) -> str:
     for word in (*PROGRAM_WORDS, *_parts(name)):
         if word in _letters(password):
             raise ServiceError(f"The password has {word!r} in it, which stands in a name; leave names out of it.")
-    if zxcvbn(password[:READ], user_inputs=[name])["guesses"] < FEWEST_GUESSES:
+    guesses = zxcvbn(password[:READ], user_inputs=[name])["guesses"]
+    if guesses < FEWEST_GUESSES or digest_of_common(password) in _common():
         raise ServiceError("The password is too easily guessed; several words that do not belong together are better.")
     return password
+
+
+def digest_of_common(password: str) -> bytes:
+    """The first bytes of a password's SHA-256, in whatever case it is written, by which common ones are kept."""
+    return hashlib.sha256(password.casefold().encode()).digest()[:DIGEST_BYTES]
+
+
+@cache
+def _common() -> frozenset[bytes]:
+    kept = COMMON.read_bytes()
+    return frozenset(kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES))
 
 
 def _letters(text: str) -> str:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from app.accounts.passwords import one_time_password, usable
+from app.accounts.passwords import COMMON, DIGEST_BYTES, digest_of_common, one_time_password, usable
 from app.shared.errors import ServiceError
 
 
@@ -20,6 +20,18 @@ from app.shared.errors import ServiceError
 def test_common_passwords_and_their_variations_are_refused(password):
     with pytest.raises(ServiceError, match="easily guessed"):
         usable(password, "Bo Mills")
+
+
+def test_the_commonest_long_passwords_are_refused_in_whatever_case():
+    kept = COMMON.read_bytes()
+    digests = [kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES)]
+    assert len(digests) == 10_000
+    assert digests == sorted(set(digests))
+    # Words typed on a Russian keyboard that is set to English: common, and hard to guess for who does not know it.
+    for password in ("lytdybrbdfvgbhf", "NHBYBNHJNJKEJK", "gfhfktkjuhfv"):
+        assert digest_of_common(password) in digests
+        with pytest.raises(ServiceError, match="easily guessed"):
+            usable(password, "Bo Mills")
 
 
 @pytest.mark.parametrize("word", ["coft", "C.O.F.T.", "mills", "MiLLs", "B-o M_ills"])
