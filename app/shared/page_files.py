@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
 from app.shared.policy_menu import policies_shown
-from app.shared.request_gate import HEADERS, POLICY
+from app.shared.request_gate import EVERYWHERE_FORBIDDEN, POLICY
 from app.shared.web import ASSETS
 from app.shared.wiring import Page
 
@@ -130,6 +130,8 @@ def page_files() -> PageFiles:
     return PageFiles(contents)
 
 
+BASE = b'<base href="./" />'
+"""Says what goes without it, which the policy forbids to say; charts would name their clip paths by whole addresses."""
 _SCRIPT = re.compile(rb"<script\b(?P<attributes>[^>]*)>.*?</script>", re.DOTALL)
 
 
@@ -145,7 +147,7 @@ def script_policy(nonce: str) -> str:
     Gradio makes functions of texts that its pages' configuration holds, which takes ``unsafe-eval``; a script that
     somebody's text brought into the page would still not run.
     """
-    return f"{HEADERS[POLICY]}; script-src 'self' 'unsafe-eval' 'nonce-{nonce}'; worker-src 'self' blob:"
+    return f"{EVERYWHERE_FORBIDDEN}; script-src 'self' 'unsafe-eval' 'nonce-{nonce}'; worker-src 'self' blob:"
 
 
 class PageHeads:
@@ -173,7 +175,7 @@ class PageHeads:
                 return
             page = bytes(body)
             if Headers(raw=begun[0]["headers"]).get("content-type", "").startswith("text/html"):
-                page = page.replace(b"<head>", b"<head>" + head[0].encode(), 1)
+                page = page.replace(BASE, b"", 1).replace(b"<head>", b"<head>" + head[0].encode(), 1)
                 # what is shown may name the tag as well, in the settings that the head holds: the last one ends it
                 above, end, below = page.rpartition(b"</head>")
                 nonce = secrets.token_urlsafe(16)

@@ -28,9 +28,6 @@ export const frame = {
     account.mount(element);
     address.mount(element.querySelector(".topbar"));
     document.documentElement.lang = "en";
-    /* beside a base, charts name their own clip paths by the whole address; when that is rewritten, as for each selected
-       token, the browser fetches the page anew for each of them and clips nothing. This base says what goes without it */
-    document.querySelector("base[href='./']")?.remove();
     keys.add("?", help, "this sheet", { page: null });
   },
   saved(text) {
