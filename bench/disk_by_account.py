@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 from sqlalchemy import bindparam, text, update
@@ -24,12 +25,13 @@ from db import chains
 from db.audits import sessions as session_rows
 from db.database import Database
 from db.disk import COUNTED, DiskRepository
+from db.logit_bases import PackedLogits
 from db.scope import counted_to, in_project
 from db.sessions import SessionsRepository
 from tests.db.conftest import new_session, new_step
 
-CANDIDATES = 50
-"""Of each step."""
+CANDIDATES, LOGITS = 50, 2_000
+"""Of each step: candidates, and bytes of its packed logits."""
 PLAIN_TOUCH = update(session_rows).where(session_rows.c.id == bindparam("own")).values(updated_at=bindparam("now"))
 
 
@@ -61,9 +63,10 @@ def appended(database: Database, steps: int) -> tuple[list[float], list[float]]:
     clock, processor = [], []
     row = new_step(0).candidates[0]
     for index in range(steps):
-        step = new_step(index, candidates=(row,) * CANDIDATES, families=())
+        step = new_step(index, candidates=(row,) * CANDIDATES, families=(), logits=object())
+        packed = PackedLogits(token_bytes(LOGITS), "basis", lambda: b"basis")
         began, worked = time.perf_counter(), time.thread_time()
-        repository.append_step(branch, step)
+        repository.append_step(branch, step, packed=packed)
         clock.append(1000 * (time.perf_counter() - began))
         processor.append(1000 * (time.thread_time() - worked))
     return clock, processor

@@ -43,7 +43,7 @@ from db.scope import ACCOUNT, OWNERS, PROJECT, WHOLE
 from db.tables import METADATA, STORED_BYTES, Rewritten
 from db.types import AnyText, CompressedBytes
 
-ROW_BYTES = 48
+ROW_BYTES = 16
 """What a row takes beside its values: its header, and its entries in indexes."""
 NUMBER_BYTES = 8
 COUNTED = tuple(name for name, owner in OWNERS.items() if owner == PROJECT and name != "verdict_tombstones")
@@ -109,8 +109,14 @@ def recount(connection: Connection, root: Table, key: int) -> None:
 
 def rows_bytes(rows_of: Table, rows: Iterable[Mapping[str, Any]]) -> int:
     """What rows take that are about to be written, as :func:`recount` counts them afterwards."""
-    fixed, varying = _fixed(rows_of), _varying(rows_of)
-    return sum(fixed + sum(_length(item, row.get(item.name)) for item in varying) for row in rows)
+    total, fixed, varying = 0, _fixed(rows_of), _varying(rows_of)
+    for row in rows:
+        total += fixed
+        for item in varying:
+            # A step has many rows, whose values are short or empty.
+            if value := row.get(item.name):
+                total += len(value) if isinstance(value, str) and value.isascii() else _length(item, value)
+    return total
 
 
 def octets(connection: Connection, item: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -122,8 +128,6 @@ def octets(connection: Connection, item: ColumnElement[Any]) -> ColumnElement[An
 
 
 def _length(item: Column[Any], value: Any) -> int:
-    if value is None or value == ():
-        return 0
     if isinstance(value, str):
         return len(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, bytes):
