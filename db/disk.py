@@ -157,26 +157,23 @@ def _size(connection: Connection, rows_of: Table) -> ColumnElement[Any]:
 
 
 def _hanging_on(root: Table) -> list[Table]:
-    """The tables whose rows belong to a row of another one, however far off."""
-    known = (METADATA.tables[name] for name, owner in OWNERS.items() if owner is not None and name in METADATA.tables)
-    return [rows_of for rows_of in known if rows_of is not root and _top(rows_of) is root]
+    """The tables whose rows belong to a row of another one, however far off; what no module has filled is not there."""
+    return [rows_of for rows_of in METADATA.tables.values() if rows_of is not root and _top(rows_of.name) == root.name]
 
 
-def _top(rows_of: Table) -> Table:
-    owner = OWNERS[rows_of.name]
-    return rows_of if owner in (None, PROJECT) else _top(_above(rows_of).table)
-
-
-def _above(rows_of: Table) -> Column[Any]:
-    """The column that the owner of a row is named by."""
-    owner = OWNERS[rows_of.name]
-    assert owner is not None
-    return next(iter(rows_of.c[owner].foreign_keys)).column
+def _top(name: str) -> str:
+    """The table that the rows of another one hang on in the end, by its name: its module may not be read yet."""
+    while (owner := OWNERS[name]) not in (None, PROJECT):
+        name = next(iter(METADATA.tables[name].c[owner].foreign_keys)).target_fullname.rpartition(".")[0]
+    return name
 
 
 def _of(below: Table, root: Table, key: int) -> ColumnElement[bool]:
     """Whether rows belong to a row of another table."""
-    named, target = below.c[OWNERS[below.name] or ""], _above(below)
+    owner = OWNERS[below.name]
+    assert owner is not None
+    named = below.c[owner]
+    target = next(iter(named.foreign_keys)).column
     if target.table is root:
         return named == key
     return named.in_(select(target).where(_of(target.table, root, key)).execution_options(**WHOLE))

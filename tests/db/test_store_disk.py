@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -21,7 +24,7 @@ from db.sessions import SessionsRepository
 from db.tables import METADATA, Rewritten
 from db.types import AnyText, CompressedBytes
 from db.verdicts import AnnotationFields, AnnotationsRepository
-from tests.db.conftest import extend, new_session, new_step, statements
+from tests.db.conftest import extend, new_calibration, new_session, new_step, statements
 from tests.db.test_store_projects import fill
 
 ANNA, BEN = 7, 8
@@ -145,3 +148,16 @@ def test_what_was_stored_before_accounts_were_counted_is_nobodys(store_url):
     with Database(store_url) as database:
         assert [one.name for one in PromptSetsRepository(database).list()] == ["old"]
         assert DiskRepository(database).by_account() == {}
+
+
+def test_a_calibration_is_counted_where_no_other_feature_was_read(sqlite_url):
+    """As a server does that starts: features that it has not read yet have tables that others name."""
+    program = (
+        "import db.audits\n"
+        "from db.calibrations import CalibrationFields, CalibrationsRepository\n"
+        "from db.database import Database\n"
+        f"fields = CalibrationFields(**{dataclasses.asdict(new_calibration())!r})\n"
+        f"with Database({sqlite_url!r}) as database:\n"
+        "    CalibrationsRepository(database).add(fields, (), b'v')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
