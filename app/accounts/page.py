@@ -285,7 +285,7 @@ def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Bu
             rename = gr.Button("Rename", elem_id="rename-project")
         with gr.Row(elem_classes=["twin"]):
             repeated = gr.Textbox(label="Its name, to delete it", max_lines=1, min_width=0, elem_id="project-repeated")
-            remove = gr.Button("Delete project", variant="stop", elem_id="delete-project")
+            remove = gr.Button("Delete project", elem_id="delete-project")
     return members, member, join, name, rename, repeated, remove
 
 

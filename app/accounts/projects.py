@@ -136,8 +136,8 @@ class ProjectService:
             )
         if extent.running:
             raise ServiceError(
-                f"{counted(extent.running, 'job')} of {project.name} have not ended: cancel them or wait, and then "
-                "delete it; the deletion itself stops nothing."
+                f"{project.name} has {counted(extent.running, 'job')} that have not ended: cancel them or wait, and "
+                "then delete it; the deletion itself stops nothing."
             )
         said = extent_words(extent) if extent.rows else "it was empty"
         chains = self._contents.chains(project.id)
@@ -209,14 +209,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _entries(number: int) -> str:
-    return "1 entry" if number == 1 else f"{number:,} entries"
-
-
 def extent_words(extent: ProjectExtent) -> str:
     """What belongs to a project, sessions and their verdicts first."""
-    told = [f"{counted(extent.sessions, 'session')} with {_entries(extent.verdicts)} in their verdict logs"]
-    told += [f"{PARTS[table]}: {rows:,}" for table, rows in extent.rows.items() if table != "audit_sessions"]
+    entries = "1 entry" if extent.verdicts == 1 else f"{extent.verdicts:,} entries" if extent.verdicts else "no entries"
+    told = [f"{counted(extent.sessions, 'session')} with {entries} in verdict logs"] if extent.sessions else []
+    told += [f"{PARTS[name]} ({rows:,})" for name, rows in extent.rows.items() if name != "audit_sessions"]
     return ", ".join(told)
 
 

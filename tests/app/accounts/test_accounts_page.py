@@ -11,8 +11,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
+from app.shared.visitors import Visitor, answering
+from db.sessions import SessionsRepository
+from db.verdicts import AnnotationFields, AnnotationsRepository
 from tests.app.accounts.conftest import PASSWORD
 from tests.browser import PATIENCE_MS
+from tests.db.conftest import new_session
 
 pytestmark = pytest.mark.ui
 
@@ -100,6 +104,32 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
         page.set_viewport_size({"width": width, "height": 900})
         assert Axe().run(page).response["violations"] == [], (scheme, width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+def test_an_admin_sees_who_takes_how_much_and_deletes_a_project_by_its_name(browser: Browser, served):
+    wired = served.wired
+    made = wired[ProjectService].add("Winter hiring").record
+    admin = wired[AccountService].named("the admin")
+    with answering(Visitor(admin.name, "", admin, made)):
+        session = SessionsRepository(wired.database).create(new_session())
+        AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict="fair"))
+    page = entered(browser, served, "admin", "accounts")
+    expect(page.locator("#accounts")).to_contain_text("The store takes")
+    expect(page.locator("#accounts li", has_text="the admin")).to_contain_text(re.compile(r"has [\d.]+ [kM]B"))
+    page.locator("#accounts").get_by_role("button", name="the admin").click()
+    expect(page.locator("#account dl")).to_contain_text(re.compile(r"In the store.*sessions [\d.]+ [kM]B"))
+    expect(page.locator("#members")).to_contain_text("It cannot be deleted")
+    page.locator("#projects").get_by_role("button", name="Winter hiring").click()
+    expect(page.locator("#members")).to_contain_text("1 session with 1 entry in verdict logs, for good")
+    page.locator("#delete-project").click()
+    expect(page.get_by_text("Repeat the project's name")).to_be_visible()
+    page.locator("#project-repeated").get_by_label("Its name, to delete it").fill("Winter hiring")
+    page.locator("#delete-project").click()
+    expect(page.locator("#project-said")).to_contain_text("Winter hiring is deleted: 1 session with 1 entry")
+    expect(page.locator("#projects")).not_to_contain_text("Winter hiring")
+    expect(page.locator("#project-repeated input, #project-repeated textarea").first).to_have_value("")
+    expect(page.locator("#trail")).to_contain_text("delete a project")
     page.context.close()
 
 
