@@ -34,12 +34,14 @@ class Visitor:
         key: What her browser is told apart by; empty where it keeps none.
         account: As whom she is signed in, on a server with accounts.
         project: The project whose things she sees there; None where she is a member of none.
+        bound: Whether her token opens that project alone.
     """
 
     name: str = ""
     key: str = ""
     account: AccountRecord | None = None
     project: ProjectRecord | None = None
+    bound: bool = False
 
     @property
     def scope(self) -> Scope:
