@@ -28,7 +28,9 @@ from coft_core.suites.base import Answer, Ask, Choices, Scored, Unread, Writing,
 from coft_core.suites.reading import Reader
 from coft_core.text.detection import default_detector
 from coft_core.text.given import GivenPrompt, prompt_of_text
-from coft_core.text.rendering import Rendering
+from coft_core.text.rendering import Rendering, thinking_switch
+from coft_core.text.thinking import KNOWN, ThinkingMarks, thinking_marks
+from coft_core.text.turns import Frame, Thinking
 
 NAME = "coft"
 MOST_TOKENS = 256
@@ -47,6 +49,7 @@ class Counts:
         prompts: Prompts; several continuations in a row behind the same one are one.
         unmasked_prompts: Those in which nothing was masked, so that the factual and the masked reading are equal.
         cut_prompts: Those that were cut at the beginning to fit into the model's context.
+        unended_thinkings: Those whose thinking did not end, so that there is no answer; the harness gets an empty one.
         tokens: Tokens of continuations that were scored or written.
         refused_tokens: Given tokens outside a certified set that is not empty.
         empty_sets: Steps at which the certified set was empty.
@@ -55,6 +58,7 @@ class Counts:
     prompts: int = 0
     unmasked_prompts: int = 0
     cut_prompts: int = 0
+    unended_thinkings: int = 0
     tokens: int = 0
     refused_tokens: int = 0
     empty_sets: int = 0
@@ -78,6 +82,8 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
         max_length: int | None = None,
         max_gen_toks: int = MOST_TOKENS,
         add_bos_token: bool | None = None,
+        enable_thinking: bool | None = None,
+        think_end_token: str | int | None = None,
         outside: str = "floor",
         seed: int = 0,
         **options: Any,
@@ -98,6 +104,11 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
             max_gen_toks: Tokens that are written where a task says nothing.
             add_bos_token: Whether the tokenizer's special tokens are put before prompts; None leaves it to the
                 tokenizer.
+            enable_thinking: Whether the chat template asks the model to think before it answers; None leaves it to the
+                template. Its thinking is then no part of answers.
+            think_end_token: What ends the model's thinking: the text of a mark, its token, or both marks with a space
+                between. None takes the marks of the tokenizer or the template where thinking is on, and elsewhere
+                leaves thinking within the answers, as ``hf`` does.
             outside: What a token that a certified set refuses counts as in a likelihood: ``floor``, the step's
                 threshold, or ``zero``, which makes the text impossible.
             seed: Seed of the draws of tasks that sample.
@@ -122,9 +133,32 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
         # A prompt with its continuation takes no more than the context, the last token included.
         self._max_length = min(max_length or self._model.context_length, self._model.context_length) - 1
         self._max_gen_toks, self._add_special, self._outside, self._seed = max_gen_toks, add_bos_token, outside, seed
+        self._thinking: Thinking = "auto" if enable_thinking is None else ("on" if enable_thinking else "off")
+        self._marks = self._marks_of_thinking(think_end_token)
         self._templated = False
         self._asked = 0
         self.counts = Counts()
+
+    def _marks_of_thinking(self, ends: str | int | None) -> ThinkingMarks | None:
+        """The marks that tell thinking from answers; None where answers are all that is written."""
+        if ends is None:
+            marks = thinking_marks(self.tokenizer) if self._thinking == "on" else None
+            if marks is None and self._thinking == "on":
+                raise InvalidInputError(
+                    "enable_thinking is on, and neither the tokenizer nor the chat template has marks of thinking that "
+                    "are known here; give both as think_end_token, such as '<think> </think>'."
+                )
+            return marks
+        text = self.tokenizer.decode([int(ends)]) if str(ends).isdecimal() else str(ends).strip()
+        if " " in text:
+            return ThinkingMarks.parse(text)
+        marks = next((known for known in KNOWN if known.closes == text), None)
+        if marks is None:
+            raise InvalidInputError(
+                f"think_end_token is {text!r}, and what begins such a thinking is not known here; give both marks with "
+                "a space between them, such as '<think> </think>'."
+            )
+        return marks
 
     # What the harness asks of the tokenizer.
 
@@ -171,14 +205,25 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
         return self._add_special is not False
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """A conversation as the model reads it; from then on prompts count as rendered by the chat template."""
+        """A conversation as the model reads it; from then on prompts count as rendered by the chat template.
+
+        Raises:
+            InvalidInputError: Thinking is to be on or off, and the template does not ask.
+        """
         self._templated = True
+        switch = thinking_switch(str(self.tokenizer.get_chat_template()))
+        if self._thinking != "auto" and not switch:
+            raise InvalidInputError(
+                "enable_thinking is given, and this model's chat template does not ask whether it is to think; leave "
+                "enable_thinking out."
+            )
         return str(
             self.tokenizer.apply_chat_template(
                 chat_history,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=not add_generation_prompt,
+                **({} if self._thinking == "auto" else {switch: self._thinking == "on"}),
             )
         )
 
@@ -238,11 +283,13 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
             prepared = [self._writing(context, dict(options)) for context, options in asked]
             answers = self._answers(prepared)
             for (context, options), answer in zip(asked, answers, strict=True):
-                assert isinstance(answer, Written)  # it was asked for a continuation
-                self.counts.tokens += answer.tokens
-                self.counts.empty_sets += len(answer.empty)
-                self.cache_hook.add_partial("generate_until", (context, options), answer.text)
-                texts.append(answer.text)
+                text = ""
+                if isinstance(answer, Written):
+                    self.counts.tokens += answer.tokens
+                    self.counts.empty_sets += len(answer.empty)
+                    text = answer.text
+                self.cache_hook.add_partial("generate_until", (context, options), text)
+                texts.append(text)
         self._report()
         return texts
 
@@ -271,7 +318,16 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
         )
 
     def _likelihoods(self, pairs: Sequence[_Pair], quiet: bool) -> list[tuple[float, bool]]:
-        """Log-likelihood of each continuation, and whether it is the greedy choice."""
+        """Log-likelihood of each continuation, and whether it is the greedy choice.
+
+        Raises:
+            InvalidInputError: The model is to think, which these texts would take the place of.
+        """
+        if self._thinking == "on":
+            raise InvalidInputError(
+                "enable_thinking is on, and a task compares given answers, before which the model cannot think; leave "
+                "enable_thinking out for such tasks."
+            )
         asked = [self._choices(prompt, [tokens for _, tokens in alike]) for prompt, alike in self._alike(pairs)]
         found: list[tuple[float, bool]] = []
         for start in _starts(asked, self._together, "Reading", quiet):
@@ -303,6 +359,10 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
 
     def _answers(self, asked: Sequence[_Prepared]) -> list[Answer]:
         """Answers in order; prompts whose text has other tokens elsewhere are read apart from those."""
+        if self._thinking != "auto" and not self._templated:
+            raise InvalidInputError(
+                "enable_thinking is given, and prompts go through no chat template; add --apply_chat_template."
+            )
         answers: dict[int, Answer] = {}
         left = list(enumerate(asked))
         while left:
@@ -314,8 +374,9 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
             ]
             taken = {place for place, _ in now}
             left = [(place, one) for place, one in left if place not in taken]
-            rendering = Rendering(self._templated, self._model.prompting.moment, kept, as_it_stands=self._templated)
-            reader = Reader(self._model.rendered_as(rendering), detector=self._detector)
+            frame, moment = Frame(thinking=self._thinking), self._model.prompting.moment
+            rendering = Rendering(self._templated, moment, kept, frame=frame, as_it_stands=self._templated)
+            reader = Reader(self._model.rendered_as(rendering), detector=self._detector, marks=self._marks)
             seeds = [self._seed + self._asked + place for place, _ in now]
             (read,) = reader.read([one.ask for _, one in now], [policy], seeds)
             answers.update(zip((place for place, _ in now), read, strict=True))
@@ -325,13 +386,16 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
 
     def _count(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
-            if isinstance(answer, Unread):
+            self.counts.prompts += 1
+            if not isinstance(answer, Unread):
+                self.counts.unmasked_prompts += answer.masked == 0
+            elif answer.thinking:
+                self.counts.unended_thinkings += 1
+            else:
                 raise InvalidInputError(
                     f"A prompt cannot be read by the policy {self._policy.title}: {answer.reason} Set max_length "
                     "lower, so that its other readings have room."
                 )
-            self.counts.prompts += 1
-            self.counts.unmasked_prompts += answer.masked == 0
 
     def _report(self) -> None:
         counts = self.counts
@@ -339,6 +403,13 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
             LOGGER.warning(
                 "Nothing is masked in %d of %d prompts so far; there, the factual and the masked reading are equal.",
                 counts.unmasked_prompts,
+                counts.prompts,
+            )
+        if counts.unended_thinkings:
+            LOGGER.warning(
+                "In %d of %d prompts so far the thinking did not end, so their answers are empty; set max_gen_toks "
+                "higher.",
+                counts.unended_thinkings,
                 counts.prompts,
             )
 
@@ -361,7 +432,8 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
         }
 
     def _read_as(self) -> Any:
-        return self._model.formatted("chat" if self._templated else "plain").dated(self._model.prompting.moment)
+        model = self._model.formatted("chat" if self._templated else "plain").dated(self._model.prompting.moment)
+        return model.framed(Frame(thinking=self._thinking))
 
 
 _Pair = tuple[GivenPrompt, tuple[int, ...]]

@@ -146,6 +146,8 @@ def _misfit(module: Any, accepts: frozenset[str]) -> str:
         return "it is not a transformers model"
     if missing := sorted(_NEEDED - accepts):
         return f"its forward takes no {missing[0]}"
+    if not _layer_types(module):
+        return "its configuration does not say which layers it has"
     if others := sorted(set(_layer_types(module)) - {"full_attention"}):
         return f"it has layers of {others[0].replace('_', ' ')}"
     if not module._supports_attention_backend:
@@ -155,7 +157,9 @@ def _misfit(module: Any, accepts: frozenset[str]) -> str:
 
 
 def _layer_types(module: Any) -> list[str]:
-    types: list[str] = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))[0]
+    """Kind of each layer; nothing where a model is made of parts that have layers of their own."""
+    config = module.config.get_text_config(decoder=True)
+    types: list[str] = get_layer_types_and_kwargs(config)[0] if hasattr(config, "num_hidden_layers") else []
     return types
 
 

@@ -33,6 +33,7 @@ REFUSED = {
     "openai-gpt": "its forward takes nothing of earlier tokens",
     "xlnet": "looks at later tokens",
     "prophetnet": "only supported for `decoder_input_ids` of length 1",
+    "blt": "fails when it goes on from what it keeps",
     "recurrent_gemma": "gives other logits than from the whole text",
 }
 

@@ -54,6 +54,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "axk2": {"head_dim": 4},
     "bailing_hybrid": {"linear_head_dim": 8, "linear_num_heads": 4, "num_expert_group": 1, "qk_head_dim": 12, **HYBRID,
                        "first_k_dense_replace": 1, "mlp_layer_types": ["dense", "sparse"]},
+    "blt": {"encoder_hash_byte_group_vocab": 64, "encoder_hash_byte_group_size": [2, 3]},
+    "blt_local_decoder": {"hidden_size_global": 32},
+    "blt_local_encoder": {"hidden_size_global": 32},
     "bamba": {"attn_layer_indices": [1], **MAMBA},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
     "cpmant": {"dim_head": 8, "dim_ff": 64, "prompt_types": 8, "prompt_length": 2, "segment_types": 32},
@@ -63,6 +66,8 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 2, "n_shared_experts": 1, "qk_head_dim": 12},
     "deepseek_v32": {"index_topk": 4, "head_dim": 4},
     "dots1": {"n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 2},
+    "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32, "downsample_hidden_size": 8},
+    "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32},
     "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16, "mamba_n_groups": 1},
     "gemma3n_text": {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "activation_sparsity_pattern": None},
     **dict.fromkeys(
@@ -82,6 +87,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 1},
     "ministral": {"head_dim": 8},
     "nemotron": {"num_key_value_heads": 2, "head_dim": 8},
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8,
+                       "indexer_compress_ratio": 2, "layer_types": ["linear_attention", "indexed_attention"],
+                       "hc_count": 2, "hc_lowrank": 8, "ple_layer_ids": [1], "ple_embed_dim": 32, "heads_per_ngram": 2,
+                       "ngram_vocab_size_base": 50, "make_ngram_vocab_size_divisible_by": 8, "split_ngram_parts": 1},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"], "num_key_value_heads": 2, "head_dim": 8},
     "reformer": {"is_decoder": True, "axial_pos_embds": False, "attn_layers": ["local", "local"],
                  "local_attn_chunk_length": 8, "attention_head_size": 8, "feed_forward_size": 64},
@@ -122,12 +131,10 @@ NOT_MADE = {
         ],
         UNWRITTEN,
     ),
-    "blt": "its parts hash groups of bytes, and no small configuration of it was written",
-    "dots3_note": "no small configuration of its parts for images and sound was written",
-    "gemma4_assistant": "it drafts tokens for another model, with that model's keys and values",
-    "gemma4_unified_assistant": "it drafts tokens for another model, with that model's keys and values",
-    "qwen4_exp": "its configuration has no defaults for its index, and no small one was written",
-    "qwen4_exp_text": "its configuration has no defaults for its index, and no small one was written",
+    **dict.fromkeys(
+        ["gemma4_assistant", "gemma4_unified_assistant"],
+        "it drafts tokens for another model, with that model's keys and values",
+    ),
 }
 """Kinds of which no small model is made here, and why."""
 

@@ -14,11 +14,13 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 import coft_core as cc
+from coft_core.adapters import lm_evaluation_harness
 from coft_core.adapters.lm_evaluation_harness import CoftLM
 from coft_core.assets import assets_path
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.suites.base import Choices
 from coft_core.suites.reading import Reader
+from tests.reciting import THINKS, THINKS_ON, reciting_model
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = Path(lm_eval.tasks.__file__).parent
@@ -197,6 +199,58 @@ def test_conversations_are_masked_in_every_turn_and_read_as_the_template_gives_t
     model.loglikelihood(requests("loglikelihood", (text, " He")))
     assert model.counts.unmasked_prompts == 0
     assert model.get_model_info()["coft"]["fingerprint"]["chat_template"] != "none"
+
+
+@pytest.fixture
+def thinking(monkeypatch):
+    """The model that writes a given text behind conversations, under options."""
+
+    def loaded(text=THINKS, **options):
+        monkeypatch.setattr(lm_evaluation_harness, "load_model", lambda *_, **__: reciting_model(text))
+        model = CoftLM("reciting", **options)
+        prompt = model.apply_chat_template([{"role": "user", "content": "Is she?"}])
+        return model, requests("generate_until", (prompt, {"until": ["m", "."], "max_gen_toks": 12}))
+
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "asked"),
+    [
+        ({"enable_thinking": True}, "42", "on"),
+        ({"think_end_token": "</think>"}, "42", None),
+        ({"enable_thinking": True, "think_end_token": "<think> </think>"}, "42", "on"),
+        ({"enable_thinking": False}, "42", "off"),
+        ({}, "<think>h", None),
+    ],
+)
+def test_thinking_is_asked_for_and_no_part_of_an_answer_whose_stops_it_may_hold(thinking, options, answer, asked):
+    model, request = thinking(**options)
+    assert model.generate_until(request) == [answer]
+    assert request[0].args[0].endswith("<think></think>") == (asked == "off")
+    assert model.get_model_info()["coft"]["fingerprint"].get("thinking") == asked
+
+
+def test_where_the_thinking_does_not_end_the_answer_is_empty_and_counted(thinking):
+    model, request = thinking(THINKS_ON, enable_thinking=True)
+    assert model.generate_until(request) == [""]
+    assert model.counts.unended_thinkings == model.counts.prompts == 1
+    assert model.get_model_info()["coft"]["unended_thinkings"] == 1
+
+
+def test_thinking_that_has_no_effect_or_no_marks_is_refused_in_a_sentence(thinking):
+    model, _ = thinking(enable_thinking=True)
+    with pytest.raises(InvalidInputError, match="cannot think"):
+        model.loglikelihood(requests("loglikelihood", ("Is she?", " so")))
+    model.tokenizer.chat_template = TEMPLATE
+    with pytest.raises(InvalidInputError, match="does not ask whether it is to think"):
+        model.apply_chat_template([{"role": "user", "content": "Is she?"}])
+    with pytest.raises(InvalidInputError, match="no chat template"):
+        CoftLM("reciting", enable_thinking=True).generate_until(
+            requests("generate_until", ("Is she?", {"until": [], "max_gen_toks": 9}))
+        )
+    with pytest.raises(InvalidInputError, match="give both marks"):
+        CoftLM("reciting", think_end_token="</thought>")
 
 
 def test_options_say_what_a_calibration_was_made_for_and_are_refused_where_they_disagree():
