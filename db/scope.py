@@ -32,6 +32,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import BindParameter
@@ -262,10 +263,12 @@ def require_seen_references(
     """Before a statement is executed: refuse to write a row that names one which is not seen.
 
     Raises:
-        NotFoundError: It names such a row.
+        NotFoundError: It names such a row, or the present project has been deleted since the request began.
     """
     if not isinstance(statement, (Insert, Update)) or not isinstance(statement.table, Table):
         return
+    if isinstance(statement, Insert) and owner_of(statement.table) == PROJECT:
+        _require_project(connection)
     given = [*many, *([one] if one else [])]
     for column in statement.table.c:
         if not column.foreign_keys or owner_of(_referred(column).table) is None:
@@ -274,6 +277,14 @@ def require_seen_references(
         wanted |= set(_constants(statement, column))
         if wanted:
             _require(connection, _referred(column), wanted)
+
+
+def _require_project(connection: Connection) -> None:
+    """Refuse to add what would belong to nobody; whoever deletes the project waits until this transaction has ended."""
+    held = " FOR KEY SHARE" if connection.dialect.name == "postgresql" else ""
+    project = _written()
+    if connection.execute(text(f"SELECT 1 FROM projects WHERE id = :id{held}"), {"id": project}).first() is None:
+        raise NotFoundError("This project has been deleted, so that nothing can be kept in it; choose another one.")
 
 
 def _constants(statement: Insert | Update, column: Column[Any]) -> Iterator[Any]:

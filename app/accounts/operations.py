@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from app.accounts.deletion import ProjectDeletion
 from app.accounts.disk import PARTS, AccountDisk, DiskService, DiskUse, amount, disk_sentence, parts_words
 from app.accounts.projects import ProjectService, ProjectView
 from app.accounts.service import ONE_TIME, AccountService, NewToken, OneTimePassword
@@ -347,7 +348,7 @@ def delete_project(wired: Services, name: str, repeated: str = "") -> str:
     Returns:
         What went, in a sentence.
     """
-    return wired[ProjectService].delete(name, repeated)
+    return wired[ProjectDeletion].delete(name, repeated)
 
 
 def _left_json(found: Sequence[Tombstone]) -> list[Json]:
@@ -364,7 +365,7 @@ def _print_left(found: Sequence[Tombstone]) -> None:
 @command("projects deleted", json=_left_json, text=_print_left)
 def deleted_projects(wired: Services) -> Sequence[Tombstone]:
     """What verdict logs of deleted projects have left: session, entries, digest of the newest one, and when."""
-    return wired[ProjectService].left()
+    return wired[ProjectDeletion].left()
 
 
 @operation(command="projects join", json=_project_json, text=_print_project)

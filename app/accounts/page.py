@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app.accounts import words
+from app.accounts.deletion import ProjectDeletion
 from app.accounts.disk import DiskService
 from app.accounts.operations import check_trail, write_trail
 from app.accounts.projects import ProjectService
@@ -33,6 +34,7 @@ class AccountHandlers:
         """Keep the services, and a folder for downloads that lives as long as the page."""
         self._accounts, self._projects = services[AccountService], services[ProjectService]
         self._trail, self._disk = services[TrailRepository], services[DiskService]
+        self._deletion = services[ProjectDeletion]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-trail-")
 
     @shown
@@ -111,7 +113,7 @@ class AccountHandlers:
     @shown
     def delete_project(self, repeated: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Delete the shown project, whose name was typed again."""
-        sentence = self._projects.delete(self._project(project_id), repeated)
+        sentence = self._deletion.delete(self._project(project_id), repeated)
         return self._view(account_id, None, said=None, project_said=str(words.said(sentence)))
 
     @shown
@@ -176,7 +178,7 @@ class AccountHandlers:
             gr.skip() if said is None else said,
             gr.Dropdown(choices=list(names.values())),
             words.listed_projects(projects, project.record.id),
-            words.shown_project(project, self._projects.extent(project.record.name)),
+            words.shown_project(project, self._deletion.extent(project.record.name)),
             gr.Dropdown(choices=others, value=None, interactive=bool(others)),
             gr.Button(interactive=bool(others)),
             gr.skip() if project_said is None else project_said,

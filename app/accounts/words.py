@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from app.accounts.deletion import extent_words
 from app.accounts.disk import AccountDisk, DiskUse, amount, disk_sentence, parts_words
-from app.accounts.projects import ProjectView, extent_words
+from app.accounts.projects import ProjectView
 from app.accounts.service import ONE_TIME, OneTimePassword
 from app.shared.markup import html
 from db.accounts import AccountRecord, TokenRecord

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import JSON, LargeBinary, String, text
 
+from app.accounts.disk import PARTS
 from coft_core.types import Example
 from db.audits import sessions
 from db.database import Database, downgrade
@@ -161,3 +162,8 @@ def test_a_calibration_is_counted_where_no_other_feature_was_read(sqlite_url):
         "    CalibrationsRepository(database).add(fields, (), b'v')\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_table_of_projects_says_whose_its_rows_are_and_what_they_are_called():
+    assert all({"account_id", "stored_bytes"} <= set(METADATA.tables[name].c.keys()) for name in COUNTED)
+    assert set(PARTS) == set(COUNTED)

@@ -98,6 +98,13 @@ def test_nothing_of_a_project_goes_where_one_statement_of_its_deletion_fails(dat
     assert ProjectsRepository(database).get(other.id) == other
 
 
+def test_a_request_that_was_under_way_adds_nothing_to_a_project_that_is_gone(database, other):
+    ProjectContents(database).delete(other.id)
+    with in_project(other.id), pytest.raises(NotFoundError, match="has been deleted"):
+        JobsRepository(database).add("paths", "t")
+    assert ProjectContents(database).extent(other.id).rows == {}
+
+
 def test_members_lose_it_tokens_of_it_are_revoked_and_the_first_project_stays(database, other):
     account = AccountsRepository(database).add("Mia", "lead", None)
     projects, tokens = ProjectsRepository(database), TokensRepository(database)

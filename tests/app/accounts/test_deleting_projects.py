@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.accounts.deletion import ProjectDeletion
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.audit.service import AuditService
@@ -42,57 +43,57 @@ def doomed(served: Served) -> Iterator[ProjectRecord]:
             AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict=verdict))
     yield project
     if project in [view.record for view in wired[ProjectService].list()]:
-        wired[ProjectService].delete("Doomed", "Doomed")
+        wired[ProjectDeletion].delete("Doomed", "Doomed")
 
 
 def test_a_project_with_content_stays_until_its_name_is_repeated_and_an_empty_one_goes_at_once(served, doomed):
-    projects = served.wired[ProjectService]
+    projects, deletion = served.wired[ProjectService], served.wired[ProjectDeletion]
     for repeated in ("", "doomed", "Default"):
         with pytest.raises(ServiceError, match=r"1 session with 2 entries in verdict logs; .* Repeat the"):
-            projects.delete("doomed", repeated)
-    assert projects.delete("doomed", " Doomed ") == ("Doomed is deleted: 1 session with 2 entries in verdict logs.")
+            deletion.delete("doomed", repeated)
+    assert deletion.delete("doomed", " Doomed ") == ("Doomed is deleted: 1 session with 2 entries in verdict logs.")
     last = served.wired[TrailRepository].list()[-1]
     assert (last.action, last.subject) == (
         "delete a project", "Doomed: 1 session with 2 entries in verdict logs"
     )  # fmt: skip
-    assert [one.entries for one in projects.left()][-1] == 2
+    assert [one.entries for one in deletion.left()][-1] == 2
     projects.add("Empty")
-    assert projects.delete("Empty") == "Empty is deleted: it was empty."
+    assert deletion.delete("Empty") == "Empty is deleted: it was empty."
     with pytest.raises(ServiceError, match="Default cannot be deleted"):
-        projects.delete("Default", "Default")
+        deletion.delete("Default", "Default")
     with pytest.raises(NotFoundError):
-        projects.delete("Nothing")
+        deletion.delete("Nothing")
 
 
 def test_its_members_see_it_no_more_and_its_tokens_open_nothing(served, doomed):
-    accounts, projects = served.wired[AccountService], served.wired[ProjectService]
+    accounts, deletion = served.wired[AccountService], served.wired[ProjectDeletion]
     bound, free = (accounts.add_token("its lead", "tests", 1, only).token for only in ("Doomed", ""))
     with served.client() as client:
         headers = {name: {"Authorization": f"Bearer {token}"} for name, token in (("bound", bound), ("free", free))}
         assert client.get("/account", headers=headers["bound"]).json()["project"] == "Doomed"
-        projects.delete("Doomed", "Doomed")
+        deletion.delete("Doomed", "Doomed")
         assert client.get("/account", headers=headers["bound"]).status_code == 401
         assert client.get("/account", headers=headers["free"]).json()["projects"] == []
 
 
 def test_what_is_at_work_in_it_is_named_and_keeps_it_until_it_has_ended(served, doomed):
     wired = served.wired
-    audits, jobs, projects = wired[AuditService], wired[JobRunner], wired[ProjectService]
+    audits, jobs, deletion = wired[AuditService], wired[JobRunner], wired[ProjectDeletion]
     lead = wired[AccountService].named("its lead")
     with answering(Visitor(lead.name, "", lead, doomed)):
         begun = audits.start(ASKED)
         going = audits.run(begun.session_id)
         next(going)
         with pytest.raises(ServiceError, match=f"Session {begun.session_id} is running; pause it first"):
-            projects.delete("Doomed", "Doomed")
+            deletion.delete("Doomed", "Doomed")
         going.close()
         job = jobs.submit("kind", "title", _until_cancelled)
         with pytest.raises(ServiceError, match="Doomed has 1 job that have not ended"):
-            projects.delete("Doomed", "Doomed")
+            deletion.delete("Doomed", "Doomed")
         jobs.cancel(job)
         jobs.wait(job)
         assert wired[RolloutPool].steps(begun.branch_id) is not None
-        projects.delete("Doomed", "Doomed")
+        deletion.delete("Doomed", "Doomed")
         # Neither its keys and values nor its steps are kept in memory.
         assert wired[RolloutPool].steps(begun.branch_id) is None
         with pytest.raises(NotFoundError):
