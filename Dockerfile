@@ -44,7 +44,7 @@ USER auditor
 VOLUME ["/data"]
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'] + '/robots.txt', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'] + '/health', timeout=4)"]
 # A container's first process is sent no signal that it does not ask for, and has to bury what its children leave: tini does.
 ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "app", "serve"]
