@@ -149,7 +149,7 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
                     "are known here; give both as think_end_token, such as '<think> </think>'."
                 )
             return marks
-        text = self.tokenizer.decode([int(ends)]) if str(ends).isdecimal() else str(ends).strip()
+        text = str(self.tokenizer.decode([int(ends)]) if str(ends).isdecimal() else ends).strip()
         if " " in text:
             return ThinkingMarks.parse(text)
         marks = next((known for known in KNOWN if known.closes == text), None)
