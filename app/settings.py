@@ -59,6 +59,8 @@ class Settings(BaseSettings):
             no limit.
         disk_mb: ``COFT_DISK_MB``: megabytes of the store from which on nothing new is uploaded, audited or run; 0 sets
             no limit.
+        disk_mb_per_account: ``COFT_DISK_MB_PER_ACCOUNT``: megabytes of the store that what one account made may take
+            before it uploads, audits and runs nothing new; 0 sets no limit, and without accounts there is none.
         log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
@@ -116,6 +118,7 @@ class Settings(BaseSettings):
     jobs_per_visitor: int = Field(default=16, ge=0)
     uploads_mb_per_hour: int = Field(default=1000, ge=0)
     disk_mb: int = Field(default=0, ge=0)
+    disk_mb_per_account: int = Field(default=0, ge=0)
     log: Literal["text", "json"] = "text"
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)

@@ -26,7 +26,17 @@ from sqlalchemy import (
 )
 
 from coft_core.types import Span
-from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing, project_column
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Rewritten,
+    change_row,
+    columns,
+    counted_columns,
+    fields_in,
+    missing,
+    project_column,
+)
 from db.types import (
     AnyText,
     CalibrationDeletedError,
@@ -182,6 +192,7 @@ sessions = Table(
     ),
     Column("archived_at", UtcDateTime),
     project_column(),
+    *counted_columns(),
     Index(None, "updated_at"),
     Index(None, "calibration_id"),
     Index(None, "active_branch_id"),

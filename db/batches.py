@@ -13,8 +13,19 @@ from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, T
 
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
+from db.disk import recount
 from db.jobs import UNFINISHED, jobs
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find, project_column
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    columns,
+    counted_columns,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import ConflictError, JsonObject, mended, utc_now
 from db.verdicts import AnnotationRecord, entries, log_entries
 
@@ -91,6 +102,7 @@ batches = Table(
         row_count=None,
     ),
     project_column(),
+    *counted_columns(),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
     info={"called": "batch"},
@@ -118,6 +130,7 @@ class BatchesRepository(Repository[BatchRecord]):
             key = add_row(connection, batches, **values)
             if lines:
                 connection.execute(insert(batch_rows), [{"batch_id": key, "line": line} for line in sorted(lines)])
+            recount(connection, batches, key)
             return self._one(connection, key)
 
     def list(self) -> Sequence[BatchRecord]:

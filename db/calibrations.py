@@ -11,12 +11,14 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Connection, ForeignKey, Index, Integer, Select, Table, insert, select
 
+from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
     Repository,
     add_row,
     columns,
+    counted_columns,
     field_values,
     fields_in,
     missing,
@@ -99,6 +101,7 @@ calibrations = Table(
     Column("values", CompressedBytes, nullable=False),
     # What comes with the program is seen in every project.
     project_column(shared=True),
+    *counted_columns(),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
     Index(None, "fingerprint_digest"),
@@ -124,6 +127,7 @@ def add_calibration(connection: Connection, fields: CalibrationFields, bins: Seq
     if bins:
         rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
         connection.execute(insert(calibration_bins), rows)
+    recount(connection, calibrations, key)
     return key
 
 

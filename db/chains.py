@@ -41,9 +41,10 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
+from db.disk import rows_bytes
 from db.logit_bases import PackedLogits, keep_basis, session_logit_bases
 from db.scope import in_every_project, present_project
-from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
+from db.tables import METADATA, STORED_BYTES, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
     ConflictError,
@@ -254,7 +255,11 @@ _PLACE = (
 )
 _BRANCH_SEEN = select(branches.c.id).where(branches.c.id == bindparam("own"))
 _INSERT_STEP, _INSERT_CANDIDATES = insert(steps), insert(candidates)
-_TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
+_TOUCH = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("own"))
+    .values({"updated_at": bindparam("now"), STORED_BYTES: sessions.c[STORED_BYTES] + bindparam("added")})
+)
 
 
 @dataclass(eq=False)
@@ -386,17 +391,17 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     """Store the next steps of some branches, in a transaction that is rolled back on an error."""
     now = utc_now()
     listed: list[dict[str, Any]] = []
-    changed: dict[int, None] = {}
+    added: defaultdict[int, int] = defaultdict(int)
     for request in taken:
         session, names_basis = _session_of_next(connection, request)
-        changed[session] = None
+        added[session] += rows_bytes(steps, [request.step]) + rows_bytes(candidates, request.candidates)
         if request.packed is not None and not names_basis:
             keep_basis(connection, session, request.packed)
         key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
         listed += [{"step_id": key[0], **row} for row in request.candidates]
     if listed:
         connection.execute(_INSERT_CANDIDATES, listed)
-    connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
+    connection.execute(_TOUCH, [{"own": session, "now": now, "added": size} for session, size in added.items()])
 
 
 def _session_of_next(connection: Connection, request: _Append) -> tuple[int, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from db.disk import grow, octets, recount, rows_bytes
 from db.jobs import UNFINISHED, jobs
 from db.scope import WHOLE
 from db.tables import (
@@ -34,6 +35,7 @@ from db.tables import (
     Repository,
     add_row,
     columns,
+    counted_columns,
     field_values,
     fields_in,
     find,
@@ -108,6 +110,7 @@ evaluations = Table(
     METADATA,
     *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
     project_column(),
+    *counted_columns(),
     Index(None, "job_id"),
     info={"called": "evaluation"},
     **NEVER_REUSED,
@@ -159,7 +162,9 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         """Store an evaluation of which nothing is done."""
         told = {"name": name, "request": request, "plan": plan, "created_at": utc_now()}
         with self._database.writing() as connection:
-            return self._one(connection, add_row(connection, evaluations, **told))
+            key = add_row(connection, evaluations, **told)
+            recount(connection, evaluations, key)
+            return self._one(connection, key)
 
     def list(self) -> Sequence[EvaluationRecord]:
         """Return all evaluations, newest first."""
@@ -204,8 +209,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             summary = connection.scalar(query)
             if summary is None:
                 return False
-            told = field_values(calibration, EvaluationCalibrationRecord) | {"summary": summary}
-            connection.execute(insert(calibrations).values(evaluation_id=evaluation_id, **told))
+            _refer(connection, calibrations, evaluation_id, [replace(calibration, summary=summary)])
             return True
 
     def keep_calibration(self, evaluation_id: int, calibration: EvaluationCalibrationRecord, data: bytes) -> None:
@@ -334,8 +338,14 @@ def _add_contents(connection: Connection, given: Mapping[str, bytes]) -> None:
 
 def _refer(connection: Connection, table: Table, evaluation_id: int, records: Sequence[Any]) -> None:
     rows = [{"evaluation_id": evaluation_id, **field_values(record, type(record))} for record in records]
-    if rows:
-        connection.execute(insert(table), rows)
+    if not rows:
+        return
+    connection.execute(insert(table), rows)
+    query, added = select(contents.c.key, octets(connection, contents.c.content)), rows_bytes(table, rows)
+    for some in _portions({record.key for record in records}):
+        sizes = dict(connection.execute(query.where(contents.c.key.in_(some))).tuples().all())
+        added += sum(sizes[record.key] for record in records if record.key in sizes)
+    grow(connection, evaluations, evaluation_id, added)
 
 
 def _portions(keys: Collection[str]) -> Iterable[Sequence[str]]:

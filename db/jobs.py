@@ -24,8 +24,20 @@ from sqlalchemy import (
 )
 
 from db.database import Database
+from db.disk import recount
 from db.scope import WHOLE
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find, project_column
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    change_row,
+    columns,
+    counted_columns,
+    fields_in,
+    find,
+    project_column,
+)
 from db.types import CompressedBytes, ConflictError, JsonObject, UtcDateTime, mended, utc_now
 
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
@@ -102,6 +114,7 @@ jobs = Table(
     Column("seen_at", UtcDateTime, nullable=True),
     Column("dismissed_at", UtcDateTime, nullable=True),
     project_column(),
+    *counted_columns(),
     Index(None, "status"),
     Index(None, "created_at"),
     Index(None, "owner"),
@@ -145,7 +158,9 @@ class JobsRepository(Repository[JobRecord]):
         told: dict[str, object] = {"kind": kind, "title": title, "payload": payload or {}}
         told |= {"owner": owner, "process": process, "created_at": now, "heartbeat_at": now}
         with self._database.writing() as connection:
-            return self._one(connection, add_row(connection, jobs, **told, status="queued", progress=0.0, message=""))
+            key = add_row(connection, jobs, **told, status="queued", progress=0.0, message="")
+            recount(connection, jobs, key)
+            return self._one(connection, key)
 
     def list(
         self,
@@ -271,22 +286,19 @@ class JobsRepository(Repository[JobRecord]):
             UnstorableValueError: The result is not JSON.
         """
         now = utc_now()
-        returned: dict[str, object] = {} if result is None else {"result": result}
-        self._change(
-            job_id,
-            status=status,
-            progress=progress,
-            message=message,
-            # A sentence may quote what was typed; the job must end whatever that was.
-            error=None if error is None else mended(error),
-            finished_at=now,
-            heartbeat_at=now,
-            **returned,
-        )
+        ended: dict[str, object] = {} if result is None else {"result": result}
+        ended |= {"status": status, "progress": progress, "message": message, "finished_at": now, "heartbeat_at": now}
+        # A sentence may quote what was typed; the job must end whatever that was.
+        ended["error"] = None if error is None else mended(error)
+        with self._database.writing() as connection:
+            change_row(connection, jobs, job_id, **ended)
+            recount(connection, jobs, job_id)
 
     def set_result(self, job_id: int, result: JsonObject) -> None:
         """Write what is kept of a job so far, or what became of one that has ended already."""
-        self._change(job_id, result=result)
+        with self._database.writing() as connection:
+            change_row(connection, jobs, job_id, result=result)
+            recount(connection, jobs, job_id)
 
     def counts(self) -> dict[JobStatus, int]:
         """Return how many jobs of all projects there are in each state."""
@@ -342,6 +354,7 @@ class LedgersRepository:
         with self._database.writing() as connection:
             connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
             connection.execute(insert(ledgers).values(**values))
+            recount(connection, jobs, job_id)
 
     def load(self, job_id: int) -> bytes | None:
         """Return a job's ledger; None if it has none."""
@@ -359,8 +372,11 @@ class LedgersRepository:
             if connection.execute(select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
                 raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")
             connection.execute(update(ledgers).where(ledgers.c.job_id == job_id).values(job_id=to_job_id))
+            recount(connection, jobs, job_id)
+            recount(connection, jobs, to_job_id)
 
     def delete(self, job_id: int) -> None:
         """Delete a job's ledger, if it has one."""
         with self._database.writing() as connection:
             connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
+            recount(connection, jobs, job_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -72,10 +73,14 @@ members = Table(
 
 
 class ProjectsRepository:
-    """Keeps projects and their members; a project is never deleted, so that nothing is ever nobody's."""
+    """Keeps projects and their members; :class:`db.project_contents.ProjectContents` deletes one with its contents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
+        return self._database.together()
 
     def add(self, name: str) -> ProjectRecord:
         """Store a new project without members.

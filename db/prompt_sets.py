@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKey, Index, Integer, Table, insert, select
 
 from coft_core.types import Example, Span
+from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -17,6 +18,7 @@ from db.tables import (
     Rewritten,
     add_row,
     columns,
+    counted_columns,
     field_values,
     fields_in,
     find,
@@ -57,6 +59,7 @@ prompt_sets = Table(
     METADATA,
     *columns(PromptSetRecord),
     project_column(),
+    *counted_columns(),
     Index(None, "digest"),
     info={"called": "prompt set"},
     **NEVER_REUSED,
@@ -98,6 +101,7 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
                     for row in rows
                 ]
                 connection.execute(insert(prompt_rows), values)
+            recount(connection, prompt_sets, key)
             return self._one(connection, key)
 
     def list(self, digest: str | None = None) -> list[PromptSetRecord]:

@@ -3,8 +3,9 @@
 Every table belongs to projects in one of three ways, which :data:`OWNERS` says: by a column of its own, by the row that
 a foreign key names, or not at all. While a project is present (:func:`in_project`), the compiler of
 :func:`scoped_dialect` adds that condition to every table of every statement, however deep it is nested, new rows get
-the project's number, and a row that names another one is only written if that one is seen. No repository needs to
-think of projects, and a table without a line here cannot be read at all while a project is present.
+the project's number and that of the account that makes them (:func:`counted_to`), and a row that names another one is
+only written if that one is seen. No repository needs to think of projects, and a table without a line here cannot be
+read at all while a project is present.
 
 The number of the project is bound when a statement is executed, so that statements are compiled once for all projects.
 """
@@ -31,6 +32,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import BindParameter
@@ -87,7 +89,11 @@ OWNERS: Mapping[str, str | None] = {
 WHOLE = {"coft_whole": True}
 """Execution options of a statement that is about all projects, whoever asks: counts for limits, and what is in use."""
 
+ACCOUNT = "account_id"
+"""The column of a row that is counted to whoever made it."""
+
 _present: ContextVar[Scope] = ContextVar("project", default=None)
+_account: ContextVar[int | None] = ContextVar("account", default=None)
 
 
 def present_project() -> Scope:
@@ -114,6 +120,21 @@ def in_every_project() -> Any:
     return in_project("every")
 
 
+def counted_account() -> int | None:
+    """The number of the account that new rows of projects are counted to; None where nobody is signed in."""
+    return _account.get()
+
+
+@contextmanager
+def counted_to(account_id: int | None) -> Iterator[None]:
+    """Count to an account what a block adds to a project."""
+    token = _account.set(account_id)
+    try:
+        yield
+    finally:
+        _account.reset(token)
+
+
 def _seen() -> int:
     """The number of the project that a statement is executed for.
 
@@ -138,7 +159,7 @@ def _written() -> int:
     return project
 
 
-def _number(given: Any) -> BindParameter[int]:
+def _number(given: Any) -> BindParameter[Any]:
     return bindparam("project", callable_=given, type_=Integer, unique=True)
 
 
@@ -214,6 +235,8 @@ class _Scoped:
     def visit_insert(self, insert_stmt: Any, *args: Any, **kwargs: Any) -> str:
         if owner_of(insert_stmt.table) == PROJECT:
             insert_stmt = insert_stmt.values({PROJECT: _number(_written)})
+            if ACCOUNT in insert_stmt.table.c:
+                insert_stmt = insert_stmt.values({ACCOUNT: _number(counted_account)})
         return str(super().visit_insert(insert_stmt, *args, **kwargs))  # type: ignore[misc]
 
     def visit_update(self, update_stmt: Any, *args: Any, **kwargs: Any) -> str:
@@ -240,10 +263,12 @@ def require_seen_references(
     """Before a statement is executed: refuse to write a row that names one which is not seen.
 
     Raises:
-        NotFoundError: It names such a row.
+        NotFoundError: It names such a row, or the present project has been deleted since the request began.
     """
     if not isinstance(statement, (Insert, Update)) or not isinstance(statement.table, Table):
         return
+    if isinstance(statement, Insert) and owner_of(statement.table) == PROJECT:
+        _require_project(connection)
     given = [*many, *([one] if one else [])]
     for column in statement.table.c:
         if not column.foreign_keys or owner_of(_referred(column).table) is None:
@@ -252,6 +277,14 @@ def require_seen_references(
         wanted |= set(_constants(statement, column))
         if wanted:
             _require(connection, _referred(column), wanted)
+
+
+def _require_project(connection: Connection) -> None:
+    """Refuse to add what would belong to nobody; whoever deletes the project waits until this transaction has ended."""
+    held = " FOR KEY SHARE" if connection.dialect.name == "postgresql" else ""
+    project = _written()
+    if connection.execute(text(f"SELECT 1 FROM projects WHERE id = :id{held}"), {"id": project}).first() is None:
+        raise NotFoundError("This project has been deleted, so that nothing can be kept in it; choose another one.")
 
 
 def _constants(statement: Insert | Update, column: Column[Any]) -> Iterator[Any]:

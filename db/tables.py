@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, ge
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Connection,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     Row,
@@ -29,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from db.database import Database
-from db.scope import DEFAULT, PROJECT
+from db.scope import ACCOUNT, DEFAULT, PROJECT
 from db.types import AnyText, CompressedBytes, NotFoundError, RealNumber, UtcDateTime
 
 METADATA = MetaData(
@@ -111,6 +113,17 @@ def project_column(shared: bool = False) -> Column[Any]:
         shared: Whether rows may belong to none, and be seen in all.
     """
     return Column(PROJECT, Integer, nullable=shared, server_default=str(DEFAULT))
+
+
+STORED_BYTES = "stored_bytes"
+
+
+def counted_columns() -> Iterator[Column[Any] | Index]:
+    """The columns of a table whose rows are counted to who made them: the account, and what the row takes."""
+    yield Column(ACCOUNT, Integer)
+    yield Column(STORED_BYTES, BigInteger, nullable=False, server_default="0")
+    # What an account has is summed up without reading the rows, which are long.
+    yield Index(None, ACCOUNT, STORED_BYTES)
 
 
 def _plain(hint: Any) -> tuple[Any, bool]:

@@ -9,12 +9,14 @@ from datetime import datetime
 from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
 from coft_core.types import UserTerm
+from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
     Repository,
     add_row,
     columns,
+    counted_columns,
     field_values,
     fields_in,
     find,
@@ -39,6 +41,7 @@ user_lists = Table(
     METADATA,
     *columns(UserListRecord),
     project_column(),
+    *counted_columns(),
     UniqueConstraint("project_id", "name"),
     info={"called": "word list"},
     **NEVER_REUSED,
@@ -79,6 +82,7 @@ class UserListsRepository(Repository[UserListRecord]):
                     for position, term in enumerate(terms)
                 ]
                 connection.execute(insert(user_terms), rows)
+            recount(connection, user_lists, key)
             return self._one(connection, key)
 
     def find(self, name: str) -> UserListRecord | None:

@@ -150,7 +150,7 @@ class AccountGate:
             return None, by_cookie
         named, chosen = unquote(request.headers.get(HEADER, "")), cookie_of(request, PROJECT_COOKIE)
         project = self._projects.asked(account, named, chosen if by_cookie else "", only)
-        return Visitor(account.name, "", account, project, not by_cookie), by_cookie
+        return Visitor(account.name, "", account, project, only is not None, not by_cookie), by_cookie
 
     def _is_loopback(self, request: Request, path: str) -> bool:
         shown = request.headers.get(LOOPBACK_HEADER, "")

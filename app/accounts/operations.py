@@ -6,10 +6,12 @@ import getpass
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from app.accounts.deletion import ProjectDeletion
+from app.accounts.disk import PARTS, AccountDisk, DiskService, DiskUse, amount, disk_sentence, parts_words
 from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.projects import ProjectService, ProjectView
 from app.accounts.service import AccountService, NewToken
@@ -22,7 +24,7 @@ from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord, SignInRecord, TokenRecord
 from db.projects import DEFAULT_NAME
 from db.trail import TrailRecord, TrailRepository
-from db.verdicts import first_break
+from db.verdicts import Tombstone, first_break
 
 RoleOption = Annotated[str, Choices(ROLES)]
 
@@ -58,9 +60,11 @@ def _print_account(account: AccountRecord) -> None:
     print(f"{account.name}: {account.role}{by}{state}")
 
 
-def _print_accounts(accounts: Sequence[AccountRecord]) -> None:
-    for account in accounts:
-        _print_account(account)
+def _print_accounts(accounts: Sequence[AccountDisk]) -> None:
+    for one in accounts:
+        _print_account(one.account)
+        if one.parts:
+            print(f"    {amount(one.total)} in the store: {parts_words(one.parts)}")
     if not accounts:
         print("There is no account yet; add one: python -m app accounts add NAME --role admin")
 
@@ -121,18 +125,49 @@ def reset_password(wired: Services, name: str) -> OneTimePassword:
     return wired[AccountService].reset_password(name)
 
 
-def _accounts_json(accounts: Sequence[AccountRecord]) -> list[Json]:
-    return [_account_json(account) for account in accounts]
+def _accounts_json(accounts: Sequence[AccountDisk]) -> list[Json]:
+    return [{**_account_json(one.account), "stored_bytes": one.total} for one in accounts]
 
 
 @operation(command="accounts list", json=_accounts_json, text=_print_accounts)
-def list_accounts(wired: Services) -> Sequence[AccountRecord]:
-    """List all accounts with their roles.
+def list_accounts(wired: Services) -> Sequence[AccountDisk]:
+    """List all accounts with their roles, and with what they have made takes in the store.
 
     Returns:
-        accounts (name, role, provider, created_at, disabled_at, signed_in_at) by name
+        accounts (name, role, provider, created_at, disabled_at, signed_in_at, stored_bytes) by name
     """
-    return wired[AccountService].list()
+    return wired[DiskService].use().accounts
+
+
+def _disk_json(use: DiskUse) -> Json:
+    return {
+        "store_bytes": use.store,
+        "store_limit": use.store_limit,
+        "account_limit": use.account_limit,
+        "accounts": [{"name": one.account.name, "bytes": one.total, **_kinds(one)} for one in use.accounts],
+        "others": use.others,
+    }
+
+
+def _kinds(one: AccountDisk) -> Json:
+    return {"kinds": {PARTS.get(table, table): size for table, size in one.parts.items()}}
+
+
+def _print_disk(use: DiskUse) -> None:
+    print(disk_sentence(use))
+    for one in sorted(use.accounts, key=lambda one: -one.total):
+        print(f"{amount(one.total):>12}  {one.account.name}{': ' if one.parts else ''}{parts_words(one.parts)}")
+
+
+@operation(command="accounts disk", json=_disk_json, text=_print_disk)
+def disk_use(wired: Services) -> DiskUse:
+    """Say what the store takes on the disk, and how much of it each account has made.
+
+    Returns:
+        store_bytes, store_limit, account_limit (bytes; 0 is none), accounts (name, bytes, kinds), and others: bytes
+        that are counted to nobody, which were stored before accounts were counted or on a command line, or are shared.
+    """
+    return wired[DiskService].use()
 
 
 @operation(command="accounts role", json=_account_json, text=_print_account)
@@ -373,6 +408,37 @@ def rename_project(wired: Services, name: str, new: str) -> ProjectView:
         The project.
     """
     return wired[ProjectService].rename(name, new)
+
+
+@operation(command="projects delete", json=lambda said: {"said": said})
+def delete_project(wired: Services, name: str, repeated: str = "") -> str:
+    """Delete a project with all that belongs to it; one that is not empty only where its name is given twice.
+
+    Args:
+        name: The project.
+        repeated: Its name again; without it a project that is not empty stays, and what it has is said.
+
+    Returns:
+        What went, in a sentence.
+    """
+    return wired[ProjectDeletion].delete(name, repeated)
+
+
+def _left_json(found: Sequence[Tombstone]) -> list[Json]:
+    return [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found]
+
+
+def _print_left(found: Sequence[Tombstone]) -> None:
+    for item in found:
+        print(f"session {item.session_id}  {item.entries:>4} entries  {item.deleted_at:%Y-%m-%d %H:%M}  {item.head}")
+    if not found:
+        print("No project with verdicts has been deleted.")
+
+
+@command("projects deleted", json=_left_json, text=_print_left)
+def deleted_projects(wired: Services) -> Sequence[Tombstone]:
+    """What verdict logs of deleted projects have left: session, entries, digest of the newest one, and when."""
+    return wired[ProjectDeletion].left()
 
 
 @operation(command="projects join", json=_project_json, text=_print_project)

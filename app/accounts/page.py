@@ -10,6 +10,8 @@ from typing import Any
 import gradio as gr
 
 from app.accounts import words
+from app.accounts.deletion import ProjectDeletion
+from app.accounts.disk import DiskService
 from app.accounts.operations import check_trail, write_trail
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
@@ -31,7 +33,8 @@ class AccountHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for downloads that lives as long as the page."""
         self._accounts, self._projects = services[AccountService], services[ProjectService]
-        self._trail = services[TrailRepository]
+        self._trail, self._disk = services[TrailRepository], services[DiskService]
+        self._deletion = services[ProjectDeletion]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-trail-")
 
     @shown
@@ -108,6 +111,12 @@ class AccountHandlers:
         return self._view(account_id, renamed.record.id, said=None, project_said=str(words.said(sentence)))
 
     @shown
+    def delete_project(self, repeated: str, account_id: int | None, project_id: int | None) -> list[Any]:
+        """Delete the shown project, whose name was typed again."""
+        sentence = self._deletion.delete(self._project(project_id), repeated)
+        return self._view(account_id, None, said=None, project_said=str(words.said(sentence)))
+
+    @shown
     def join(self, name: str | None, account_id: int | None, project_id: int | None) -> list[Any]:
         """Let an account see the shown project."""
         if not name:
@@ -151,24 +160,25 @@ class AccountHandlers:
         self, account_id: int | None, project_id: int | None, said: str | None = "", project_said: str | None = ""
     ) -> list[Any]:
         """The whole page; None leaves what is said of accounts, such as a password that is shown once, as it is."""
-        accounts, projects = self._accounts.list(), self._projects.list()
-        account = next((one for one in accounts if one.id == account_id), accounts[0])
+        use, projects = self._disk.use(), self._projects.list()
+        disk = next((one for one in use.accounts if one.account.id == account_id), use.accounts[0])
+        account = disk.account
         project = next((one for one in projects if one.record.id == project_id), projects[0])
         names = {view.record.id: view.record.name for view in projects}
         within = {member.id for member in project.members}
-        others = [one.name for one in accounts if one.id not in within]
+        others = [one.account.name for one in use.accounts if one.account.id not in within]
         tokens, seen = self._accounts.tokens(account.name), self._projects.of(account)
         entries = self._trail.list(newest=NEWEST)
         return [
             account.id,
             project.record.id,
-            words.listed_accounts(accounts, account.id),
-            words.shown_account(account, tokens, seen, names),
+            words.listed_accounts(use, account.id),
+            words.shown_account(disk, use.account_limit, tokens, seen, names),
             gr.Dropdown(value=account.role),
             gr.skip() if said is None else said,
             gr.Dropdown(choices=list(names.values())),
             words.listed_projects(projects, project.record.id),
-            words.shown_project(project),
+            words.shown_project(project, self._deletion.extent(project.record.name)),
             gr.Dropdown(choices=others, value=None, interactive=bool(others)),
             gr.Button(interactive=bool(others)),
             gr.skip() if project_said is None else project_said,
@@ -205,7 +215,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 project_name, add = _new_project()
             with gr.Column(elem_classes=["stack"], min_width=0):
                 project_said = markup("", "project-said")
-                members, member, join, new_name, rename = _shown_project()
+                members, member, join, new_name, rename, repeated, remove = _shown_project()
         checked, trail, buttons, files = _trail()
     view = [
         account_id, project_id, listed, detail, own_role, said, project, projects, members, member, join, project_said,
@@ -229,6 +239,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     )
     join.click(handlers.join, [member, *both], view, **EVENT)
     rename.click(handlers.rename, [new_name, *both], view, **EVENT).success(lambda: "", None, new_name, **EVENT)
+    remove.click(handlers.delete_project, [repeated, *both], view, **EVENT).success(lambda: "", None, repeated, **EVENT)
     buttons[0].click(handlers.check, None, checked, **EVENT)
     for button, handler, file in zip(buttons[1:], (handlers.export_csv, handlers.export_json), files, strict=True):
         downloaded(button.click(handler, None, file, **EVENT), str(file.elem_id))
@@ -265,7 +276,7 @@ def _new_project() -> tuple[gr.Textbox, gr.Button]:
     return name, add
 
 
-def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Button]:
+def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     with gr.Column(elem_classes=["group"]):
         members = listing("members", "leave")
         with gr.Row(elem_classes=["twin"]):
@@ -274,7 +285,10 @@ def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Bu
         with gr.Row(elem_classes=["twin"]):
             name = gr.Textbox(label="Another name", max_lines=1, min_width=0, elem_id="project-name")
             rename = gr.Button("Rename", elem_id="rename-project")
-    return members, member, join, name, rename
+        with gr.Row(elem_classes=["twin"]):
+            repeated = gr.Textbox(label="Its name, to delete it", max_lines=1, min_width=0, elem_id="project-repeated")
+            remove = gr.Button("Delete project", elem_id="delete-project")
+    return members, member, join, name, rename, repeated, remove
 
 
 def _trail() -> tuple[gr.HTML, gr.HTML, Sequence[gr.Button], Sequence[gr.DownloadButton]]:

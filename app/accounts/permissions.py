@@ -151,9 +151,12 @@ OPERATIONS: Mapping[str, Need] = {
     **_each(WORK, "start_audit step run_to_end fork swap_attribute sample_paths open_path open_evaluation_item"),
     **_each(WORK, "run_comparison add_verdict add_comment"),
     **_each(LEAD, "calibrate tune run_evaluation resume_evaluation cancel_evaluation delete_evaluation run_batch"),
-    **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list import_bundle"),
-    **_each(ADMIN, "list_accounts invite_account reset_password change_role disable_account enable_account"),
-    **_each(ADMIN, "list_tokens revoke_token list_projects add_project rename_project add_member remove_member"),
+    **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list import_bundle move_sessions"),
+    **_each(ADMIN, "list_accounts disk_use invite_account reset_password change_role disable_account enable_account"),
+    **_each(
+        ADMIN,
+        "list_tokens revoke_token list_projects add_project rename_project delete_project add_member remove_member",
+    ),
     **_each(ADMIN, "export_trail"),
 }
 """By the name under which programs, agents and completions' callers ask."""

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from app.accounts.deletion import extent_words
+from app.accounts.disk import AccountDisk, DiskUse, amount, disk_sentence, parts_words
 from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.projects import ProjectView
 from app.shared.markup import html
 from db.accounts import AccountRecord, TokenRecord
+from db.project_contents import ProjectExtent
 from db.projects import ProjectRecord
+from db.scope import DEFAULT
 from db.trail import TrailRecord
 
 MAY = {
@@ -22,19 +26,23 @@ MAY = {
 """What a role may do, to go on after "may"."""
 
 
-def listed_accounts(accounts: Sequence[AccountRecord], shown: int | None) -> Markup:
-    """The accounts with their roles and when they signed in last."""
+def listed_accounts(use: DiskUse, shown: int | None) -> Markup:
+    """The accounts with their roles, when they signed in last and what they have made takes."""
     return html(
         """
-        <ul class="runlist">{% for item in accounts %}
+        <ul class="runlist">{% for one in use.accounts %}{% set item = one.account %}
           <li{% if item.id == shown %} aria-current="true"{% endif %}>
             <button type="button" class="link" data-do="show" data-id="{{ item.id }}">{{ item.name }}</button>
             <span class="hint">{{ item.role }}{% if item.disabled_at %}, disabled{% endif %}</span>
-            <span class="hint tnum">{{ signed_in(item) }}</span></li>
-        {% endfor %}</ul>""",
-        accounts=accounts,
+            <span class="hint tnum">{{ signed_in(item) }}{% if one.total %}, has {{ amount(one.total) }}{% endif %}
+            </span></li>
+        {% endfor %}</ul>
+        <p class="hint tnum">{{ said }}</p>""",
+        use=use,
         shown=shown,
         signed_in=_signed_in,
+        amount=amount,
+        said=disk_sentence(use),
     )
 
 
@@ -45,16 +53,22 @@ def _signed_in(account: AccountRecord) -> str:
 
 
 def shown_account(
-    account: AccountRecord, tokens: Sequence[TokenRecord], projects: Sequence[ProjectRecord], names: dict[int, str]
+    disk: AccountDisk,
+    limit: int,
+    tokens: Sequence[TokenRecord],
+    projects: Sequence[ProjectRecord],
+    names: dict[int, str],
 ) -> Markup:
     """One account: who signs it in, what it sees, its tokens, and what can be done with it.
 
     Args:
-        account: The account.
+        disk: The account, with what it has made.
+        limit: Bytes that this may take; 0 for no limit.
         tokens: Its tokens, oldest first.
         projects: The projects that it is a member of.
         names: Names of all projects by their numbers.
     """
+    account = disk.account
     return html(
         """
         <section><div class="bar"><h2>{{ account.name }}</h2><span class="hint">{{ account.role }}</span></div>
@@ -63,6 +77,7 @@ def shown_account(
             <dt>May</dt><dd>{{ may }}</dd>
             <dt>Projects</dt><dd>{{ projects|map(attribute="name")|join(", ") or
               "none, so that it sees nothing; add it to one below" }}</dd>
+            <dt>In the store</dt><dd class="tnum">{{ taken }}</dd>
             <dt>Since</dt><dd class="tnum">{{ "{:%Y-%m-%d}".format(account.created_at) }}</dd></dl>
           {% if account.disabled_at %}<p class="sub">Disabled on {{ "{:%Y-%m-%d}".format(account.disabled_at) }}:
             neither its browsers nor its programs are let in. What it wrote stays.</p>{% endif %}
@@ -89,6 +104,7 @@ def shown_account(
               {{ names.get(token.project_id, "one project") }} alone{% endif %}</span></li>
           {% endfor %}</ul>{% endif %}</section>""",
         account=account,
+        taken=_taken(disk, limit),
         tokens=tokens,
         projects=projects,
         names=names,
@@ -97,6 +113,12 @@ def shown_account(
         may=MAY[account.role],
         signed_in=_signed_in,
     )
+
+
+def _taken(disk: AccountDisk, limit: int) -> str:
+    allowed = f" of {limit / 1e6:,.0f} MB that it may have" if limit else ""
+    full = "; it uploads, audits and runs nothing new until some of it is deleted" if 0 < limit <= disk.total else ""
+    return f"{amount(disk.total)}{allowed}{': ' if disk.parts else ''}{parts_words(disk.parts)}{full}"
 
 
 def _by_password(account: AccountRecord) -> str:
@@ -139,8 +161,8 @@ def listed_projects(projects: Sequence[ProjectView], shown: int | None) -> Marku
     )
 
 
-def shown_project(project: ProjectView) -> Markup:
-    """One project with its members."""
+def shown_project(project: ProjectView, extent: ProjectExtent) -> Markup:
+    """One project with its members, and with what would go if it were deleted."""
     return html(
         """
         <section><div class="bar"><h2>{{ project.record.name }}</h2>
@@ -150,9 +172,20 @@ def shown_project(project: ProjectView) -> Markup:
             <button type="button" class="btn small quiet" data-do="leave" data-id="{{ account.id }}"
               aria-label="Remove {{ account.name }} from {{ project.record.name }}">Remove</button>
             <span class="hint">{{ account.role }}{% if account.disabled_at %}, disabled{% endif %}</span></li>
-          {% endfor %}</ul>{% endif %}</section>""",
+          {% endfor %}</ul>{% endif %}
+          <p class="hint tnum">{{ deletion }}</p></section>""",
         project=project,
+        deletion=_deletion(project, extent),
     )
+
+
+def _deletion(project: ProjectView, extent: ProjectExtent) -> str:
+    """What goes with a project, before anybody deletes it."""
+    if project.record.id == DEFAULT:
+        return "It cannot be deleted: what names no project belongs to it."
+    if not extent.rows:
+        return "It is empty, and is deleted at once."
+    return f"To delete it is to delete {extent_words(extent)}, for good. Type its name below first."
 
 
 def listed_trail(entries: Sequence[TrailRecord], total: int) -> Markup:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Event, Lock, RLock
 from weakref import WeakValueDictionary
@@ -254,6 +254,24 @@ class AuditService:
             if self.running(session_id):
                 raise ServiceError("This session is running; pause it first.")
             yield self._live
+
+    @contextmanager
+    def leaving(self, chains: Mapping[int, Sequence[int]]) -> Iterator[None]:
+        """Hold sessions still that leave the present project, and let their live chains go once they have left.
+
+        Args:
+            chains: The branches of each session.
+
+        Raises:
+            ServiceError: One of them is running; none is held then.
+        """
+        with ExitStack() as held:
+            for session_id in sorted(chains):
+                held.enter_context(self._lock(session_id))
+                if self.running(session_id):
+                    raise ServiceError(f"Session {session_id} is running; pause it first. Nothing was changed.")
+            yield
+            self._live.drop([branch for branches in chains.values() for branch in branches])
 
     def fork(self, session_id: int, branch_id: int, index: int, token: int | str) -> AuditView:
         """Depart from a branch at a step (0-based) with another token: an id, or text that is one token.

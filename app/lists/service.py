@@ -9,6 +9,7 @@ from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
+from app.shared.limits import DiskRoom
 from app.shared.planning import named_list, stored_list
 from app.shared.wiring import Services
 from coft_core.fingerprint import same_digests
@@ -49,20 +50,22 @@ class UserListService:
         jobs: JobsRepository,
         batches: BatchesRepository,
         max_upload_bytes: int = LARGEST_FILE,
+        room: DiskRoom | None = None,
     ) -> None:
-        """Wire to the lists, and to the stores that tell which of them calibrations, jobs and batches need."""
+        """Wire to the lists, to the stores that tell which of them are needed, and to what may refuse another one."""
         self._lists = lists
         self._calibrations = calibrations
         self._jobs = jobs
         self._batches = batches
         self._max_upload_bytes = max_upload_bytes
+        self._room = room
 
     @classmethod
     def wired(cls, services: Services) -> UserListService:
         """Built from the program's services."""
         return cls(
             services[UserListsRepository], services[CalibrationsRepository], services[JobsRepository],
-            services[BatchesRepository], services.largest_upload,
+            services[BatchesRepository], services.largest_upload, services[DiskRoom],
         )  # fmt: skip
 
     def parse(
@@ -83,6 +86,8 @@ class UserListService:
             ServiceError: A line cannot be used, the name is taken, or the list to be replaced is in use.
             InvalidInputError: The name is blank or too long.
         """
+        if self._room is not None:
+            self._room.require()
         if parsed.errors:
             first = parsed.errors[0]
             raise ServiceError(

@@ -17,6 +17,7 @@ from app.shared.calibrations import bins_of, fields_of
 from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
+from app.shared.limits import DiskRoom
 from app.shared.wiring import Services
 from coft_core.errors import CoftError
 from db.audits import SessionOrigin
@@ -49,20 +50,22 @@ class ImportedSession:
 class BundleImports:
     """Brings sessions in; a bundle that does not verify is refused, and nothing of it is kept."""
 
-    def __init__(self, imports: ImportsRepository, verifier: BundleVerifier) -> None:
+    def __init__(self, imports: ImportsRepository, verifier: BundleVerifier, room: DiskRoom | None = None) -> None:
         """Work on a store.
 
         Args:
             imports: Keeps the sessions.
             verifier: Checks bundles; no model is loaded for it.
+            room: Whether the store may grow; None lets it.
         """
         self._imports = imports
         self._verifier = verifier
+        self._room = room
 
     @classmethod
     def wired(cls, services: Services) -> BundleImports:
         """Built from the program's services."""
-        return cls(services[ImportsRepository], services[BundleVerifier])
+        return cls(services[ImportsRepository], services[BundleVerifier], services[DiskRoom])
 
     def add(self, path: Path, key: Path | None = None) -> ImportedSession:
         """Bring in the session of a bundle; one that stands here already is named, and not stored again.
@@ -84,6 +87,8 @@ class BundleImports:
         known, passed = self._imports.known(loaded.bundle_digest), found.count("passed")
         if known is not None:
             return ImportedSession(known, name, True, said, passed)
+        if self._room is not None:
+            self._room.require()
         try:
             past = _past(loaded, said)
             number = self._imports.add(past, _calibration(loaded), origin, bundle)

@@ -4,7 +4,7 @@ from app.shared.wiring import BATCH, FORMS, Feature, Named, Page
 
 FEATURE = Feature(
     __name__,
-    {"sessions": "list or delete past audits"},
+    {"sessions": "list or delete past audits", "move": "move past audits to another project"},
     Page(
         "Sessions",
         "sessions",

@@ -49,6 +49,24 @@ def list_sessions(wired: Services, search: str = "") -> tuple[SessionSummary, ..
     return tuple(wired[SessionsRepository].list(search or None, LISTED))
 
 
+@operation(command="move", json=dict, text=lambda told: print(told["said"]))
+def move_sessions(wired: Services, session_ids: list[int], project: str) -> Json:
+    """Move sessions to another project, all of them or none; their calibration and word list are copied along.
+
+    Args:
+        session_ids: The sessions; one that belongs to a batch stays with it.
+        project: Name of the project, which you must see, too.
+
+    Returns:
+        asked, changed (how many were moved), missing, and a sentence
+    """
+    # Listing alone waits for none of the libraries that run models.
+    from app.sessions.moving import SessionMoves
+
+    result = wired[SessionMoves].move(session_ids, project)
+    return {"asked": result.asked, "changed": result.changed, "missing": result.missing, "said": result.sentence}
+
+
 @command("sessions", json=_json, text=_print)
 def sessions(
     wired: Services,

@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 import gradio as gr
 
 from app.report.panel import place_downloads, place_imports
+from app.sessions.moving import SessionMoves
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
@@ -90,7 +91,7 @@ class SessionHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
-        self._library = services[SessionLibrary]
+        self._library, self._moves = services[SessionLibrary], services[SessionMoves]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -109,7 +110,9 @@ class SessionHandlers:
     @shown
     def act(self, event: gr.EventData) -> Reply:
         """Do something with one or several sessions, and list what matches now."""
-        return self._page(event, self._done(event.action, [int(number) for number in event.ids], str(event.text)))
+        ids = [int(number) for number in event.ids]
+        said = self._done(event.action, ids, str(event.text))
+        return self._page(event, said) | {"gone": ids if event.action in ("move", "delete") else []}
 
     @shown
     def gather(self, event: gr.EventData) -> list[Any]:
@@ -128,6 +131,7 @@ class SessionHandlers:
             "untag": lambda: library.untag(ids, text),
             "archive": lambda: library.archive(ids),
             "unarchive": lambda: library.archive(ids, archived=False),
+            "move": lambda: self._moves.move(ids, text),
             "delete": lambda: library.delete(ids),
         }
         if action not in actions:
@@ -137,7 +141,7 @@ class SessionHandlers:
     def _page(self, event: gr.EventData, said: str = "") -> Reply:
         query = library_query(event.query)
         page = self._library.folded(query, _opened(str(event.query.get("open") or "")))
-        return reply(event, page_message(page, self._library.choices(), query, said))
+        return reply(event, page_message(page, self._library.choices(), query, said, self._moves.targets()))
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

@@ -104,7 +104,7 @@ class BulkResult:
     """What an action on many sessions did.
 
     Attributes:
-        action: ``tagged``, ``untagged``, ``archived``, ``unarchived`` or ``deleted``.
+        action: ``tagged``, ``untagged``, ``archived``, ``unarchived``, ``deleted``, or where to they were moved.
         asked: Sessions that were named, each counted once.
         changed: Sessions that are different now, or gone.
         missing: Sessions that did not exist any more.

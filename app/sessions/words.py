@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
 
 from app.sessions.archive import BulkExport
@@ -15,6 +17,7 @@ from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
 from coft_core.types import Certificate
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
+from db.projects import ProjectRecord
 
 SIZES = (25, 50, 100)
 ANY = (("", "Any"),)
@@ -43,6 +46,7 @@ BULK = (
     ("compare", "Compare", ""),
     ("archive", "Archive", ""),
     ("unarchive", "Take out of the archive", ""),
+    ("move", "Move to a project", ""),
     ("gather", "Export reports", "down"),
 )
 """What can be done with several sessions at once, deleting apart."""
@@ -122,7 +126,8 @@ def browser() -> Markup:
           <a role="menuitem" tabindex="-1" data-do="duplicate" href="./">
             <span class="title">Duplicate with other settings</span>
             <span class="hint">Opens the audit page with this prompt, its spans and settings.</span></a>
-          {% for action, text in [("archive", "Archive"), ("unarchive", "Take out of the archive")] %}
+          {% for action, text in [
+              ("archive", "Archive"), ("unarchive", "Take out of the archive"), ("move", "Move to a project")] %}
             {{ item(action, text) }}
           {% endfor %}
           {{ item("delete", "Delete", "danger") }}</div>
@@ -139,8 +144,22 @@ def browser() -> Markup:
     )
 
 
-def page_message(page: FoldedPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
-    """A page of the library: its rows, where it stands among the others, and what the filters can be set to."""
+def page_message(
+    page: FoldedPage,
+    choices: LibraryChoicesRecord,
+    query: LibraryQuery,
+    said: str = "",
+    projects: Sequence[ProjectRecord] = (),
+) -> Reply:
+    """A page of the library.
+
+    Args:
+        page: Its rows, and where it stands among the others.
+        choices: What the filters can be set to.
+        query: What was asked for.
+        said: What was just done.
+        projects: Where to sessions can be moved.
+    """
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
@@ -156,6 +175,7 @@ def page_message(page: FoldedPage, choices: LibraryChoicesRecord, query: Library
             "model": [(name, f"{name} ({count(n)})") for name, n in choices.models],
             "tag": [(name, f"{name} ({count(n)})") for name, n in choices.tags],
         },
+        "projects": [project.name for project in projects],
         "said": said,
     }
 

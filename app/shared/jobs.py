@@ -25,7 +25,7 @@ from app.shared.wiring import Services
 from db.database import Database
 from db.jobs import INTERRUPTED, RESUMED_AS, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
-from db.scope import Scope, in_every_project, in_project, present_project
+from db.scope import Scope, counted_account, counted_to, in_every_project, in_project, present_project
 from db.tables import field_values
 from db.types import JsonObject, StoreError, utc_now
 
@@ -210,6 +210,7 @@ class _Handle:
     context: JobContext
     stop: Event
     project: Scope = None
+    account: int | None = None
     cancelled: bool = False
     lost: bool = False
     ended: Event = field(default_factory=Event)
@@ -404,7 +405,7 @@ class JobRunner:
                 prepare(record.id)
             stop = Event()
             context = JobContext(record.id, record.payload, self._jobs, stop, self._clock)
-            handle = _Handle(context, stop, present_project())
+            handle = _Handle(context, stop, present_project(), counted_account())
             self._handles[record.id] = handle
             self._database.afterwards(partial(self._begin, handle, function), partial(self._forget, handle))
         return record.id
@@ -500,8 +501,9 @@ class JobRunner:
             self._forget(handle)
 
     def _run(self, handle: _Handle, function: JobFunction) -> None:
-        # A thread of its own knows nothing of who is answered; the job sees the project that it was begun in.
-        with in_project(handle.project):
+        # A thread of its own knows nothing of who is answered; the job sees the project that it was begun in, and
+        # what it makes is counted to who began it.
+        with in_project(handle.project), counted_to(handle.account):
             self._do(handle, function)
 
     def _do(self, handle: _Handle, function: JobFunction) -> None:

@@ -13,10 +13,12 @@ from starlette.requests import HTTPConnection
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.visitors import visitor_asking
+from app.shared.visitors import present_account, visitor_asking
 from app.shared.wiring import Services
 from coft_core.errors import ModelLoadError
+from db.accounts import AccountRecord
 from db.database import Database
+from db.disk import DiskRepository
 from db.types import StoreError
 
 HOUR = 3600.0
@@ -69,27 +71,39 @@ def address_of(connection: HTTPConnection) -> str:
 class DiskRoom:
     """Whether the store may grow; what is begun goes on all the same, so that nothing is lost by it."""
 
-    def __init__(self, database: Database, megabytes: int = 0) -> None:
-        """Allow the store so many megabytes; 0 sets no limit."""
-        self._database = database
-        self._most = megabytes * 1_000_000
+    def __init__(self, database: Database, megabytes: int = 0, per_account: int = 0) -> None:
+        """Allow the store so many megabytes, and what each account made so many of them; 0 sets no limit."""
+        self._database, self._disk = database, DiskRepository(database)
+        self._most, self._each = megabytes * 1_000_000, per_account * 1_000_000
 
     @classmethod
     def wired(cls, services: Services) -> DiskRoom:
         """As the settings say."""
-        return cls(services.database, services.settings.disk_mb)
+        settings = services.settings
+        return cls(services.database, settings.disk_mb, settings.disk_mb_per_account)
 
-    @property
-    def problem(self) -> str:
-        """Why nothing more is taken, as a sentence; empty where there is room."""
-        if not self._most:
-            return ""
+    def problem(self, account: AccountRecord | None) -> str:
+        """Why nothing more is taken of an account, or of anybody, as a sentence; empty where there is room."""
         try:
-            used = self._database.used_bytes
+            return self._of_all() or ("" if account is None else self._of(account))
         except StoreError:
             # Whoever then writes is told of it by the store itself.
             return ""
-        if used < self._most:
+
+    def _of(self, account: AccountRecord) -> str:
+        used = self._disk.of_account(account.id) if self._each else 0
+        if not self._each or used < self._each:
+            return ""
+        return (
+            f"What {account.name} has made takes {used / 1e6:,.0f} MB in the store, and this server allows each "
+            f"account {self._each / 1e6:,.0f}: delete sessions, evaluations or other things of yours that nobody "
+            "needs, in any of your projects, or ask an admin for room. Whoever runs it sets that in "
+            "COFT_DISK_MB_PER_ACCOUNT."
+        )
+
+    def _of_all(self) -> str:
+        used = self._database.used_bytes if self._most else 0
+        if not self._most or used < self._most:
             return ""
         return (
             f"The store takes {used / 1e6:,.0f} MB on the disk, and this server allows it {self._most / 1e6:,.0f}: "
@@ -100,9 +114,9 @@ class DiskRoom:
         """Refuse what would make the store grow.
 
         Raises:
-            ServiceError: It is as large as it may be.
+            ServiceError: It is as large as it may be, or what the account that is being answered has made is.
         """
-        if problem := self.problem:
+        if problem := self.problem(present_account()):
             raise ServiceError(problem)
 
 
@@ -138,7 +152,7 @@ class UploadShares:
         """Why an upload is not taken; None where it is, or is none. One without a length counts as the largest."""
         if not connection.url.path.endswith("/upload"):
             return None
-        if self._room is not None and (full := self._room.problem):
+        if self._room is not None and (full := self._room.problem(visitor_asking(connection).account)):
             return 507, full
         stated = Headers(scope=connection.scope).get("content-length", "")
         if self.take(address_of(connection), int(stated) if stated.isdecimal() else largest):

@@ -191,16 +191,15 @@ def is_over_tls(scope: Scope) -> bool:
 class RequestGate:
     """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
 
-    def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int, uploads: UploadShares | None = None) -> None:
+    def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int) -> None:
         """Stand around an application.
 
         Args:
             app: The application.
             allowed: Whom it answers.
             largest_body: Bytes of a request's body that it reads at most.
-            uploads: What each visitor may upload; None sets no limit.
         """
-        self._app, self._allowed, self._largest, self._uploads = app, allowed, largest_body, uploads
+        self._app, self._allowed, self._largest = app, allowed, largest_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse in one sentence."""
@@ -211,8 +210,6 @@ class RequestGate:
         problem = self._allowed.problem(headers) or self._too_large(headers)
         if problem is None and is_fetching(str(scope["path"])):
             problem = 403, SENTENCE
-        if problem is None and scope["type"] == "http" and self._uploads is not None:
-            problem = self._uploads.problem(HTTPConnection(scope), self._largest)
         if scope["type"] == "websocket":
             if problem is None:
                 await self._app(scope, receive, send)
@@ -260,6 +257,20 @@ class RequestGate:
             f"The request is larger than the {self._largest // 1_000_000} MB that are read. Whoever runs this server "
             "sets that in COFT_MAX_UPLOAD_MB."
         )
+
+
+class UploadGate:
+    """Within all gates, so that it is known whose share an upload takes: refuses what is more than that."""
+
+    def __init__(self, app: ASGIApp, uploads: UploadShares, largest: int) -> None:
+        """Stand around an application that takes uploads of so many bytes at most."""
+        self._app, self._uploads, self._largest = app, uploads, largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse in one sentence."""
+        problem = self._uploads.problem(HTTPConnection(scope), self._largest) if scope["type"] == "http" else None
+        answer = self._app if problem is None else PlainTextResponse(problem[1], problem[0])
+        await answer(scope, receive, send)
 
 
 class _TooLarge(Exception):  # noqa: N818 - ends the reading of a body, and is shown to nobody
@@ -316,9 +327,10 @@ def gated(
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
-        behind = app.middleware_stack if inner is None else inner(app, app.middleware_stack)
+        stack = UploadGate(app.middleware_stack, uploads, settings.largest_body)
+        behind = stack if inner is None else inner(app, stack)
         app.state_holder = PageStates(app.get_blocks())
-        app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body, uploads))
+        app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body))
         yield
 
     return begun

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from db.accounts import AccountRecord
 from db.projects import ProjectRecord
-from db.scope import NOWHERE, Scope, in_project
+from db.scope import NOWHERE, Scope, counted_to, in_project
 
 NAME_COOKIE = "coft-reviewer"
 KEY_COOKIE = "coft-browser"
@@ -34,6 +34,7 @@ class Visitor:
         key: What her browser is told apart by; empty where it keeps none.
         account: As whom she is signed in, on a server with accounts.
         project: The project whose things she sees there; None where she is a member of none.
+        bound: Whether her token opens that project alone.
         by_token: Whether a program asks in her name, and not a browser in which she is signed in.
     """
 
@@ -41,6 +42,7 @@ class Visitor:
     key: str = ""
     account: AccountRecord | None = None
     project: ProjectRecord | None = None
+    bound: bool = False
     by_token: bool = False
 
     @property
@@ -84,14 +86,14 @@ _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
 def answering(visitor: Visitor | None) -> Iterator[None]:
     """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for.
 
-    On a server with accounts she sees her present project alone, and what she makes goes there.
+    On a server with accounts she sees her present project alone, and what she makes goes there and is counted to her.
     """
     token = _present.set(visitor)
     try:
-        if visitor is None or visitor.scope is None:
+        if visitor is None or visitor.account is None:
             yield
             return
-        with in_project(visitor.scope):
+        with in_project(visitor.scope), counted_to(visitor.account.id):
             yield
     finally:
         _present.reset(token)

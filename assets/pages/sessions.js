@@ -11,7 +11,7 @@ const USUAL = {
 };
 const FILLED = ["policy", "model", "tag"];
 const GONE = "with all branches, steps and verdicts. This cannot be undone.";
-const state = { chosen: new Map(), folds: new Map(), ids: [], batches: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
+const state = { chosen: new Map(), folds: new Map(), ids: [], batches: [], total: 0, pages: 1, known: [], projects: [], wanted: 0, row: null };
 let root, form, results, list, send, more;
 
 const find = (selector) => root.querySelector(selector);
@@ -34,6 +34,7 @@ const show = (message) => {
   list.query.page = message.page;
   FILLED.forEach((name) => list.menu(name, [["", "Any"], ...message.choices[name]]));
   state.known = message.choices.tag.map(([name]) => name);
+  state.projects = message.projects;
   list.show();
   toAddress();
   asked.pager(root, message);
@@ -57,6 +58,7 @@ const mark = () => {
   const hidden = {
     ".bulk": chosen.size === 0, ".bulk [data-action=compare]": chosen.size < 2 || chosen.size > 4 || !offers("compare"),
     ".bulk [data-action=archive]": query.archived === "yes", ".bulk [data-action=unarchive]": query.archived === "no",
+    ".bulk [data-action=move]": state.projects.length === 0,
     "[data-do=pick-found]": state.pages < 2 || !whole || chosen.size >= total,
   };
   Object.entries(hidden).forEach(([selector, off]) => { find(selector).hidden = off; });
@@ -66,6 +68,7 @@ const mark = () => {
   find("[data-do=pick-found]").textContent = `Choose all ${total.toLocaleString("en")} that match`;
 };
 const receive = (message) => {
+  (message.gone || []).forEach((id) => state.chosen.delete(id));
   if (message.kind === "said") say(message.said);
   else if (message.kind === "ids") {
     if (message.batch !== null) state.folds.set(message.batch, message.ids);
@@ -83,7 +86,6 @@ const receive = (message) => {
 
 /* ---- what is done ---- */
 const carryOut = (action, ids, text = "") => {
-  if (action === "delete") ids.forEach((id) => state.chosen.delete(id));
   say("Working …");
   state.wanted = send("act", { action, ids, text, query: list.query });
 };
@@ -92,6 +94,8 @@ const QUESTIONS = {
   rename: (ids, name) => ask(`Rename “${name}”`, "Name", "Rename", { value: name }),
   tag: (ids, name) => ask(`Add a tag to ${named(ids, name)}`, "Tag", "Add", { known: state.known, longest: 60 }),
   untag: (ids, name) => ask(`Remove a tag from ${named(ids, name)}`, "Tag", "Remove", { known: state.known, longest: 60 }),
+  move: (ids, name) => ask(`Move ${named(ids, name)} to another project`, "Project", "Move",
+    { known: state.projects, value: state.projects.length === 1 ? state.projects[0] : "" }),
   delete: async (ids, name) => {
     const goes = name || ids.length === 1 ? "The session goes" : "The sessions go";
     return (await confirm(`Delete ${named(ids, name)}?`, `${goes} for good, ${GONE}`, "Delete")) ? " " : null;
@@ -133,6 +137,7 @@ const open = (button) => {
     const archived = button.dataset.archived === "true";
     panel.querySelectorAll("[data-action=archive]").forEach((node) => { node.hidden = archived; });
     panel.querySelectorAll("[data-action=unarchive]").forEach((node) => { node.hidden = !archived; });
+    panel.querySelectorAll("[data-action=move]").forEach((node) => { node.hidden = !state.projects.length; });
     panel.querySelectorAll("[data-do=duplicate]").forEach((node) => { node.href = `./?duplicate=${state.row.id}`; });
   });
 };

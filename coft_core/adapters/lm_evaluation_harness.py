@@ -149,7 +149,7 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
                     "are known here; give both as think_end_token, such as '<think> </think>'."
                 )
             return marks
-        text = self.tokenizer.decode([int(ends)]) if str(ends).isdecimal() else str(ends).strip()
+        text = str(self.tokenizer.decode([int(ends)]) if str(ends).isdecimal() else ends).strip()
         if " " in text:
             return ThinkingMarks.parse(text)
         marks = next((known for known in KNOWN if known.closes == text), None)
@@ -217,13 +217,14 @@ class CoftLM(TemplateLM):  # type: ignore[misc]
                 "enable_thinking is given, and this model's chat template does not ask whether it is to think; leave "
                 "enable_thinking out."
             )
+        told: dict[str, Any] = {} if self._thinking == "auto" else {switch: self._thinking == "on"}
         return str(
             self.tokenizer.apply_chat_template(
                 chat_history,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=not add_generation_prompt,
-                **({} if self._thinking == "auto" else {switch: self._thinking == "on"}),
+                **told,
             )
         )
 

@@ -217,6 +217,7 @@ def test_a_store_by_projects_refuses_where_nobody_has_said_which(store_url):
 
 def test_what_comes_with_the_program_is_seen_in_every_project_and_changed_in_none(database):
     runs = CalibrationsRepository(database)
+    ProjectsRepository(database).add("Other")
     embedded = runs.add(new_calibration(embedded=True), (), b"v")
     with in_project(OTHER):
         assert runs.list() == [embedded]

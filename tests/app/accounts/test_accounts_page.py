@@ -11,8 +11,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
+from app.shared.visitors import Visitor, answering
+from db.scope import in_project
+from db.sessions import SessionsRepository
+from db.trail import TrailRepository
+from db.verdicts import AnnotationFields, AnnotationsRepository
 from tests.app.accounts.conftest import PASSWORD
 from tests.browser import PATIENCE_MS
+from tests.db.conftest import new_session
 
 pytestmark = pytest.mark.ui
 
@@ -117,6 +123,32 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.context.close()
 
 
+def test_an_admin_sees_who_takes_how_much_and_deletes_a_project_by_its_name(browser: Browser, served):
+    wired = served.wired
+    made = wired[ProjectService].add("Winter hiring").record
+    admin = wired[AccountService].named("the admin")
+    with answering(Visitor(admin.name, "", admin, made)):
+        session = SessionsRepository(wired.database).create(new_session())
+        AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict="fair"))
+    page = entered(browser, served, "admin", "accounts")
+    expect(page.locator("#accounts")).to_contain_text("The store takes")
+    expect(page.locator("#accounts li", has_text="the admin")).to_contain_text(re.compile(r"has [\d.]+ [kM]B"))
+    page.locator("#accounts").get_by_role("button", name="the admin").click()
+    expect(page.locator("#account dl")).to_contain_text(re.compile(r"In the store.*sessions [\d.]+ [kM]B"))
+    expect(page.locator("#members")).to_contain_text("It cannot be deleted")
+    page.locator("#projects").get_by_role("button", name="Winter hiring").click()
+    expect(page.locator("#members")).to_contain_text("1 session with 1 entry in verdict logs, for good")
+    page.locator("#delete-project").click()
+    expect(page.get_by_text("Repeat the project's name")).to_be_visible()
+    page.locator("#project-repeated").get_by_label("Its name, to delete it").fill("Winter hiring")
+    page.locator("#delete-project").click()
+    expect(page.locator("#project-said")).to_contain_text("Winter hiring is deleted: 1 session with 1 entry")
+    expect(page.locator("#projects")).not_to_contain_text("Winter hiring")
+    expect(page.locator("#project-repeated input, #project-repeated textarea").first).to_have_value("")
+    expect(page.locator("#trail")).to_contain_text("delete a project")
+    page.context.close()
+
+
 def test_who_sees_several_projects_chooses_one_in_the_menu_of_her_account(browser: Browser, served):
     projects = served.wired[ProjectService]
     projects.add("Hiring")
@@ -129,6 +161,42 @@ def test_who_sees_several_projects_chooses_one_in_the_menu_of_her_account(browse
     page.locator(".account-button").click()
     expect(page.locator("#project option:checked")).to_have_text("Hiring")
     expect(page.get_by_role("link", name="Manage accounts")).to_have_count(0)
+    page.context.close()
+
+
+def test_chosen_sessions_are_moved_to_another_project_that_is_seen(browser: Browser, served):
+    wired, projects = served.wired, served.wired[ProjectService]
+    target = projects.add("Moved here").record
+    projects.add_member("Moved here", "the lead")
+    lead = wired[AccountService].named("the lead")
+    with answering(Visitor(lead.name, "", lead, projects.of(lead)[0])):
+        names = ["first to move", "second to move"]
+        for name in names:
+            SessionsRepository(wired.database).create(new_session(name=name))
+    page = entered(browser, served, "lead", "sessions?text=to+move")
+    for name in names:
+        page.get_by_label(f"Choose {name}").check()
+    page.locator(".bulk [data-action=move]").click()
+    dialog = page.locator("#ask")
+    expect(dialog).to_contain_text("Move 2 sessions to another project")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert Axe().run(page).response["violations"] == []
+    dialog.get_by_label("Project").fill("Nowhere")
+    dialog.get_by_role("button", name="Move").click()
+    expect(page.get_by_text("There is no other project 'Nowhere' that you see")).to_be_visible()
+    # What was refused is still chosen.
+    expect(page.locator(".chosen")).to_have_text("2 sessions chosen")
+    page.locator(".bulk [data-action=move]").click()
+    dialog.get_by_label("Project").fill("Moved here")
+    dialog.get_by_role("button", name="Move").click()
+    expect(page.locator(".told")).to_have_text("2 sessions moved to Moved here.")
+    expect(page.locator(".bulk")).to_be_hidden()
+    expect(page.get_by_label("Choose first to move")).to_have_count(0)
+    with in_project(target.id):
+        assert sorted(item.name for item in SessionsRepository(wired.database).list()) == names
+    moved = [entry for entry in wired[TrailRepository].list() if entry.action == "move sessions"]
+    assert [(entry.actor, entry.subject.endswith("to Moved here")) for entry in moved] == [("the lead", True)]
     page.context.close()
 
 

@@ -1,0 +1,110 @@
+"""What the store takes on the disk, and how much of it each account has made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.accounts.service import AccountService
+from app.shared.wiring import Services
+from db.accounts import AccountRecord
+from db.disk import DiskRepository
+
+PARTS = {
+    "audit_sessions": "sessions",
+    "batches": "batches",
+    "calibration_runs": "calibrations",
+    "comparisons": "comparisons",
+    "evaluations": "evaluations",
+    "jobs": "jobs with their results",
+    "prompt_sets": "prompt sets",
+    "swaps": "swaps",
+    "user_lists": "word lists",
+}
+"""What the rows of a table are, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountDisk:
+    """What an account has made.
+
+    Attributes:
+        account: The account.
+        parts: Bytes by the table of what was made, without those of which there is nothing.
+    """
+
+    account: AccountRecord
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all of it, in all projects."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Who takes how much.
+
+    Attributes:
+        accounts: What each account has made, by name.
+        store: Bytes of the whole store, as its limit counts them.
+        account_limit: Bytes that what an account made may take; 0 for no limit.
+        store_limit: Bytes that the store may take; 0 for no limit.
+    """
+
+    accounts: Sequence[AccountDisk]
+    store: int
+    account_limit: int
+    store_limit: int
+
+    @property
+    def others(self) -> int:
+        """Bytes that are counted to no account."""
+        return max(0, self.store - sum(one.total for one in self.accounts))
+
+
+class DiskService:
+    """Says who takes how much of the store."""
+
+    def __init__(self, accounts: AccountService, disk: DiskRepository, account_limit: int, store_limit: int) -> None:
+        """Wire the service to the store; limits are in bytes, 0 for none."""
+        self._accounts, self._disk = accounts, disk
+        self._account_limit, self._store_limit = account_limit, store_limit
+
+    @classmethod
+    def wired(cls, services: Services) -> DiskService:
+        """Built from the program's services."""
+        settings = services.settings
+        return cls(
+            services[AccountService],
+            services[DiskRepository],
+            settings.disk_mb_per_account * 1_000_000,
+            settings.disk_mb * 1_000_000,
+        )
+
+    def use(self) -> DiskUse:
+        """Who takes how much."""
+        found = self._disk.by_account()
+        accounts = [AccountDisk(account, found.get(account.id, {})) for account in self._accounts.list()]
+        return DiskUse(accounts, self._disk.of_all, self._account_limit, self._store_limit)
+
+
+def amount(size: int) -> str:
+    """Bytes in a sentence."""
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB" if size else "nothing"
+
+
+def parts_words(parts: Mapping[str, int]) -> str:
+    """What an account has made, the largest part first."""
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{PARTS.get(table, table)} {amount(size)}" for table, size in ordered)
+
+
+def disk_sentence(use: DiskUse) -> str:
+    """What the store takes, and what of it is counted to nobody."""
+    allowed = f" of {use.store_limit / 1e6:,.0f} MB that it may take" if use.store_limit else ""
+    return (
+        f"The store takes {amount(use.store)}{allowed}. Nobody has {amount(use.others)} of it: what was stored before "
+        "accounts were counted or on a command line, what all share, and the store's own indexes."
+    )

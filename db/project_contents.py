@@ -1,0 +1,138 @@
+"""What belongs to a project, counted, and deleted together with it in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    TableClause,
+    column,
+    delete,
+    func,
+    select,
+    table,
+    text,
+    update,
+)
+
+from db.accounts import tokens
+from db.audits import branches, sessions
+from db.database import Database
+from db.disk import COUNTED
+from db.jobs import UNFINISHED, jobs
+from db.logit_bases import sweep_bases
+from db.projects import projects
+from db.scope import DEFAULT, PROJECT, in_every_project
+from db.tables import fields_in, find
+from db.types import ConflictError, utc_now
+from db.verdicts import Tombstone, log_entries, tombstones
+
+# By name: whoever deletes a project need not know the features that have filled these tables. A prompt set cannot be
+# deleted before the batches that are made of it.
+_CONTENTS: tuple[TableClause, ...] = tuple(
+    table(name, column(PROJECT)) for name in sorted(COUNTED, key="prompt_sets".__eq__)
+)
+_SWEEP_OUTCOMES = text(
+    "DELETE FROM evaluation_contents WHERE "
+    "NOT EXISTS (SELECT 1 FROM evaluation_items WHERE evaluation_items.key = evaluation_contents.key) AND "
+    "NOT EXISTS (SELECT 1 FROM evaluation_calibrations WHERE evaluation_calibrations.key = evaluation_contents.key)"
+)
+"""Outcomes have no project, and go with the last evaluation that names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectExtent:
+    """What belongs to a project.
+
+    Attributes:
+        rows: How many there are by the table, without those of which there is none.
+        verdicts: Entries in the verdict logs of its sessions.
+        running: Jobs of it that are at work or wait.
+    """
+
+    rows: Mapping[str, int]
+    verdicts: int
+    running: int
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions it has."""
+        return self.rows.get("audit_sessions", 0)
+
+
+class ProjectContents:
+    """Counts and deletes what belongs to a project, whoever is a member of it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def extent(self, project_id: int) -> ProjectExtent:
+        """Return how much belongs to a project."""
+        entries = (
+            select(func.count())
+            .select_from(log_entries)
+            .join(sessions, sessions.c.id == log_entries.c.session_id)
+            .where(_of(sessions, project_id))
+        )
+        going = select(func.count()).select_from(jobs).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
+        with in_every_project(), self._database.reading() as connection:
+            rows = {one.name: connection.scalar(_count(one, project_id)) or 0 for one in _CONTENTS}
+            there = {name: int(number) for name, number in rows.items() if number}
+            return ProjectExtent(there, int(connection.scalar(entries) or 0), int(connection.scalar(going) or 0))
+
+    def chains(self, project_id: int) -> Mapping[int, Sequence[int]]:
+        """Return the branches of a project's sessions, by session."""
+        query = (
+            select(branches.c.session_id, branches.c.id)
+            .join(sessions, sessions.c.id == branches.c.session_id)
+            .where(_of(sessions, project_id))
+        )
+        found: dict[int, list[int]] = {}
+        with in_every_project(), self._database.reading() as connection:
+            for session, branch in connection.execute(query):
+                found.setdefault(session, []).append(branch)
+        return found
+
+    def delete(self, project_id: int) -> None:
+        """Delete a project with all that belongs to it; of verdict logs there stays what deleted sessions leave.
+
+        Tokens that open it alone are revoked.
+
+        Raises:
+            NotFoundError: There is no such project.
+            ConflictError: It is the first one, or a job of it has not ended.
+        """
+        if project_id == DEFAULT:
+            raise ConflictError("The first project cannot be deleted: what names no project belongs to it.")
+        with in_every_project(), self._database.together():
+            with self._database.writing() as connection:
+                name = find(connection, projects, project_id, lock=True).name
+                going = select(jobs.c.id).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
+                if connection.execute(going.limit(1)).first() is not None:
+                    raise ConflictError(f"Jobs of “{name}” are at work or wait; cancel them, or wait for them.")
+                for one in _CONTENTS:
+                    connection.execute(delete(one).where(_of(one, project_id)))
+                connection.execute(_SWEEP_OUTCOMES)
+                bound = update(tokens).where(tokens.c.project_id == project_id, tokens.c.revoked_at.is_(None))
+                connection.execute(bound.values(revoked_at=utc_now()))
+                connection.execute(delete(projects).where(projects.c.id == project_id))
+            sweep_bases(self._database)
+
+    def left(self) -> Sequence[Tombstone]:
+        """Return what verdict logs of projects that are gone have left, in the order of deletion."""
+        query = select(*fields_in(Tombstone, tombstones)).where(tombstones.c[PROJECT].not_in(select(projects.c.id)))
+        with in_every_project(), self._database.reading() as connection:
+            return [Tombstone(**row._asdict()) for row in connection.execute(query.order_by(tombstones.c.id))]
+
+
+def _of(rows: FromClause, project_id: int) -> ColumnElement[bool]:
+    belongs: ColumnElement[bool] = rows.c[PROJECT] == project_id
+    return belongs
+
+
+def _count(rows: TableClause, project_id: int) -> Select[int]:
+    return select(func.count()).select_from(rows).where(_of(rows, project_id))
