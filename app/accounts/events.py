@@ -31,7 +31,8 @@ def need_of(function: Any) -> tuple[str, Need]:
     """What an event or operation of Gradio's is called in the trail, and what it takes."""
     public = function.api_visibility == "public"
     handler = getattr(function.fn, "__qualname__", "") if function.fn is not None else ""
-    name = str(function.api_name) if public else f"{function.page or 'audit'}: {handler or 'event'}"
+    said = handler.rpartition(".")[2].replace("_", " ")
+    name = str(function.api_name) if public else f"{function.page or 'audit'}: {said or 'event'}"
     return name, event_need(str(function.page or ""), str(function.api_name), public, handler)
 
 

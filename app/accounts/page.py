@@ -22,6 +22,7 @@ from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord
 from db.projects import DEFAULT_NAME
+from db.scope import DEFAULT
 from db.trail import TrailRepository
 
 NEWEST = 50
@@ -181,6 +182,7 @@ class AccountHandlers:
             words.shown_project(project, self._deletion.extent(project.record.name)),
             gr.Dropdown(choices=others, value=None, interactive=bool(others)),
             gr.Button(interactive=bool(others)),
+            gr.update(visible=project.record.id != DEFAULT),
             gr.skip() if project_said is None else project_said,
             words.listed_trail(entries, entries[-1].entry if entries else 0),
         ]
@@ -206,7 +208,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 said = markup("", "account-said")
                 with gr.Column(elem_classes=["group"]):
                     detail = listing("account", "reset", "disable", "enable", "revoke", "delete")
-                    with gr.Row(elem_classes=["twin"]):
+                    with gr.Row(elem_classes=["asked"]):
                         own_role = gr.Dropdown([*ROLES], label="Role", min_width=0, elem_id="own-role")
                         change = gr.Button("Change role", elem_id="change-role")
         with gr.Row(elem_classes=["calib"]):
@@ -215,11 +217,11 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 project_name, add = _new_project()
             with gr.Column(elem_classes=["stack"], min_width=0):
                 project_said = markup("", "project-said")
-                members, member, join, new_name, rename, repeated, remove = _shown_project()
+                members, member, join, new_name, rename, deletion, repeated, remove = _shown_project()
         checked, trail, buttons, files = _trail()
     view = [
-        account_id, project_id, listed, detail, own_role, said, project, projects, members, member, join, project_said,
-        trail,
+        account_id, project_id, listed, detail, own_role, said, project, projects, members, member, join, deletion,
+        project_said, trail,
     ]  # fmt: skip
     both = [account_id, project_id]
     app.load(handlers.opened, None, view, **EVENT)
@@ -276,19 +278,19 @@ def _new_project() -> tuple[gr.Textbox, gr.Button]:
     return name, add
 
 
-def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
+def _shown_project() -> tuple[gr.HTML, gr.Dropdown, gr.Button, gr.Textbox, gr.Button, gr.Row, gr.Textbox, gr.Button]:
     with gr.Column(elem_classes=["group"]):
         members = listing("members", "leave")
-        with gr.Row(elem_classes=["twin"]):
+        with gr.Row(elem_classes=["asked"]):
             member = gr.Dropdown([], label="Account", min_width=0, elem_id="member")
             join = gr.Button("Add member", elem_id="join")
-        with gr.Row(elem_classes=["twin"]):
+        with gr.Row(elem_classes=["asked"]):
             name = gr.Textbox(label="Another name", max_lines=1, min_width=0, elem_id="project-name")
             rename = gr.Button("Rename", elem_id="rename-project")
-        with gr.Row(elem_classes=["twin"]):
+        with gr.Row(elem_classes=["asked"]) as deletion:
             repeated = gr.Textbox(label="Its name, to delete it", max_lines=1, min_width=0, elem_id="project-repeated")
             remove = gr.Button("Delete project", elem_id="delete-project")
-    return members, member, join, name, rename, repeated, remove
+    return members, member, join, name, rename, deletion, repeated, remove
 
 
 def _trail() -> tuple[gr.HTML, gr.HTML, Sequence[gr.Button], Sequence[gr.DownloadButton]]:
