@@ -59,8 +59,8 @@ const retry = async (event) => {
   } finally { button.disabled = false; }
 };
 const lose = () => {
-  if (away()) return;
-  say(LOST, "Retry");
+  if (!away()) say(LOST, "Retry");
+  // What was asked after it was said waits for an answer too.
   ending.forEach((run) => run());
 };
 
