@@ -14,6 +14,7 @@ from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.text.masking import DEFAULT_HINT
 from coft_core.types import Span
 from db.sessions import SessionsRepository
 from tests.app.conftest import calibrated_on
@@ -150,6 +151,10 @@ def test_a_soft_mask_and_a_whitelist_are_part_of_the_policy_and_of_the_reading(w
     assert view.settings.whitelist == ("Muslim",)
     assert "Muslim" in "".join(piece.text for piece in view.preview.pieces if not piece.masked)
     assert "<mask>" not in view.preview.pieces[1].text
+    hints = [
+        replace(SETTINGS, mask_mode="soft", mask_hint=hint) for hint in (None, " ", DEFAULT_HINT, f" {DEFAULT_HINT} ")
+    ]
+    assert len({wired[AuditService].preview(PROMPT, SPANS, hint).pieces for hint in hints}) == 1
     with pytest.raises(CalibrationMismatch) as refused:
         start(wired, calibration_id=number)
     assert refused.value.fields == ("mask_mode",)

@@ -10,6 +10,7 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings, ReadingRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.rollouts import RolloutPool
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
 from coft_core.types import Span
@@ -215,7 +216,9 @@ def test_sessions_are_found_by_text_and_deleted_whole(wired):
     wired[AuditService].step(view.session_id)
     assert [s.id for s in wired[SessionsRepository].list("nurse")] == [view.session_id]
     assert wired[SessionsRepository].list("zebra") == []
+    assert wired[RolloutPool].steps(view.branch_id) is not None
     wired[AuditService].delete(view.session_id)
+    assert wired[RolloutPool].steps(view.branch_id) is None
     with pytest.raises(NotFoundError):
         wired[AuditService].view(view.session_id)
 

@@ -1,6 +1,7 @@
 """The sentinel: found by its id in every kind of vocabulary, never a token with a meaning of its own."""
 
 import pytest
+from tokenizers import processors
 
 import coft_core as cc
 from coft_core.errors import SentinelError
@@ -52,6 +53,15 @@ def test_a_piece_with_a_space_is_the_one_that_is_taken_by_its_name():
     assert [require_sentinel(tokenizer, name).token_id for name in (" _", "\u2581_")] == [piece, piece]
     assert require_sentinel(sentencepiece(), "_").token_id == sentencepiece().convert_tokens_to_ids("_")
     assert require_sentinel(sentencepiece(()), "_").token_id == sentencepiece().convert_tokens_to_ids("<0x5F>")
+
+
+def test_a_text_that_is_one_token_is_found_where_every_text_begins_with_a_token_of_its_own():
+    tokenizer = byte_level(merged=[("\u00c3", "\u00a9")])
+    single = require_sentinel(tokenizer, "\u00e9").token_id
+    begins = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)])
+    tokenizer.backend_tokenizer.post_processor = begins
+    assert tokenizer.encode("\u00e9") == [tokenizer.bos_token_id, single]
+    assert require_sentinel(tokenizer, "\u00e9").token_id == single
 
 
 def test_a_reserved_token_that_the_chat_template_writes_is_not_free():
