@@ -79,9 +79,10 @@ class ProjectDeletion:
                 "name, letter for letter, to delete it."
             )
         if extent.running:
+            unfinished = f"{counted(extent.running, 'job')} that {'has' if extent.running == 1 else 'have'} not ended"
             raise ServiceError(
-                f"{project.name} has {counted(extent.running, 'job')} that have not ended: cancel them or wait, and "
-                "then delete it; the deletion itself stops nothing."
+                f"{project.name} has {unfinished}: cancel what runs or wait, and then delete it; "
+                "the deletion itself stops nothing."
             )
         said = extent_words(extent) if extent.rows else "it was empty"
         chains = self._contents.chains(project.id)

@@ -88,7 +88,7 @@ def test_what_is_at_work_in_it_is_named_and_keeps_it_until_it_has_ended(served, 
             deletion.delete("Doomed", "Doomed")
         going.close()
         job = jobs.submit("kind", "title", _until_cancelled)
-        with pytest.raises(ServiceError, match="Doomed has 1 job that have not ended"):
+        with pytest.raises(ServiceError, match="Doomed has 1 job that has not ended"):
             deletion.delete("Doomed", "Doomed")
         jobs.cancel(job)
         jobs.wait(job)
