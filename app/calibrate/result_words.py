@@ -303,7 +303,9 @@ def thresholds(view: CalibrationView) -> Markup:
     rows = [_threshold_row(item, highest, floor, asked) for item in view.bins]
     return laid_out(
         "calibrate/thresholds.html",
-        table=folded("Threshold by position", len(rows), cells_table(head, rows, "thresholds", "Threshold by position")),
+        table=folded(
+            "Threshold by position", len(rows), cells_table(head, rows, "thresholds", "Threshold by position")
+        ),
         evenness=evenness_sentence([item.evenness for item in view.bins if item.evenness is not None]),
         floor=f"{floor:.2f}",
         asked=asked,

@@ -66,8 +66,8 @@ class CoverageRow:
         """The measurement in a word.
 
         ``not measured`` (no contexts); ``too few`` (no threshold could be set with so few, or the interval is wider
-        than :data:`WIDEST_INTERVAL`, and it is not below); ``below`` or ``above`` (the interval misses ``1 - alpha``; above keeps the
-        promise and is cautious); else ``agrees``.
+        than :data:`WIDEST_INTERVAL`, and it is not below); ``below`` or ``above`` (the interval misses ``1 - alpha``;
+        above keeps the promise and is cautious); else ``agrees``.
         """
         if self.low is None or self.high is None:
             return "not measured"

@@ -380,9 +380,7 @@ class FactorizedCalibration(archive.Stored):
 
         A family without any supported true token is left out; it refuses nothing at any level.
         """
-        supported = [
-            certifiable(part.values, part.rule, self.positions, part.horizon) for _, part in self.parts
-        ]
+        supported = [certifiable(part.values, part.rule, self.positions, part.horizon) for _, part in self.parts]
 
         def together(levels: Iterable[float | None]) -> float | None:
             known = [level for level in levels if level is not None]
