@@ -476,7 +476,7 @@ def shipped_prompts() -> frozenset[str]:
             continue
         text = path.read_text("utf-8")
         for part in text.splitlines() if path.suffix == ".jsonl" else [text]:
-            json.loads(part, object_hook=lambda fields: found.add(fields.get("prompt")) or fields)
+            json.loads(part, object_hook=lambda fields: found.add(fields.get("prompt")))
     return frozenset(prompt for prompt in found if isinstance(prompt, str))
 
 
