@@ -62,6 +62,7 @@ export const overviewStep = (holder, clientX, state) => {
   const group = state.cards.slice(cell * per, (cell + 1) * per);
   return group.length ? strongest(group).i : state.cards.length;
 };
+const LABEL_ROOM = 40;
 /* what the last drawing showed, and its marker: another selection moves the marker alone */
 let overview = { shown: [], now: null, per: 1, width: 1, at: null };
 export const drawOverview = (holder, labels, state) => {
@@ -89,9 +90,12 @@ const drawSteps = (holder, labels, state, span) => {
   const bins = state.bins.filter((bin) => bin.first < total)
     .map((bin) => ({ ...bin, end: Math.min(total, bin.last === null ? total : bin.last + 1) }));
   const x = (step) => (step / total) * span;
+  /* a label needs room: of narrow bins some are named */
+  let free = 0;
+  const named = bins.filter(({ first }) => x(first) >= free && (free = x(first) + LABEL_ROOM));
   const cells = Array.from({ length: Math.ceil(cards.length / per) }, (_, cell) => cellOf(cards.slice(cell * per, (cell + 1) * per), cell, width));
   draw(holder, html`<svg viewBox=${`0 0 ${span} 44`} class="chart" aria-hidden="true"><rect class="s-now" x="0" y="0.5" width=${width} height="41"
-    rx="2" visibility="hidden"></rect>${bins.slice(1).map((bin) => svg`<line class="grid" x1=${x(bin.first)} x2=${x(bin.first)} y1="2" y2="42"></line>`)}${
+    rx="2" visibility="hidden"></rect>${named.slice(1).map((bin) => svg`<line class="grid" x1=${x(bin.first)} x2=${x(bin.first)} y1="2" y2="42"></line>`)}${
     (bins.length ? bins : [{ first: 0, end: total, state: "none" }]).map((bin) => svg`<line class="axis" x1=${x(bin.first)} x2=${x(bin.end)}
     y1="30" y2="30" stroke-dasharray=${DASH[bin.state] || nothing}></line>`)}${cells}</svg>`);
   const now = holder.querySelector(".s-now");
@@ -99,7 +103,7 @@ const drawSteps = (holder, labels, state, span) => {
   const peaks = cards.filter((card) => Math.abs(card.r) >= HOT).map((card) => card.i + 1);
   holder.setAttribute("aria-label", `Sensitivity of ${cards.length} steps: above the line the token is likelier with the attribute visible, `
     + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
-  labels.style.gridTemplateColumns = bins.map((bin) => `minmax(0, ${bin.end - bin.first}fr)`).join(" ");
-  draw(labels, bins.map((bin) => html`<span class="cut" title=${bin.state}>${bin.label + bin.short}</span>`));
+  labels.style.gridTemplateColumns = named.map((bin, at) => `minmax(0, ${(named[at + 1]?.first ?? total) - bin.first}fr)`).join(" ");
+  draw(labels, named.map((bin) => html`<span class="cut" title=${bin.state}>${bin.label + bin.short}</span>`));
   return { now, per, width, at: null };
 };
