@@ -3,6 +3,7 @@
 import functools
 import shutil
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,15 +12,20 @@ import hypothesis
 import pytest
 import torch
 from sqlalchemy import Engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 import db.database
 from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
 from app.shared.wiring import Services
+from coft_core.decode.captured import prepare_model
 from coft_core.fingerprint import Fingerprint
+from coft_core.model.compiled import NOT_PREPARED, path_of
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import DEMO, load_model
+from coft_core.model.loading import LoadingPhase
 from coft_core.text.detection import SpanDetector
 
 pytest_plugins = ["tests.browser", "tests.postgresql"]
@@ -80,6 +86,29 @@ def detectors_built_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def embedded_model_loaded_once() -> Iterator[None]:
+    """The embedded model is read, traced and measured once in a process; nothing changes its weights afterwards."""
+    kept: dict[str, LanguageModel] = {}
+
+    def loaded(name: str, progress: Callable[[LoadingPhase], None], **options: object) -> LanguageModel:
+        if name != DEMO:
+            return load_model(name, progress=progress, **options)
+        key = repr(sorted(options.items()))
+        if key not in kept:
+            kept[key] = load_model(name, progress=progress, **options)
+        return kept[key]
+
+    def prepared(model: LanguageModel) -> None:
+        if path_of(model) is NOT_PREPARED:
+            prepare_model(model)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.shared.model_host.load_model", loaded)
+        patch.setattr("app.shared.model_host.prepare_model", prepared)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def stores_migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A new store is a copy of one that all migrations made: to make it costs forty times as much as to copy it.
 
@@ -99,6 +128,28 @@ def stores_migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("db.database.upgrade", copied_or_migrated)
         yield
+
+
+SET_PRAGMAS = db.database._set_pragmas
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stores_wait_for_no_disk() -> Iterator[None]:
+    """SQLite does not wait for the disk after each step: only a power cut would lose what it has not written yet."""
+
+    def without_waiting(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+        SET_PRAGMAS(connection, entry)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("db.database._set_pragmas", without_waiting)
+        yield
+
+
+@pytest.fixture
+def stores_as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite waits for the disk as it does in use."""
+    monkeypatch.setattr("db.database._set_pragmas", SET_PRAGMAS)
 
 
 @pytest.fixture(scope="session", autouse=True)
