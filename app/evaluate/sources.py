@@ -166,7 +166,9 @@ class SuiteSources:
         # Path raises where a name is too long for a path or names the home of nobody.
         folder = Path(os.path.expanduser(named))
         if not os.path.isdir(folder):
-            raise ServiceError(f"There is no folder {named:.80}; name the one with the suites' files (--data, COFT_DATA).")
+            raise ServiceError(
+                f"There is no folder {named:.80}; name the one with the suites' files (--data, COFT_DATA)."
+            )
         return folder
 
     def _once(

@@ -250,8 +250,8 @@ def model_source(name_or_path: str) -> str:
             f"{name_or_path!r} names a file, and of single files only GGUF is read; give the folder of a model "
             "that transformers has saved (config.json, tokenizer.json and safetensors)."
         )
-    path = Path(name_or_path)
-    if path.is_absolute() or ".." in path.parts or name_or_path.startswith((".", "~")):
+    typed = Path(name_or_path)
+    if typed.is_absolute() or ".." in typed.parts or name_or_path.startswith((".", "~")):
         # Whoever may type a model's name need not know this computer's folders: what is missing, is no model and may
         # not be read is told alike.
         raise ModelLoadError(

@@ -6,7 +6,7 @@ ALLOWED = {("evaluations suites --data", "folder.csv"), ("trail export", "~nobod
 COMMANDS = (
     "trail export", "lists add", "verify", "import", "batch run --prompts", "calibrate --prompts",
     "tune --policies coft --prompts", "compare-set run --policy coft --prompts", "audit --messages",
-    "evaluations suites --data", "evaluate --experiment", "evaluations estimate --suite bbq --data",
+    "evaluations suites --data", "evaluate --experiment",
 )  # fmt: skip
 
 
