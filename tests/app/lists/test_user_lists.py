@@ -19,6 +19,7 @@ from app.shared.planning import families_from_text
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.text.user_list import LONGEST_TERM, folded
 from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.app.batch.small_batch import REQUEST, parsed
 from tests.conftest import load_tiny, prompt_set_csv
@@ -80,6 +81,18 @@ def test_problems_name_line_and_column(tmp_path):
     assert found[1][2].startswith("“colour” is not known; use gender, race")
     assert found[2][2] == "“drop” is neither mask nor keep"
     assert found[3][2] == "“OK” is on line 2 already"
+
+
+def test_a_line_that_is_longer_than_any_term_is_refused_before_it_is_compared(tmp_path, monkeypatch):
+    def compared(term):
+        assert len(term) <= LONGEST_TERM
+        return folded(term)
+
+    for module in ("app.lists.upload", "coft_core.text.user_list"):
+        monkeypatch.setattr(f"{module}.folded", compared)
+    for name in ("a.txt", "a.csv"):
+        (problem,) = problems(tmp_path, "term\n" + "w" * 900_000, name)
+        assert problem[:2] == (2, "term")
 
 
 @pytest.mark.parametrize(
