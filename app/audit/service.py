@@ -44,7 +44,7 @@ from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import ThinkingMarks, named_marks
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
@@ -152,7 +152,8 @@ class AuditService:
         masked = masked_words(record.prompt, record.spans)
         thinking = thinking_view(steps, record.policy_settings)
         noise, computed = session_noise(record), computations_of(record)
-        return ChainProgress(branch.finished, chain, noise, computed, masked, thinking)
+        certificate = Certificate.read(record.certificate).counted(steps).text
+        return ChainProgress(branch.finished, certificate, chain, noise, computed, masked, thinking)
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.

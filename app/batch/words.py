@@ -20,6 +20,7 @@ from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, factor_text, level, percentage, plural, signed
+from coft_core.types import Certificate
 
 COLUMNS = (
     ("Line", "line", "n line", "Line in the file"),
@@ -176,7 +177,10 @@ def rows_table(rows: Sequence[BatchRowView], query: BatchQuery) -> Markup:
 
 def batch_head(view: BatchView) -> Markup:
     """Name, file, settings, and what can be done with the whole batch."""
-    claims = Counter(row.certificate for row in view.rows if row.certificate)
+    read = [Certificate.read(row.certificate) for row in view.rows if row.certificate]
+    counted = [claim.steps or (0, 0) for claim in read]
+    certified, steps = (sum(part) for part in zip(*counted, strict=True)) if counted else (0, 0)
+    claims = Counter(Certificate(claim.kind, claim.reason).at(certified, steps).text for claim in read)
     settings = settings_line(view.request)
     return from_file("batch/head.html", view=view, claims=claims, deleted=DELETED, settings=settings)
 

@@ -229,7 +229,12 @@ def _threshold_line(steps: Sequence[Step], say: Catalogue) -> str:
         return ""
     found = Counter(_held(step) for step in steps)
     names = ("held", "borrowed", "missed", "weak", "none")
-    return say.say("thresholds.line", tokens=say.whole(len(steps)), **{name: say.whole(found[name]) for name in names})
+    counted = {
+        "tokens": len(steps),
+        "certified": found["held"] + found["borrowed"],
+        **{name: found[name] for name in names},
+    }
+    return say.say("thresholds.line", **{name: say.whole(number) for name, number in counted.items()})
 
 
 def _held(step: Step) -> str:

@@ -361,8 +361,10 @@ def _held_by(batch: BatchFoldRecord) -> tuple[str, str]:
 
 
 def _tokens_held(item: SessionEntryRecord | BatchFoldRecord) -> tuple[str, str]:
+    tokens = item.held_count + item.missed_count + item.weak_count
+    if not tokens:
+        return "uninformative", "no token yet"
+    counted = f"certified at {count(item.held_count)} of {plural(tokens, 'token')}"
     if item.missed_count:
-        return "missed", f"missed at {plural(item.missed_count, 'token')}"
-    if item.held_count:
-        return "calibrated", f"held, too weak at {count(item.weak_count)}" if item.weak_count else "thresholds held"
-    return "uninformative", "too weak to say anything" if item.weak_count else "no token yet"
+        return "missed", f"{counted}, missed at {count(item.missed_count)}"
+    return "calibrated" if item.held_count else "uninformative", counted

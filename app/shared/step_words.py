@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TypedDict
 
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
-from coft_core.conformal.informative import silence
+from coft_core.conformal.informative import BY_CONSTRUCTION, silence
 from coft_core.effects import ABOUT_ONCE, effect_sentence, factor_of
 from coft_core.messages import catalogue
 from coft_core.model.noise import NumericNoise
@@ -179,8 +179,14 @@ def factor_text(log_ratio: float) -> str | None:
 
 
 def certificate_words(text: str) -> str:
-    """What is said of a session: under which kind of thresholds its tokens stand, and never that all is well."""
-    return "under thresholds" if Certificate.read(text).certified else text
+    """What is said of a session: at how many steps it is certified, and never that all is well."""
+    return "under thresholds" if text == "certified" else text
+
+
+def counted_claim(text: str) -> str:
+    """At how many steps a session is certified, and what carries the information; empty where nothing is certified."""
+    certificate = Certificate.read(text)
+    return "" if certificate.steps is None else f"{certificate.text.capitalize()}. {BY_CONSTRUCTION}"
 
 
 THRESHOLD_STATES = {

@@ -125,6 +125,7 @@ const extend = (message) => {
   thinking.show(message.thinking, tokens);
   if (message.finished) state.finished = message.finished;
   state.chain = message.chain;
+  find(".claim").textContent = message.claim;
   whole.computed(message.computed);
   caret.hidden = Boolean(state.finished);
   if (message.done) {
@@ -155,6 +156,7 @@ const load = (message) => {
   find(".empty").hidden = true;
   find(".chain").hidden = false;
   draw(find(".legend .open .w"), term(message.certified ? "too weak" : "no threshold"));
+  find(".claim").textContent = message.claim;
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);

@@ -103,7 +103,8 @@ class NextStep:
             CoftError: The model returned NaN.
         """
         plan = self.plan
-        context = StepContext(self.index, self.forced is not None, plan.certificate.mismatched, plan.noise.nats)
+        mismatched, vocabulary = plan.certificate.mismatched, plan.model.vocabulary_size
+        context = StepContext(self.index, self.forced is not None, mismatched, vocabulary, plan.noise.nats)
         step = unpack_step(row, plan.model.token_text, views, context)
         return step if keeper is None else replace(step, logits=keeper.unpack(kept))
 

@@ -329,7 +329,7 @@ class PlannedChain(Chain[Step]):
             spans=self.plan.prompt.spans,
             seed=self.plan.seed,
             finished=self.finished or "",
-            certificate=self.plan.certificate.text,
+            certificate=self.plan.certificate.counted(self.steps).text,
             warnings=(*self.plan.warnings, *filter(None, [warning(self.steps)])),
         )
 

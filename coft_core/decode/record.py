@@ -47,12 +47,13 @@ SCALARS = (
 class StepContext:
     """What a step is, besides its numbers: position, whether a person forced it, and what its threshold rests on.
 
-    ``noise`` is the bound with which its set size became a range, nats.
+    ``vocabulary`` is V, and ``noise`` the bound with which its set size became a range, nats.
     """
 
     index: int
     forced: bool
     mismatched: bool
+    vocabulary: int
     noise: float = 0.0
 
 
@@ -100,7 +101,7 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         )
     emitted, chosen = int(scalar["emitted"]), int(scalar["chosen"])
     log_tau, set_size, mass = views.log_tau, int(scalar["set_size"]), min(scalar["certified_mass"], 1.0)
-    state = effective_state(stated(views.state, log_tau, set_size, mass), context.mismatched)
+    state = effective_state(stated(views.state, log_tau, set_size, mass, context.vocabulary), context.mismatched)
     rest = packed[len(SCALARS) :]
     table = _table(rest[len(views.families) :], text_of, tuple(view.family for view in views.families))
     row = table[emitted]

@@ -88,6 +88,11 @@ _WITHOUT_REPLAY = _of_report(
     ("Why a session without calibration is uncertified.",
      "session.certificate"),
 )  # fmt: skip
+_WITHOUT_VOCABULARY = _of_report(
+    ("At which steps the set is too large for its threshold to say anything: the session was stored without the size "
+     "of the vocabulary.",
+     "branches.steps.state branches.steps.certified"),
+)  # fmt: skip
 _WITHOUT_LOGITS = _of_report(
     ("Size and mass of the certified set beyond the candidates listed, entropies, divergences and total variation: "
      "without all logits they are only checked against what the candidates imply.",
@@ -95,6 +100,8 @@ _WITHOUT_LOGITS = _of_report(
      "branches.steps.entropy_masked branches.steps.entropy_fused branches.steps.kl_fused_masked "
      "branches.steps.kl_fused_factual branches.steps.tv_fused_factual branches.steps.tv_on_set "
      "branches.steps.tv_bound"),
+    ("How many tokens the vocabulary has, where no set comes to another side of the rule for sets that say nothing.",
+     "session.policy_settings.vocabulary"),
     ("The sensitivity in logits: candidates keep probabilities, which leave the logits' offset open.",
      "branches.steps.sensitivity"),
 )  # fmt: skip
@@ -106,6 +113,8 @@ def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
     unknown = any(check.status == "unknown" for check in checks)
     gaps = [*([_signed(loaded)] if unknown else []), *_ALWAYS, *_of_calibration(loaded, carried_out)]
     gaps += _shortened(loaded)
+    if loaded.vocabulary is None:
+        gaps += _WITHOUT_VOCABULARY
     if REPLAY_CHECK not in carried_out:
         gaps += _WITHOUT_REPLAY
         if LOGITS_CHECK in carried_out:

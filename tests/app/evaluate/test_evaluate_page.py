@@ -121,7 +121,7 @@ def test_the_figures_are_saved_as_the_table_has_them(evaluate) -> None:
     with page.expect_download() as waiting:
         page.locator("#save-figures").click()
     rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
-    assert {row["method"] for row in rows} == {"Vanilla", "COFT, uncertified"}
+    assert {row["method"] for row in rows} == {"Vanilla", "COFT, fusion only"}
     assert {row["suite"] for row in rows if row["figure"] == "gap"} == {"phantom_gaps"}
 
 

@@ -198,8 +198,8 @@ def test_a_calibration_without_the_list_or_with_other_families_mismatches_and_sa
         start(wired, calibration_id=listed)
     with pytest.raises(CalibrationMismatch, match="used with no suggestions"):
         start(wired, calibration_id=plain, masked_families=FAMILIES)
-    assert start(wired, calibration_id=listed, user_list_id=stored.summary.id).certificate == "certified"
-    assert start(wired, calibration_id=plain).certificate == "certified"
+    assert start(wired, calibration_id=listed, user_list_id=stored.summary.id).certificate.startswith("certified")
+    assert start(wired, calibration_id=plain).certificate.startswith("certified")
 
 
 def test_a_list_that_a_calibration_uses_is_neither_deleted_nor_replaced(wired, stored, tmp_path):
