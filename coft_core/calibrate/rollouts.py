@@ -148,9 +148,9 @@ def in_force(parts: Parts) -> Parts:
 
 
 def largest_change(before: Calibration | None, after: Calibration) -> float:
-    """Largest change of any bin's ``tau``, a probability; thresholds that certify everything count as 0."""
-    earlier = [0.0] * len(after.bins) if before is None else [entry.tau for entry in before.bins]
-    return max(abs(a.tau - b) for a, b in zip(after.bins, earlier, strict=True))
+    """Largest change of any step's ``tau``, a probability; thresholds that certify everything count as 0."""
+    starts = {*after.positions.starts, *(before.positions.starts if before else ())}
+    return max(abs(after.bin(step).tau - (before.bin(step).tau if before else 0.0)) for step in starts)
 
 
 def round_size(
