@@ -134,7 +134,7 @@ def test_a_term_that_a_list_keeps_can_be_masked_for_good(lists: Page, tmp_path: 
     page.locator("#prompt").fill(PROMPT)
     page.locator(".fold .label-wrap", has_text="Masking").click()
     choose(page)
-    page.get_by_role("button", name="Mask: uncle").click()
+    page.get_by_role("button", name="Mask it: uncle").click()
     expect(page.locator(".masked b")).to_have_count(3)
     page.locator("#prompt").press("Control+End")
     page.locator("#prompt").press_sequentially(" she")
