@@ -22,9 +22,10 @@ export const appendToken = (strip, caret, card) => {
   if (!card.g || !last) strip.insertBefore(node, caret);
   else if (last.classList.contains("grp")) last.append(node);
   else {
-    const group = Object.assign(document.createElement("span"), { className: "grp" });
+    const group = Object.assign(document.createElement("span"), { className: "grp" }), focused = last === document.activeElement;
     last.replaceWith(group);
     group.append(last, node);
+    if (focused) last.focus({ preventScroll: true });
   }
   return node;
 };
