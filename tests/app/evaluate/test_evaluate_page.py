@@ -110,7 +110,7 @@ def test_an_item_opens_as_an_audit_of_its_prompt(evaluate) -> None:
     run(page)
     page.get_by_label("Figures", exact=True).click()
     page.get_by_role("option", name="Phantom decisions").click()
-    page.get_by_role("button", name="Open item").first.click()
+    page.get_by_role("button", name="Open as audit: item").first.click()
     page.wait_for_url("**/?session=1*")
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
 
