@@ -1,6 +1,6 @@
 # make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint type unit matrix bench clean
+.PHONY: help run test lint type unit kernels matrix bench clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ WORKERS ?= 2
 help:
 	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
 	@echo "make test   lint, types and all tests"
+	@echo "make kernels numeric tests under the arithmetic of other processors"
 	@echo "make matrix every class of models and several tokenizers; writes docs/models.md"
 	@echo "make bench  measurements, one JSON line each"
 
@@ -47,6 +48,9 @@ unit: $(VENV)/.ready-dev
 	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
 
 test: lint type unit
+
+kernels: $(VENV)/.ready-dev
+	@$(BIN)/python -m tests.kernels
 
 matrix: $(VENV)/.ready-dev
 	@$(PIP) install --upgrade --no-deps --target $(VENV)/matrix-packages -r requirements-matrix.txt
