@@ -100,10 +100,12 @@ _WITHOUT_LOGITS = _of_report(
 )  # fmt: skip
 
 
-def untold(loaded: Loaded, checks: list[Check], known: bool = False) -> tuple[Untold, ...]:
-    """What no check of these can tell; ``known`` says that the key is known by which the bundle must be signed."""
+def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
+    """What no check of these can tell."""
     carried_out = {check.name for check in checks if check.status != "skipped"}
-    gaps = [*([] if known else [_signed(loaded)]), *_ALWAYS, *_of_calibration(loaded, carried_out), *_shortened(loaded)]
+    unknown = any(check.status == "unknown" for check in checks)
+    gaps = [*([_signed(loaded)] if unknown else []), *_ALWAYS, *_of_calibration(loaded, carried_out)]
+    gaps += _shortened(loaded)
     if REPLAY_CHECK not in carried_out:
         gaps += _WITHOUT_REPLAY
         if LOGITS_CHECK in carried_out:
@@ -114,7 +116,7 @@ def untold(loaded: Loaded, checks: list[Check], known: bool = False) -> tuple[Un
 
 
 def _signed(loaded: Loaded) -> Untold:
-    who = "Who made the bundle: it is unsigned"
+    who = "Who made the bundle: it is not signed"
     if loaded.manifest is not None and loaded.manifest.get("signatures"):
         who = "Who made the bundle: anybody can sign with a key of their own. Give the auditor's with --key"
     file = REPORT if loaded.manifest is None else MANIFEST
@@ -142,9 +144,15 @@ def _of_calibration(loaded: Loaded, carried_out: set[str]) -> Iterator[Untold]:
     else:
         yield Untold(
             CALIBRATION,
-            ("values", "verification", "chosen", "chains", "contexts", "seed", "name", "created", "fingerprint"),
+            ("values", "chosen", "chains", "contexts", "seed", "name", "created", "fingerprint"),
             "That its values are those of the model on its prompts: thresholds are read off them as they stand. A "
             "bundle that was exported with the calibration's prompts is calibrated again by a replay.",
+        )
+        yield Untold(
+            CALIBRATION,
+            ("verification",),
+            "That coverage was verified on contexts of its own: the verification values can be replaced by the values "
+            "that the thresholds come from, which those thresholds cover almost by construction.",
         )
         yield Untold(
             REPORT,
