@@ -82,7 +82,7 @@ def measure_corpora(folder: Path, systems: dict[str, Find]) -> dict[str, Any]:
 
 
 def measure_text(path: Path, detectors: Mapping[str, Callable[[str], list[Span]]]) -> dict[str, Any]:
-    """Share of the words of the first paragraphs of articles that are marked and masked, and words per processor second."""
+    """Share of words marked and masked in the first paragraphs of articles, and words per second of processor time."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:PARAGRAPHS]
     words = [list(WORD.finditer(line)) for line in lines]
     result = {}
