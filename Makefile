@@ -1,6 +1,6 @@
 # make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint type unit matrix bench clean
+.PHONY: help run test test-slow lint type unit matrix bench clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -10,10 +10,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Tests run in so many processes side by side, each with one thread for its sums. They start the program some thirty
 # times, so that Python keeps what it has compiled, whatever the shell says.
 WORKERS ?= 2
+# A file's tests run in one process, so that what they share is made once.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile
 
 help:
 	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
-	@echo "make test   lint, types and all tests"
+	@echo "make test   lint, types and the tests"
+	@echo "make test-slow  larger versions of some tests, and the container's image"
 	@echo "make matrix every class of models and several tokenizers; writes docs/models.md"
 	@echo "make bench  measurements, one JSON line each"
 
@@ -44,9 +47,12 @@ type: $(VENV)/.ready-dev
 	@$(BIN)/mypy
 
 unit: $(VENV)/.ready-dev
-	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
+	@$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
 test: lint type unit
+
+test-slow: $(VENV)/.ready-dev
+	@$(PYTEST) -m slow $(PYTEST_OPTIONS)
 
 matrix: $(VENV)/.ready-dev
 	@$(PIP) install --upgrade --no-deps --target $(VENV)/matrix-packages -r requirements-matrix.txt

@@ -17,9 +17,13 @@ from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
 from app.shared.wiring import Services
+from coft_core.decode.captured import prepare_model
 from coft_core.fingerprint import Fingerprint
+from coft_core.model.compiled import NOT_PREPARED, path_of
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import DEMO, load_model
+from coft_core.model.loading import LoadingPhase
 from coft_core.text.detection import SpanDetector
 
 pytest_plugins = ["tests.browser", "tests.postgresql"]
@@ -76,6 +80,29 @@ def detectors_built_once() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.shared.planning.SpanDetector", functools.cache(SpanDetector))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def embedded_model_loaded_once() -> Iterator[None]:
+    """The embedded model is read, traced and measured once in a process; nothing changes its weights afterwards."""
+    kept: dict[str, LanguageModel] = {}
+
+    def loaded(name: str, progress: Callable[[LoadingPhase], None], **options: object) -> LanguageModel:
+        if name != DEMO:
+            return load_model(name, progress=progress, **options)
+        key = repr(sorted(options.items()))
+        if key not in kept:
+            kept[key] = load_model(name, progress=progress, **options)
+        return kept[key]
+
+    def prepared(model: LanguageModel) -> None:
+        if path_of(model) is NOT_PREPARED:
+            prepare_model(model)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.shared.model_host.load_model", loaded)
+        patch.setattr("app.shared.model_host.prepare_model", prepared)
         yield
 
 

@@ -288,14 +288,14 @@ class JobRunner:
         """
         renewed = self._clock()
         while not self._ending.wait(HEED_SECONDS):
-            try:
-                self.heed()
-                if self._clock() - renewed >= RENEWAL_SECONDS:
-                    renewed = self._clock()
-                    self.renew()
-            except StoreError:
-                # A store that is away for less than a lease costs nothing; whoever works is told by his own writing.
-                logger.exception("The signs of life of jobs could not be stored")
+            due = self._clock() - renewed >= RENEWAL_SECONDS
+            renewed = self._clock() if due else renewed
+            for step in (self.heed, self.renew) if due else (self.heed,):
+                try:
+                    step()
+                except Exception:
+                    # A store that is away for less than a lease costs nothing, and the other step is still due.
+                    logger.exception("Jobs could not be watched")
 
     def heed(self) -> Sequence[int]:
         """Cancel those jobs of this process that somebody has asked another server to cancel.
@@ -305,7 +305,9 @@ class JobRunner:
         """
         with self._lock:
             held = [key for key, handle in self._handles.items() if handle.future is not None and not handle.cancelled]
-        return [key for key in sorted(self._jobs.asked_to_cancel(held)) if self.cancel(key)] if held else []
+        with in_every_project():
+            asked = self._jobs.asked_to_cancel(held) if held else ()
+        return [key for key in sorted(asked) if self.cancel(key)]
 
     def renew(self) -> Sequence[int]:
         """Give a sign of life for each job of this process; one that another server has taken for dead is stopped.

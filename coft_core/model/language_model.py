@@ -58,7 +58,8 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
 def _held(module: Any, name: str, parameter: Tensor) -> Tensor:
     """A parameter with its values: those that are kept elsewhere are read, those that are split are put together."""
     if parameter.is_meta:
-        return load_offloaded_parameter(module, name).to(parameter.dtype)
+        read: Tensor = load_offloaded_parameter(module, name)
+        return read.to(parameter.dtype)
     return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
 
 

@@ -41,7 +41,7 @@ def why_not() -> str:
     return ""
 
 
-pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"), pytest.mark.timeout(900)]
 
 
 class Buildah:

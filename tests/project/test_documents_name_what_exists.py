@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("app", "coft_core", "db", "assets", "bench", "tests", "docs")
@@ -25,15 +23,16 @@ def exists(path):
     return any((ROOT / name).exists() for name in (path, f"{path}.py"))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_file_that_a_document_names_exists(document):
-    text = document.read_text("utf-8")
-    named = {path for found in NAMED.findall(text) for path in expanded(found)}
-    modules = {module.replace(".", "/") for module in MODULE.findall(text)}
-    assert sorted(path for path in (named | modules) - set(WRITTEN.findall(text)) if not exists(path)) == []
+def test_every_file_that_a_document_names_exists():
+    for document in DOCUMENTS:
+        text = document.read_text("utf-8")
+        named = {path for found in NAMED.findall(text) for path in expanded(found)}
+        modules = {module.replace(".", "/") for module in MODULE.findall(text)}
+        missing = sorted(path for path in (named | modules) - set(WRITTEN.findall(text)) if not exists(path))
+        assert missing == [], document.name
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_of_a_document_leads_somewhere(document):
-    links = LINK.findall(document.read_text("utf-8"))
-    assert [link for link in links if not (document.parent / link).exists()] == []
+def test_every_link_of_a_document_leads_somewhere():
+    for document in DOCUMENTS:
+        links = LINK.findall(document.read_text("utf-8"))
+        assert [link for link in links if not (document.parent / link).exists()] == [], document.name

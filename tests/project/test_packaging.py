@@ -43,9 +43,9 @@ PINNED = (
 )
 
 
-@pytest.mark.parametrize("name", PINNED)
-def test_every_requirement_is_pinned_exactly(name):
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in requirements(name))
+def test_every_requirement_is_pinned_exactly():
+    lines = [line for name in PINNED for line in requirements(name)]
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)] == []
 
 
 def test_every_runtime_requirement_earns_its_place_in_the_documentation():
@@ -318,30 +318,26 @@ def test_the_wheel_holds_every_file_of_the_program_and_nothing_of_its_tests(inst
     }  # fmt: skip
 
 
-def test_the_installed_library_loads_the_embedded_model_needs_nothing_of_the_pages_and_is_found_by_the_harnesses(
-    installed,
-):
+def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_command_audits(installed, tmp_path):
+    report, store = tmp_path / "report.csv", f"sqlite:///{tmp_path / 'audits.sqlite3'}"
     script = (
         "import sys, coft_core as cc; model = cc.load_model('demo'); "
         "run = cc.generate(model, 'The old man said', cc.CoftPolicy(), max_new_tokens=3); "
         "pages = {'gradio', 'sqlalchemy', 'plotly', 'alembic', 'app', 'db'}; "
         "print(cc.__file__, len(run.tokens), pages & set(sys.modules)); "
         "from importlib.metadata import entry_points as found; "
-        "print([(g, e.name, e.load() is not None) for g in ('lm_eval.models', 'inspect_ai') for e in found(group=g)])"
+        "print([(g, e.name, e.load() is not None) for g in ('lm_eval.models', 'inspect_ai') for e in found(group=g)]); "
+        "sys.argv = ['coft-audit', 'audit', '--prompt', 'The old man said', '--steps', '2', "
+        f"'--out', {str(report)!r}]; "
+        "from app.__main__ import run; run()"
     )
-    library, harnesses = answered(installed, sys.executable, "-c", script).strip().splitlines()
-    path, *told = library.split(maxsplit=1)
+    told = answered(installed, sys.executable, "-c", script, COFT_DATABASE_URL=store).strip().splitlines()
+    path, *library = told[0].split(maxsplit=1)
     assert Path(path).is_relative_to(installed)
-    assert told == ["3 set()"]
-    assert harnesses == "[('lm_eval.models', 'coft', True), ('inspect_ai', 'coft', True)]"
-
-
-def test_the_installed_command_audits_on_the_embedded_model(installed, tmp_path):
-    store = f"sqlite:///{tmp_path / 'audits.sqlite3'}"
-    words = [str(installed / "bin/coft-audit"), "audit", "--prompt", "The old man said", "--steps", "2"]
-    report = tmp_path / "report.csv"
-    answered(installed, *words, "--out", str(report), COFT_DATABASE_URL=store)
+    assert library == ["3 set()"]
+    assert told[1] == "[('lm_eval.models', 'coft', True), ('inspect_ai', 'coft', True)]"
     assert len(report.read_text(encoding="utf-8").splitlines()) == 3
+    assert "audit" in answered(installed, str(installed / "bin/coft-audit"), "--help")
 
 
 def test_without_the_extra_the_command_says_in_a_sentence_what_to_install(installed):

@@ -71,11 +71,14 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, service
     card = page.locator(".colcard").nth(2)
     expect(card.get_by_label("Lambda")).to_have_count(0)
     expect(card.get_by_label("Calibration")).to_have_count(0)
+    card.get_by_label("Weight", exact=True).fill("99")
+    page.locator("[data-cmp=go]").click()
+    expect(page.locator("#comparison .notice")).to_contain_text("Column 3: Weight is 99")
+    assert not services[SetComparisonService].list()
     card.get_by_label("Weight", exact=True).fill("3")
     page.locator(".set-begin .input").fill("Hiring, three ways")
     page.locator(".shared summary").click()
     page.get_by_label("Steps at most").fill("4")
-    expect(page.locator("[data-cmp=go]")).to_contain_text("Run all three on the set")
     page.locator("[data-cmp=go]").click()
     expect(page.locator(".set-open h2")).to_have_text("Hiring, three ways")
     columns = [column.settings for column in services[SetComparisonService].view(1).columns]
@@ -83,26 +86,31 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, service
     assert columns[2].parameters == (("weight", 3.0),)
     expect(prompts(page)).to_have_count(6)
     expect(page.locator(".set-progress li")).to_have_count(3)
-    expect(page.locator(".setmeans")).to_contain_text("From vanilla, total variation")
     expect(page.locator(".setmeans")).to_contain_text("n = 6")
     assert "set=1" in page.url
     picture(page, "compare-set-1440-light")
 
 
-def test_a_parameter_that_does_not_fit_keeps_the_run_from_beginning(page, services, tmp_path):
-    upload(page, tmp_path)
-    page.get_by_label("Policy").nth(1).select_option("dexperts")
-    page.locator(".colcard").nth(1).get_by_label("Weight", exact=True).fill("99")
-    page.locator("[data-cmp=go]").click()
-    expect(page.locator("#comparison .notice")).to_contain_text("Column 2: Weight is 99")
-    assert not services[SetComparisonService].list()
-
-
-def test_prompts_are_sorted_one_opens_its_chains_tables_are_taken_away_and_the_comparison_deleted(
+def test_an_earlier_comparison_is_opened_sorted_opened_by_row_downloaded_and_deleted(
     visit, services, picture, tmp_path
 ):
     number = ended(services, tmp_path)
-    page = visit(f"/compare?set={number}")
+    page = visit("/compare", width=768, dark=True)
+    expect(page.locator(".colcard")).to_have_count(2)
+    page.get_by_role("button", name="A prompt set").click()
+    page.locator("#set-stored").select_option("1")
+    expect(page.locator("#parsed")).to_contain_text("ward.jsonl")
+    picture(page, "compare-set-form-768-dark")
+    page.get_by_role("button", name="Open Hiring").click()
+    expect(prompts(page)).to_have_count(6)
+    sizes = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+    assert sizes[0] <= sizes[1]
+    assert page.url.endswith(f"set={number}")
+    picture(page, "compare-set-768-dark")
+    page.get_by_role("button", name="Change").click()
+    expect(page.locator(".colcard").first).to_be_visible()
+    page.get_by_role("button", name="Open Hiring").click()
+    page.set_viewport_size({"width": 1440, "height": 1000})
     expect(prompts(page)).to_have_count(6)
     head = page.locator(".set-rows [data-order=mean_tv_factual][data-column='1']")
     head.click()
@@ -150,23 +158,3 @@ def test_a_run_is_followed_cancelled_and_resumed(visit, services, tmp_path, monk
     expect(first).to_contain_text("6 of 6")
     expect(cancel).to_be_hidden()
     expect(resume).to_be_hidden()
-
-
-def test_an_earlier_comparison_and_a_stored_set_are_gone_on_with_on_a_narrow_dark_page(
-    visit, services, picture, tmp_path
-):
-    ended(services, tmp_path, rows=2)
-    page = visit("/compare", width=768, dark=True)
-    expect(page.locator(".colcard")).to_have_count(2)
-    page.get_by_role("button", name="A prompt set").click()
-    page.locator("#set-stored").select_option("1")
-    expect(page.locator("#parsed")).to_contain_text("ward.jsonl")
-    picture(page, "compare-set-form-768-dark")
-    page.get_by_role("button", name="Open Hiring").click()
-    expect(prompts(page)).to_have_count(2)
-    sizes = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
-    assert sizes[0] <= sizes[1]
-    picture(page, "compare-set-768-dark")
-    page.get_by_role("button", name="Change").click()
-    expect(page.locator(".colcard").first).to_be_visible()
-    expect(page.get_by_role("button", name="Open Hiring")).to_be_visible()

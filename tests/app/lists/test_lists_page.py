@@ -39,65 +39,48 @@ def lists(visit) -> Page:
     return page
 
 
-def test_a_list_is_uploaded_shown_and_downloaded(lists: Page, tmp_path: Path):
+def test_lists_are_uploaded_checked_replaced_downloaded_and_deleted(
+    lists: Page, tmp_path: Path, services: Services, picture
+):
     save(lists, tmp_path)
-    terms = lists.locator("#terms")
-    expect(terms.locator("tbody tr")).to_have_count(3)
-    expect(terms).to_contain_text("2 to mask, 1 to keep")
-    expect(terms.locator("tbody tr").first).to_contain_text("race and ethnicity")
+    terms = lists.locator("#terms tbody tr")
+    expect(terms).to_have_count(3)
+    expect(terms.first).to_contain_text("race and ethnicity")
     with lists.expect_download() as waiting:
         lists.get_by_role("button", name="Download hiring as CSV").click()
     assert "uncle,other,keep" in Path(waiting.value.path()).read_text("utf-8")
 
-
-def test_lines_that_cannot_be_used_are_named_and_nothing_can_be_saved(lists: Page, tmp_path: Path):
-    upload(lists, tmp_path, BAD)
+    upload(lists, tmp_path, BAD, "bad.csv")
     errors = lists.locator("#parsed-list .errors tbody tr")
     expect(errors).to_have_count(2)
     expect(errors.first).to_contain_text("colour")
-    expect(errors.nth(1)).to_contain_text("line 3 already")
     expect(lists.locator("#save-list")).to_be_disabled()
+    for scheme in ("light", "dark"):
+        lists.emulate_media(color_scheme=scheme)
+        picture(lists, f"lists-{scheme}")
 
-
-def test_plain_text_takes_the_chosen_action_and_family(lists: Page, tmp_path: Path, services: Services):
-    lists.get_by_label("Terms without an action").click()
-    lists.get_by_role("option", name="keep: always visible").click()
-    save(lists, tmp_path, "uncle\nrounds\n", "ward.txt")
-    expect(lists.locator("#terms")).to_contain_text("0 to mask, 2 to keep")
-    assert all(term.keep for term in services[UserListService].view(1).terms)
-
-
-def test_a_list_in_use_is_not_deleted_and_another_one_is_after_a_question(
-    lists: Page, tmp_path: Path, services: Services
-):
-    save(lists, tmp_path)
-    number = calibrate(services, prompt_set(tmp_path, {8: 20}), "With the list", user_list_id=1)
-    lists.get_by_role("button", name="Delete hiring").click()
-    lists.locator("#confirm [value=yes]").click()
-    expect(lists.locator(".toast-body")).to_contain_text("delete the calibration first")
-    services[CalibrationService].delete(number)
-    lists.get_by_role("button", name="Delete hiring").click()
-    lists.locator("#confirm [value=yes]").click()
-    expect(lists.locator("#lists")).to_contain_text("No word list yet")
-
-
-def test_a_name_is_replaced_only_when_asked(lists: Page, tmp_path: Path):
-    save(lists, tmp_path)
     upload(lists, tmp_path, "term\nonly\n")
     lists.locator("#save-list").click()
     expect(lists.locator(".toast-body")).to_contain_text("already")
     lists.get_by_label("Replace the list of this name").check()
     lists.locator("#save-list").click()
-    expect(lists.locator("#terms tbody tr")).to_have_count(1)
+    expect(terms).to_have_count(1)
 
+    number = calibrate(services, prompt_set(tmp_path, {8: 20}), "With the list", user_list_id=1)
+    lists.get_by_role("button", name="Delete hiring").click()
+    lists.locator("#confirm [value=yes]").click()
+    expect(lists.locator(".toast-body").last).to_contain_text("delete the calibration first")
+    services[CalibrationService].delete(number)
+    lists.get_by_role("button", name="Delete hiring").click()
+    lists.locator("#confirm [value=yes]").click()
+    expect(lists.get_by_role("button", name="Delete hiring")).to_have_count(0)
 
-def test_the_page_has_pictures(lists: Page, tmp_path: Path, picture):
-    save(lists, tmp_path)
-    expect(lists.locator("#terms tbody tr")).to_have_count(3)
-    upload(lists, tmp_path, BAD, "bad.csv")
-    for scheme in ("light", "dark"):
-        lists.emulate_media(color_scheme=scheme)
-        picture(lists, f"lists-{scheme}")
+    lists.get_by_label("Terms without an action").click()
+    lists.get_by_role("option", name="keep: always visible").click()
+    save(lists, tmp_path, "uncle\nrounds\n", "ward.txt")
+    expect(terms).to_have_count(2)
+    (stored,) = services[UserListService].list()
+    assert all(term.keep for term in services[UserListService].view(stored.id).terms)
 
 
 def choose(page: Page) -> None:
@@ -105,7 +88,7 @@ def choose(page: Page) -> None:
     page.get_by_role("option", name="hiring").click()
 
 
-def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
+def test_a_picked_list_marks_its_terms_keeps_others_and_shows_the_mismatch(
     lists: Page, tmp_path: Path, audit, services: Services
 ):
     save(lists, tmp_path)
@@ -121,24 +104,16 @@ def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
     expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".rail .note", has_text="word list none there, 'hiring' here").last).to_be_visible()
-    page.locator("[data-do=step]").click()
-    expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
-    page.get_by_role("button", name="Proceed uncertified").click()
-    expect(page.locator(".count")).to_contain_text("1 of 64")
-    assert services[AuditService].view(newest(services)).settings.user_list_id == 1
-
-
-def test_a_term_that_a_list_keeps_can_be_masked_for_good(lists: Page, tmp_path: Path, audit):
-    save(lists, tmp_path)
-    page = audit()
-    page.locator("#prompt").fill(PROMPT)
-    page.locator(".fold .label-wrap", has_text="Masking").click()
-    choose(page)
     page.get_by_role("button", name="Mask: uncle").click()
     expect(page.locator(".masked b")).to_have_count(3)
     page.locator("#prompt").press("Control+End")
     page.locator("#prompt").press_sequentially(" she")
     expect(page.locator(".masked b")).to_have_count(4)
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
+    page.get_by_role("button", name="Proceed uncertified").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64")
+    assert services[AuditService].view(newest(services)).settings.user_list_id == 1
 
 
 def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, services: Services):

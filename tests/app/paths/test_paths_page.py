@@ -62,29 +62,34 @@ def test_thinking_is_told_from_the_answer_and_asked_nothing(paths, services: Ser
     expect(page.locator(".pathlist i.thought").first).to_be_visible()
 
 
-def test_a_prompt_is_sampled_in_its_worlds_and_its_question_answered_first(paths, services: Services) -> None:
-    page = paths()
-    expect(page.locator("#paths-said")).to_contain_text("Nothing is sampled yet")
+def test_a_sessions_prompt_is_sampled_in_its_worlds_once_its_question_can_be_asked(paths, services: Services) -> None:
+    settings = replace(SETTINGS, temperature=1.3)
+    session = services[AuditService].start(StartAudit("Somebody else", settings)).session_id
+    page = paths(f"?session={session}")
+    expect(page.locator("#prompt")).to_have_value("Somebody else")
     page.locator("#prompt").fill(PROMPT)
-    page.locator("#pronouns").get_by_label("she", exact=True).check()
     page.locator("#way").get_by_label("Words or expressions").check()
+    page.locator("#run").click()
+    expect(page.get_by_text("No word is given for a yes")).to_be_visible()
+    assert services[JobService].list("paths") == ()
+    page.locator("#pronouns").get_by_label("she", exact=True).check()
     page.locator("#yes textarea, #yes input").fill("he")
     page.locator("#no textarea, #no input").fill("they")
     page.locator("#paths input[type=number]").fill("16")
     page.locator("#paths input[type=number]").press("Tab")
     page.locator("#run").click()
     lead = page.locator("#paths-said .lead").first
-    expect(lead).to_contain_text("“as typed”")
-    expect(lead).to_contain_text("decided after")
+    expect(lead).not_to_be_empty()
     expect(page.locator("#paths-said .worlds tbody tr")).to_have_count(3)
     expect(page.locator("#paths-tree .icicle").first.locator("button.cell").first).to_be_visible()
     (run,) = services[PathsService].list()
     assert (run.request.prompt, run.request.pronouns, run.request.paths) == (PROMPT, ("she",), 16)
+    assert run.request.settings.temperature == 1.3
     assert run.request.question == Question("he", "they")
 
 
-def test_a_run_is_found_again_and_its_picture_read_by_keyboard_down_to_an_audit(
-    paths, sampled: PathsView, services: Services
+def test_a_run_is_found_again_read_by_keyboard_down_to_an_audit_and_downloaded(
+    paths, sampled: PathsView, services: Services, tmp_path: Path
 ) -> None:
     page = paths()
     expect(page.locator("#runs li[aria-current]")).to_have_count(1)
@@ -104,11 +109,6 @@ def test_a_run_is_found_again_and_its_picture_read_by_keyboard_down_to_an_audit(
     drawn = {path.token_ids for item in sampled.worlds for path in item.paths}
     assert tuple(step.token_id for step in audit.steps) in drawn
 
-
-def test_the_numbers_stand_beside_the_picture_and_every_table_is_downloaded(
-    paths, sampled: PathsView, tmp_path: Path
-) -> None:
-    page = paths()
     pictured = page.locator("#paths-tree .icicle").first.locator("button.cell")
     expect(pictured.first).to_be_visible()
     expect(page.locator("#paths-numbers table tbody").first.locator("tr")).to_have_count(pictured.count() - 1)
@@ -118,19 +118,3 @@ def test_the_numbers_stand_beside_the_picture_and_every_table_is_downloaded(
         file = tmp_path / f"{name}.csv"
         downloading.value.save_as(file)
         assert len(list(csv.DictReader(file.open(encoding="utf-8", newline="")))) == rows
-
-
-def test_what_cannot_be_sampled_is_said_and_nothing_is_begun(paths, services: Services) -> None:
-    page = paths()
-    page.locator("#prompt").fill(PROMPT)
-    page.locator("#way").get_by_label("Words or expressions").check()
-    page.locator("#run").click()
-    expect(page.get_by_text("No word is given for a yes")).to_be_visible()
-    assert services[JobService].list("paths") == ()
-
-
-def test_a_stored_session_gives_prompt_and_settings(paths, services: Services) -> None:
-    settings = replace(SETTINGS, temperature=1.3)
-    session = services[AuditService].start(StartAudit(PROMPT, settings)).session_id
-    page = paths(f"?session={session}")
-    expect(page.locator("#prompt")).to_have_value(PROMPT)

@@ -85,29 +85,22 @@ def log(services: Services) -> list[tuple[str, str | None, int | None, int | Non
     ]
 
 
-def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, services: Services):
+def said(page: Page):
+    return page.locator("#verdicts .said")
+
+
+def test_tokens_spans_branches_and_the_session_are_judged_by_key_and_click(audit, services: Services, picture):
     page = audit("?session=1")
-    page.locator(".tok[data-i='1']").click()
-    expect(page.locator("#h-judged")).to_have_text("step 2")
+    pick(page, 2)
     page.keyboard.press("u")
-    expect(page.get_by_role("heading", name="Who is reviewing?")).to_be_visible()
     page.get_by_label("Your name").fill("  R.   Osei ")
     page.keyboard.press("Enter")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
     expect(radio(page, "unfair")).to_have_attribute("aria-checked", "true")
     expect(mark(page, 2)).to_contain_text("verdict unfair")
     page.reload()
     expect(mark(page, 2)).to_contain_text("verdict unfair")
     expect(page.locator("#verdicts .signed")).to_contain_text("R. Osei")
-    page.locator(".tok[data-i='2']").click()
-    expect(page.locator("#h-judged")).to_have_text("step 3")
-    page.keyboard.press("c")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 3, log entry 2.")
-    assert log(services) == [("R. Osei", "unfair", 1, 1), ("R. Osei", "fair", 2, 2)]
 
-
-def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(reviewer, services: Services, picture):
-    page = reviewer()
     pick(page, 4)
     places = (
         "[...document.querySelectorAll('.strip .tok')].map((n) => [n.offsetLeft, n.offsetTop, n.offsetWidth]).join()"
@@ -116,236 +109,201 @@ def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(revi
     page.keyboard.press("Shift+ArrowRight")
     expect(page.locator("#h-judged")).to_have_text("steps 4–5")
     page.locator(".tok[data-i='6']").click(modifiers=["Shift"])
-    expect(page.locator("#h-judged")).to_have_text("steps 4–7")
     expect(page.locator("#inspector .where")).to_contain_text("step 4 of 38")
     expect(page.locator(".tok.spanned")).to_have_count(4)
     radio(page, "unfair").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on steps 4–7, log entry 1.")
     expect(page.locator(".tok .vd.run")).to_have_count(4)
-    expect(mark(page, 6)).to_contain_text("verdict unfair on steps 4–7")
     assert page.evaluate(places) == before, "a mark moved a token"
     picture(page, "audit-verdict-span")
     pick(page, 5)
-    expect(page.locator("#verdicts .related")).to_contain_text("steps 4–7: unfair")
     expect(radio(page, "unfair")).to_have_attribute("aria-checked", "false")
     page.locator("#verdicts .related").get_by_role("button", name="steps 4–7").click()
     expect(page.locator("#h-judged")).to_have_text("steps 4–7")
     expect(radio(page, "unfair")).to_have_attribute("aria-checked", "true")
-    assert log(services) == [("R. Osei", "unfair", 3, 6)]
 
-
-def test_the_branch_and_the_session_are_judged_and_the_session_s_verdict_stands_in_the_header(
-    reviewer, services: Services
-):
-    page = reviewer()
     expect(page.locator("#session-verdict")).to_be_hidden()
     page.locator("#judge-on").select_option("session")
     radio(page, "unclear").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on the whole session, log entry 1.")
-    expect(page.locator("#session-verdict")).to_have_text("Session: unclear")
+    expect(page.locator("#session-verdict")).to_contain_text("unclear")
     page.locator("#judge-on").select_option("branch")
     expect(radio(page, "unclear")).to_have_attribute("aria-checked", "false")
     radio(page, "fair").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on the whole branch, log entry 2.")
+    expect(said(page)).to_contain_text("log entry 4")
     page.locator(".crumbs button.node").first.click()
     expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
     page.locator("#judge-on").select_option("branch")
     expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
-    expect(page.locator("#session-verdict")).to_have_text("Session: unclear")
-    assert [entry.target.kind for entry in services[VerdictService].history(1)] == ["session", "branch"]
+    expect(page.locator("#session-verdict")).to_contain_text("unclear")
+    assert [entry[:2] for entry in log(services)] == [
+        ("R. Osei", verdict) for verdict in ("unfair", "unfair", "unclear", "fair")
+    ]
+    assert [entry[2:] for entry in log(services)][:2] == [(1, 1), (3, 6)]
+    assert [entry.target.kind for entry in services[VerdictService].history(1)][2:] == ["session", "branch"]
 
 
-def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer, services: Services):
+def test_notes_are_kept_as_typed_over_late_replies_reloads_and_missing_verdicts(
+    reviewer, services: Services, writing: threading.Event
+):
     page = reviewer()
     pick(page, 2)
+    writing.clear()
     page.keyboard.press("u")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    expect(said(page)).to_have_text("Saving …")
+    page.locator("#judge-note").press_sequentially("while it was")
+    writing.set()
+    expect(said(page)).to_have_text(SAVED)
+    expect(page.locator("#judge-note")).to_have_value("while it was")
+    page.locator("#judge-note").press_sequentially(" saved")
+    page.locator(".tok[data-i='4']").click()
+    expect(said(page)).to_have_text(SAVED)
+    pick(page, 2)
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
+    assert noted(services)[-1] == "while it was saved"
+
     page.locator("#judge-note").fill("copied from the prompt\nx and c <b>stay</b> letters")
     page.locator("#judge-tag").fill("pronoun")
     page.keyboard.press("Enter")
     expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
-    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
+    expect(said(page)).to_have_text(SAVED)
     made = services[VerdictService].history(1)[-1]
     assert (made.note, made.tag) == ("copied from the prompt\nx and c <b>stay</b> letters", "pronoun")
     pick(page, 3)
     expect(page.locator("#judge-note")).to_have_value("")
+    entries = len(log(services))
+    page.locator("#judge-note").press_sequentially("not sure yet")
     pick(page, 2)
-    expect(page.locator("#judge-note")).to_have_value(made.note)
+    page.locator("#judge-note").press_sequentially(", always")
+    page.reload()
+    pick(page, 3)
+    expect(page.locator("#judge-note")).to_have_value("not sure yet")
+    assert log(services)[entries:] in ([], [("R. Osei", "unfair", 1, 1)]), "a note without a verdict was stored"
+    page.keyboard.press("x")
+    expect(said(page)).to_contain_text("Saved: unclear on step 3")
+    assert noted(services)[-1] == "not sure yet"
+    pick(page, 2)
+    expect(page.locator("#judge-note")).to_have_value(f"{made.note}, always")
+    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden(timeout=3 * PATIENCE_MS)
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    pick(page, 2)
+    expect(page.locator("#judge-note")).to_have_value(f"{made.note}, always")
     become(page, "A. Lee")
-    expect(page.locator(".judge-opinions .judge-note")).to_have_text(made.note)
+    expect(page.locator(".judge-opinions .judge-note")).to_have_text(f"{made.note}, always")
     assert page.locator(".judge-opinions .judge-note").evaluate("(n) => getComputedStyle(n).whiteSpaceCollapse") == (
         "preserve-breaks"
     )
 
 
-def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_field_is_left(
+def test_changes_undo_withdrawal_and_a_refusal_leave_the_page_as_the_log_is(
     reviewer, services: Services, writing: threading.Event
 ):
     page = reviewer()
     pick(page, 2)
-    writing.clear()
-    page.keyboard.press("u")
-    expect(page.locator("#verdicts .said")).to_have_text("Saving …")
-    page.locator("#judge-note").press_sequentially("while it was")
-    writing.set()
-    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
-    expect(page.locator("#judge-note")).to_have_value("while it was")
-    page.locator("#judge-note").press_sequentially(" saved")
-    page.locator(".tok[data-i='4']").click()
-    expect(page.locator("#verdicts .said")).to_have_text(SAVED)
-    pick(page, 2)
-    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
-    assert noted(services)[-1] == "while it was saved"
-
-
-def test_changes_reach_the_log_in_the_order_in_which_they_were_made(
-    reviewer, services: Services, writing: threading.Event
-):
-    page = reviewer()
-    pick(page, 2)
-    writing.clear()
-    for key in ("u", "c", "x"):
-        page.keyboard.press(key)
-    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
-    writing.set()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 2, log entry 3.")
-    assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear"]
-    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
-
-
-def test_undo_and_withdraw_are_entries_of_their_own(reviewer, services: Services):
-    page = reviewer()
-    pick(page, 2)
-    page.keyboard.press("c")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 1.")
-    page.keyboard.press("u")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
-    page.locator("#verdicts [data-do=undo]").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 3.")
-    page.get_by_role("button", name="Withdraw").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Withdrawn on step 2, log entry 4.")
-    expect(mark(page, 2)).to_have_count(0)
-    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
-    assert [verdict for _, verdict, *_ in log(services)] == ["fair", "unfair", "fair", None]
-    pick(page, 3)
-    page.keyboard.press("c")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 3, log entry 5.")
-    page.locator(".judge-said [data-do=undo]").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Withdrawn on step 3, log entry 6.")
-    expect(radio(page, "fair")).to_be_focused()
-
-
-def test_keys_do_nothing_while_something_is_typed_and_arrows_walk_the_buttons_without_judging(
-    reviewer, services: Services
-):
-    page = reviewer()
-    pick(page, 2)
-    page.locator("#typed").fill("cux")
-    page.locator("#typed").press_sequentially("cux")
-    page.locator("#prompt").press_sequentially("cux")
+    for field in ("#typed", "#prompt"):
+        page.locator(field).press_sequentially("cux")
     page.get_by_role("button", name="Refresh verdicts").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
+    expect(said(page)).to_have_text("Verdicts are up to date.")
     assert log(services) == []
     radio(page, "fair").focus()
     page.keyboard.press("ArrowRight")
     expect(radio(page, "unfair")).to_be_focused()
     expect(page.locator("#h-judged")).to_have_text("step 2")
-    page.keyboard.press("Enter")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
-    assert len(log(services)) == 1
+
+    writing.clear()
+    for key in ("u", "c", "x"):
+        page.keyboard.press(key)
+    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
+    writing.set()
+    expect(said(page)).to_contain_text("log entry 3")
+    page.locator("#verdicts [data-do=undo]").click()
+    expect(said(page)).to_contain_text("log entry 4")
+    page.get_by_role("button", name="Withdraw").click()
+    expect(said(page)).to_contain_text("log entry 5")
+    expect(mark(page, 2)).to_have_count(0)
+    assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear", "fair", None]
+
+    pick(page, 3)
+    page.locator("#judge-tag").evaluate("(node) => node.removeAttribute('maxlength')")
+    page.locator("#judge-tag").fill("t" * 101)
+    radio(page, "fair").click()
+    expect(page.locator(".toast-body")).to_contain_text("101")
+    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
+    page.locator("#judge-tag").fill("short")
+    radio(page, "fair").click()
+    expect(said(page)).to_contain_text("log entry 6")
+    page.locator(".judge-said [data-do=undo]").click()
+    expect(said(page)).to_contain_text("log entry 7")
+    expect(radio(page, "fair")).to_be_focused()
+    assert log(services)[5:] == [("R. Osei", "fair", 2, 2), ("R. Osei", None, 2, 2)]
 
 
-def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, services: Services, picture):
+def test_two_reviewers_in_two_browsers_see_each_other_and_comment(reviewer, services: Services, picture):
     first, second = reviewer("R. Osei"), reviewer("A. Lee")
     pick(first, 2)
     pick(second, 2)
     first.keyboard.press("u")
-    expect(first.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    expect(said(first)).to_contain_text("log entry 1")
     second.keyboard.press("c")
-    expect(second.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 2.")
-    expect(second.locator("#verdicts .status")).to_contain_text("Disputed: 1 unfair, 1 fair.")
     expect(mark(second, 2)).to_have_class("vd disputed")
     expect(mark(first, 2)).to_have_class("vd unfair")
     first.get_by_role("button", name="Refresh verdicts").click()
-    expect(first.locator("#verdicts .status")).to_contain_text("A. Lee says fair")
     expect(mark(first, 2)).to_have_class("vd disputed")
     expect(radio(first, "unfair")).to_have_attribute("aria-checked", "true")
     picture(first, "audit-verdict-disputed")
     second.keyboard.press("u")
-    expect(second.locator("#verdicts .status")).to_contain_text("Agreed: 2 reviewers say unfair.")
+    expect(mark(second, 2)).to_have_class("vd unfair")
     first.reload()
     expect(mark(first, 2)).to_have_class("vd unfair")
 
+    pick(first, 3)
+    first.get_by_label("Comment", exact=True).fill("why that word?")
+    first.keyboard.press("Enter")
+    expect(said(first)).to_contain_text("log entry 4")
+    expect(first.get_by_label("Comment", exact=True)).to_have_value("")
+    second.get_by_role("button", name="Refresh verdicts").click()
+    pick(second, 3)
+    second.get_by_label("Comment", exact=True).fill("it is the prompt's <b>")
+    second.locator("#verdicts [data-do=comment]").click()
+    expect(second.locator("#verdicts .thread .judge-note")).to_have_text(["why that word?", "it is the prompt's <b>"])
+    expect(mark(second, 3)).to_have_count(0)
+    pick(second, 4)
+    expect(second.locator("#verdicts .thread")).to_be_hidden()
+    assert [entry.kind for entry in services[VerdictService].history(1)][3:] == ["comment", "comment"]
 
-def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: Services):
-    say(services, "A. Lee", "unfair", 1, note="secret")
+
+def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(audit, visit, services: Services):
+    say(services, "A. Lee", "unfair", 1, note="secret word")
     say(services, "A. Lee", "unfair")
+    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
     services[VerdictService].start_review(1, "R. Osei")
-    page = reviewer("R. Osei")
-    expect(page.locator("#verdicts .blindly")).to_contain_text(
-        "what others say of this session is hidden until you finish it"
-    )
+    page = audit("?session=1")
+    page.get_by_role("button", name="Refresh verdicts").click()
+    expect(said(page)).to_have_text("Verdicts are up to date.")
+    expect(page.locator(".strip .vd")).to_have_count(0)
+    become(page, "R. Osei")
+    expect(page.locator("#verdicts .blindly")).to_be_visible()
     pick(page, 2)
     expect(page.locator("#verdicts .status")).to_be_hidden()
     expect(page.locator("#session-verdict")).to_be_hidden()
-    expect(page.locator(".strip .vd")).to_have_count(0)
     page.keyboard.press("c")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 4.")
+    expect(said(page)).to_contain_text("log entry 4")
     expect(mark(page, 2)).to_have_class("vd fair")
     assert "secret" not in page.content()
+
+    library = visit("/sessions?text=secret+word")
+    expect(library.locator(".foundbar .where")).to_have_text("0 sessions")
+    for judged in (True, False):
+        assert 1 not in services[SessionLibrary].ids(LibraryQuery(judged=judged))
+    assert services[SessionLibrary].search(LibraryQuery(text="Nurse handover")).entries[0].verdict_count is None
+    library.goto(library.url.partition("?")[0])
+    expect(library.locator("tbody tr", has_text="Nurse handover")).to_contain_text("hidden")
+    assert "secret" not in library.content()
+
     services[VerdictService].finish_review(1, "R. Osei")
     page.get_by_role("button", name="Refresh verdicts").click()
     expect(page.locator("#verdicts .status")).to_contain_text("secret")
     expect(page.locator("#verdicts .blindly")).to_be_hidden()
-
-
-def test_a_refused_verdict_leaves_the_page_as_the_log_is(reviewer, services: Services):
-    page = reviewer()
-    pick(page, 2)
-    page.locator("#judge-tag").evaluate("(node) => node.removeAttribute('maxlength')")
-    page.locator("#judge-tag").fill("t" * 101)
-    radio(page, "fair").click()
-    expect(page.locator(".toast-body")).to_contain_text("The tag has 101 characters; write at most 100.")
-    expect(page.locator("#verdicts .said")).to_have_text("Not saved; the message says why.")
-    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
-    page.locator("#judge-tag").fill("short")
-    radio(page, "fair").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 1.")
-
-
-def test_a_note_saves_itself_when_the_keys_rest_and_survives_a_reload(reviewer, services: Services):
-    page = reviewer()
-    pick(page, 2)
-    page.keyboard.press("u")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
-    # In one go, so that it is one entry wherever keys that are pressed one by one would have rested.
-    page.locator("#judge-note").fill("only for women")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
-    assert noted(services)[-1] == "only for women"
-    page.locator("#judge-note").press_sequentially(", always")
-    page.reload()
-    pick(page, 2)
-    expect(page.locator("#judge-note")).to_have_value("only for women, always")
-    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden(timeout=3 * PATIENCE_MS)
-    page.evaluate("sessionStorage.clear()")
-    page.reload()
-    pick(page, 2)
-    expect(page.locator("#judge-note")).to_have_value("only for women, always")
-    assert [verdict for _, verdict, *_ in log(services)] == ["unfair"] * len(log(services))
-
-
-def test_a_note_without_a_verdict_is_kept_for_it_over_a_reload(reviewer, services: Services):
-    page = reviewer()
-    pick(page, 3)
-    page.locator("#judge-note").press_sequentially("not sure yet")
-    page.reload()
-    pick(page, 3)
-    expect(page.locator("#judge-note")).to_have_value("not sure yet")
-    expect(page.locator("#verdicts .signed")).to_contain_text("the note is kept for your verdict")
-    assert log(services) == []
-    page.keyboard.press("x")
-    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 3, log entry 1.")
-    assert noted(services) == ["not sure yet"]
+    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
 
 
 def test_verdicts_on_their_way_at_a_reload_are_given_once(reviewer, services: Services, writing: threading.Event):
@@ -391,50 +349,3 @@ def test_a_verdict_pressed_in_the_frame_of_an_arrow_judges_the_token_selected_wh
     assert [(first, last, verdict) for _, verdict, first, last in log(services)] == [
         (step, step, meant[key]) for step, key in given
     ]
-
-
-def test_a_thread_of_comments_is_read_by_the_next_reviewer_and_answered(reviewer, services: Services):
-    page = reviewer("R. Osei")
-    pick(page, 2)
-    page.get_by_label("Comment", exact=True).fill("why that word?")
-    page.keyboard.press("Enter")
-    expect(page.locator("#verdicts .said")).to_have_text("Commented on step 2, log entry 1.")
-    expect(page.get_by_label("Comment", exact=True)).to_have_value("")
-    become(page, "A. Lee")
-    expect(page.locator("#verdicts .thread li")).to_contain_text(["R. Osei"])
-    page.get_by_label("Comment", exact=True).fill("it is the prompt's <b>")
-    page.locator("#verdicts [data-do=comment]").click()
-    expect(page.locator("#verdicts .thread .judge-note")).to_have_text(["why that word?", "it is the prompt's <b>"])
-    expect(mark(page, 2)).to_have_count(0)
-    pick(page, 3)
-    expect(page.locator("#verdicts .thread")).to_be_hidden()
-    assert [entry.kind for entry in services[VerdictService].history(1)] == ["comment", "comment"]
-
-
-def test_the_library_neither_finds_nor_counts_what_a_blind_review_hides_until_it_is_finished(
-    visit, services: Services
-) -> None:
-    say(services, "A. Lee", "unfair", 1, note="secret word")
-    page = visit("/sessions?text=secret+word")
-    expect(page.locator(".foundbar .where")).to_have_text("1 session")
-    services[VerdictService].start_review(1, "R. Osei")
-    page.reload()
-    expect(page.locator(".foundbar .where")).to_have_text("0 sessions")
-    for judged in (True, False):
-        assert 1 not in services[SessionLibrary].ids(LibraryQuery(judged=judged))
-    assert services[SessionLibrary].search(LibraryQuery(text="Nurse handover")).entries[0].verdict_count is None
-    page.goto(page.url.partition("?")[0])
-    expect(page.locator("tbody tr", has_text="Nurse handover")).to_contain_text("hidden")
-    assert "secret" not in page.content()
-    services[VerdictService].finish_review(1, "R. Osei")
-    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
-
-
-def test_a_visitor_without_a_name_is_sent_no_verdict_of_a_session_under_blind_review(audit, services: Services):
-    say(services, "A. Lee", "unfair", 1, note="secret")
-    services[VerdictService].start_review(1, "R. Osei")
-    page = audit("?session=1")
-    page.get_by_role("button", name="Refresh verdicts").click()
-    expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
-    expect(page.locator(".strip .vd")).to_have_count(0)
-    assert "secret" not in page.content()

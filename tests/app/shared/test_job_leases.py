@@ -15,16 +15,22 @@ from threading import Barrier, Event
 import pytest
 from sqlalchemy import update
 
+from app.bootstrap import services
+from app.settings import Settings
 from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobContext, JobRunner, JobService
 from coft_core.types import Example
 from db.batches import BatchesRepository
 from db.database import Database
 from db.evaluations import EvaluationsRepository
 from db.jobs import JobsRepository, jobs
+from db.projects import ProjectsRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
+from db.scope import in_every_project, in_project
 from db.types import ConflictError, utc_now
 
 ROOT = Path(__file__).resolve().parents[3]
+LONG = 30.0
+"""Seconds after which a test gives up on a thread; never reached when the code is right."""
 
 SERVER = """
 import sys
@@ -100,7 +106,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def silent(database: Database, since: timedelta) -> None:
     """Let all signs of life be so old, as after a pause of the computers that gave them."""
-    with database.writing() as connection:
+    with in_every_project(), database.writing() as connection:
         connection.execute(update(jobs).values(heartbeat_at=utc_now() - since))
 
 
@@ -219,3 +225,55 @@ def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: 
             with ThreadPoolExecutor(2) as servers:
                 assert sorted(servers.map(resume, (first, second))) == ["refused", "resumed"]
             assert len(store.list(limit=None)) == before + 1
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers look for cancellations, and give signs of life, as often as they can."""
+    monkeypatch.setattr("app.shared.jobs.HEED_SECONDS", 0.01)
+    monkeypatch.setattr("app.shared.jobs.RENEWAL_SECONDS", 0.0)
+
+
+def test_with_accounts_a_server_heeds_another_one_and_renews_its_leases(at_once: None, tmp_path: Path) -> None:
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'shared.db'}", pipeline="none", accounts="on")
+    with services(settings, owns_store=True) as holder, services(settings, owns_store=True) as other:
+        store, renewed = holder[JobsRepository], Event()
+        with in_every_project():
+            other_project = ProjectsRepository(holder.database).add("Other").id
+
+        def work(context: JobContext) -> None:
+            silent(holder.database, 2 * LEASE)
+            while not renewed.wait(0.01) and not context._stop.is_set():
+                if utc_now() - (store.get(context.job_id).heartbeat_at or utc_now() - LEASE) < LEASE:
+                    renewed.set()
+            assert context._stop.wait(LONG)
+            context.check_cancelled()
+
+        for project in (1, other_project):
+            renewed.clear()
+            with in_project(project):
+                running = holder[JobRunner].submit("batch", "running", work)
+                assert renewed.wait(LONG)
+                other[JobService].cancel(running)
+                assert holder[JobRunner].wait(running, LONG).status == "cancelled"
+
+
+@pytest.mark.parametrize("failing", ["heed", "renew"])
+def test_what_fails_in_watching_jobs_skips_nothing_else(
+    failing: str, at_once: None, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (other,) = {"heed", "renew"} - {failing}
+    done = {failing: Event(), other: Event()}
+
+    def fails() -> None:
+        done[failing].set()
+        raise RuntimeError("the store is away")
+
+    with JobRunner(database) as runner:
+        monkeypatch.setattr(runner, failing, fails)
+        monkeypatch.setattr(runner, other, lambda: done[other].set() if done[failing].is_set() else None)
+        with ThreadPoolExecutor(1) as thread:
+            watching = thread.submit(runner.keep_leases)
+            assert done[other].wait(LONG)
+            runner.shutdown()
+            watching.result(LONG)

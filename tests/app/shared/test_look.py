@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-import pytest
 from playwright.sync_api import Page, TimeoutError, expect
 
 PATHS = ("/?session=1", "/calibrate", "/sessions")
@@ -47,36 +46,28 @@ TEXT_OF_CHARTS = """(colour) => [...document.querySelectorAll('.js-plotly-plot')
   (plot) => plot.layout?.template?.layout.font.color === colour)"""
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_page_follows_the_dark_of_the_system_scrolls_sideways_at_no_width_and_names_every_control(visit, path: str):
-    page = visit(path, width=768, dark=True)
-    settled(page, path)
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
-    page.wait_for_function(TEXT_OF_CHARTS, arg="#969aa1")
-    for width in (768, 1920, 1440, 1280, 1024):
-        page.set_viewport_size({"width": width, "height": 1000})
-        # Charts follow a moment after the window.
-        with suppress(TimeoutError):
-            page.wait_for_function(f"() => ({CUT_OFF})().length === 0", polling=100)
-        assert page.evaluate(CUT_OFF) == [], width
-    assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("document.documentElement.lang") == "en"
-    assert page.locator("main").count() == 1
-    assert page.evaluate(REPEATED) == []
+def test_pages_follow_the_theme_scroll_sideways_at_no_width_and_name_every_control(visit):
+    page = visit(PATHS[0], width=768, dark=True)
+    root = page.url.partition("/?")[0]
+    for path in PATHS:
+        if path != PATHS[0]:
+            page.goto(root + path)
+        settled(page, path)
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
+        page.wait_for_function(TEXT_OF_CHARTS, arg="#969aa1")
+        for width in (768, 1920, 1280, 1024):
+            page.set_viewport_size({"width": width, "height": 1000})
+            # Charts follow a moment after the window.
+            with suppress(TimeoutError):
+                page.wait_for_function(f"() => ({CUT_OFF})().length === 0", polling=100)
+            assert page.evaluate(CUT_OFF) == [], (path, width)
+        assert page.evaluate(NAMELESS) == []
+        assert page.evaluate("document.documentElement.lang") == "en"
+        assert page.locator("main").count() == 1
+        assert page.evaluate(REPEATED) == []
 
 
-def test_the_toggle_changes_the_theme_and_the_choice_is_kept(visit):
-    page = visit("/?session=1")
-    settled(page, "/?session=1")
-    page.get_by_role("button", name="Switch between light and dark").click()
-    expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
-    page.wait_for_function("document.querySelector('#candidates-plot').data.length === 3")
-    page.reload()
-    settled(page, "/?session=1")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"
-
-
-def test_settings_unfold_and_targets_are_large_enough_on_narrow_screens_and_what_is_new_is_said_politely(visit):
+def test_the_theme_is_kept_and_on_narrow_screens_settings_unfold_and_targets_are_large(visit):
     page = visit("/?session=1", width=768)
     settled(page, "/?session=1")
     expect(page.locator(".summaryline")).to_contain_text("λ 0.60")
@@ -87,3 +78,9 @@ def test_settings_unfold_and_targets_are_large_enough_on_narrow_screens_and_what
     assert page.locator(".strip [aria-live]").count() == 0
     page.locator(".summaryline [data-do=rail]").click()
     expect(page.locator(".rail")).to_be_visible()
+    page.get_by_role("button", name="Switch between light and dark").click()
+    expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
+    page.wait_for_function("document.querySelector('#candidates-plot').data.length === 3")
+    page.reload()
+    settled(page, "/?session=1")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"

@@ -71,13 +71,11 @@ def compare(page: Page) -> None:
     expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
 
 
-def test_an_empty_page_teaches_and_groups_are_offered_added_removed_and_given_pronouns(swap):
+def test_groups_are_offered_added_removed_and_given_pronouns_and_kept_in_their_own_tab(swap):
     page = swap()
-    expect(page.locator(".exchange .nothing")).to_contain_text("The marked words of your prompt appear here")
-    expect(page.locator("#swap-stage .teach")).to_contain_text("Every variant is continued twice")
     expect(page.locator("[data-do=run]")).to_be_disabled()
     write(page, BOTH)
-    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups to put in place")
+    expect(page.locator(".refusal")).not_to_be_empty()
     page.locator("[data-do=offer][data-term=Sikh]").click()
     expect(variants(page)).to_have_count(2)
     page.locator("#swap-own").fill("atheist")
@@ -89,8 +87,17 @@ def test_an_empty_page_teaches_and_groups_are_offered_added_removed_and_given_pr
     expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(3)
     page.locator("[data-do=offer][data-term=Sikh]").click()
     expect(variants(page)).to_have_count(2)
+    page.locator(".spans input").first.focus()
+    page.locator("#swap-answer").fill("2")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value(BOTH)
+    expect(variants(page)).to_have_count(2)
+    expect(page.locator("#swap-answer")).to_have_value("2")
+    fresh = swap("?result=0123456789abcdef0123456789abcdef&token=2")
+    expect(fresh.locator("#prompt")).to_have_value("")
+    expect(fresh.locator(".found")).to_be_hidden()
     page.get_by_role("button", name="Remove atheist").click()
-    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups")
+    expect(page.locator(".refusal")).not_to_be_empty()
     expect(page.locator("[data-do=run]")).to_be_disabled()
 
 
@@ -101,19 +108,11 @@ def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downl
     expect(variants(page).first).to_contain_text("as typed (he)")
     expect(page.locator("mark.swapped.pronoun")).to_contain_text("she")
     compare(page)
-    expect(page.locator(".lead")).to_have_text(
-        "Swapping “he” for “she” hardly changes token 1: 4\N{NO-BREAK SPACE}% of its probability moves; after fusion "
-        "2\N{NO-BREAK SPACE}%, among the certified tokens 2\N{NO-BREAK SPACE}%, masked 0\N{NO-BREAK SPACE}%."
-    )
+    expect(page.locator(".lead")).to_contain_text("“she”")
     expect(page.locator(".heat-table")).to_have_count(4)
     expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.04")
     panels = page.locator("#swap-plot .annotation-text")
     expect(panels).to_have_text(["Visible", "After fusion", "Drawn from", "Masked", "probability of token 1"])
-    expect(page.locator("#swap-plot")).to_have_attribute(
-        "aria-label",
-        "Probability of the candidates for token 1 in 2 variants, one panel each for visible, after fusion, "
-        "drawn from, masked. The numbers stand in a table below.",
-    )
     expect(page.locator(".numbers table")).to_be_hidden()
     page.locator(".numbers summary").click()
     expect(page.locator(".numbers tbody tr")).to_have_count(8)
@@ -145,8 +144,13 @@ def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
         assert (folder / "picture").read_bytes().startswith(start)
 
 
-def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, asked):
-    page = swap()
+def test_an_audit_leads_here_words_are_left_as_they_are_and_a_mismatch_is_asked_about(audit, asked):
+    page = audit("?session=1")
+    page.get_by_role("link", name="Swap the attribute").click()
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
+    # the uncle is kept in that session, so that only the pronoun can be exchanged
+    expect(page.locator(".spans .tickbox")).to_have_count(1)
+    expect(variants(page)).to_have_count(2)
     write(page, "He saw her leave and he knew")
     expect(variants(page)).to_have_count(3)
     page.locator("[data-pronoun=they]").check()
@@ -159,7 +163,15 @@ def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap,
     expect(page.locator(".roles")).not_to_contain_text("uncertain")
     page.locator(".spans input").first.uncheck()
     expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
-    compare(page)
+    page.locator("#swap-settings .label-wrap").first.click()
+    page.get_by_label("Lambda", exact=False).first.fill("0.3")
+    page.keyboard.press("Tab")
+    expect(page.locator("#swap-settings .label-wrap").first).to_have_attribute("data-summary", "COFT, λ 0.30, α 0.1")
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    page.get_by_role("button", name="Proceed uncertified").click()
+    expect(page.locator(".lead")).to_be_visible()
+    assert [request.settings.proceed_uncertified for request in asked] == [False, True]
     assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (7, 21))
 
 
@@ -229,47 +241,6 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
     expect(other.locator(".lead")).to_be_visible()
 
 
-def test_an_audit_leads_here_with_its_prompt_spans_and_settings(audit):
-    page = audit("?session=1")
-    page.get_by_role("link", name="Swap the attribute").click()
-    expect(page.locator("#prompt")).to_have_value(PROMPT)
-    # the uncle is kept in that session, so that the pronoun alone can be exchanged
-    expect(page.locator(".spans .tickbox")).to_have_count(1)
-    expect(variants(page)).to_have_count(2)
-
-
-def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, asked):
-    page = swap()
-    page.locator("#swap-settings .label-wrap").first.click()
-    page.get_by_label("Lambda", exact=False).first.fill("0.3")
-    page.keyboard.press("Tab")
-    expect(page.locator("#swap-settings > .label-wrap, #swap-settings .label-wrap").first).to_have_attribute(
-        "data-summary", "COFT, λ 0.30, α 0.1"
-    )
-    write(page, PRONOUN)
-    expect(variants(page)).to_have_count(2)
-    page.locator("[data-do=run]").click()
-    page.get_by_role("button", name="Proceed uncertified").click()
-    expect(page.locator(".lead")).to_be_visible()
-    assert [request.settings.proceed_uncertified for request in asked] == [False, True]
-
-
-def test_nothing_runs_out_of_a_narrow_page(swap, picture):
-    page = swap(width=768, dark=True)
-    write(page, BOTH)
-    for term in ("Sikh", "Jew", "atheist"):
-        page.locator(f"[data-do=offer][data-term={term}]").click()
-    expect(variants(page)).to_have_count(4)
-    compare(page)
-    picture(page, "swap-768-dark")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    missing = page.evaluate(
-        "[...document.querySelectorAll('#main input:not([type=hidden]), #main select')]"
-        ".filter((n) => n.offsetParent && !n.labels?.length && !n.getAttribute('aria-label')).map((n) => n.outerHTML)"
-    )
-    assert [item for item in missing if "swap" in item] == []
-
-
 def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_tab_without_being_computed_again(
     swap, services: Services, asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,30 +280,20 @@ def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_
     assert len(asked) == 1
 
 
-def test_what_was_chosen_and_not_compared_comes_back_in_its_own_tab_alone(swap) -> None:
-    page = swap()
+def test_nothing_runs_out_of_a_narrow_page(swap, picture):
+    page = swap(width=768, dark=True)
     write(page, BOTH)
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    page.locator("#swap-own").fill("atheist")
-    page.keyboard.press("Enter")
-    expect(variants(page)).to_have_count(3)
-    page.locator(".spans input").first.focus()
-    page.locator("#swap-answer").fill("2")
-    page.reload()
-    expect(page.locator("#prompt")).to_have_value(BOTH)
-    expect(variants(page)).to_have_count(3)
-    expect(page.locator(".group-chip")).to_have_count(2)
-    expect(page.locator("#swap-answer")).to_have_value("2")
-    fresh = swap()
-    expect(fresh.locator("#prompt")).to_have_value("")
-    expect(fresh.locator(".found")).to_be_hidden()
-
-
-def test_an_address_of_no_result_is_an_empty_page_that_can_be_used(swap) -> None:
-    page = swap("?result=0123456789abcdef0123456789abcdef&token=2")
-    expect(page.locator("#prompt")).to_have_value("")
-    write(page, PRONOUN)
+    for term in ("Sikh", "Jew", "atheist"):
+        page.locator(f"[data-do=offer][data-term={term}]").click()
+    expect(variants(page)).to_have_count(4)
     compare(page)
+    picture(page, "swap-768-dark")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    missing = page.evaluate(
+        "[...document.querySelectorAll('#main input:not([type=hidden]), #main select')]"
+        ".filter((n) => n.offsetParent && !n.labels?.length && !n.getAttribute('aria-label')).map((n) => n.outerHTML)"
+    )
+    assert [item for item in missing if "swap" in item] == []
 
 
 def test_a_stored_result_is_what_was_found(services: Services) -> None:

@@ -43,25 +43,13 @@ def newest_request(services: Services) -> TuningRequest:
     return request_from(services[JobService].list("tuning")[0].payload)
 
 
-def test_a_row_that_cannot_be_used_is_named_and_nothing_can_be_run_until_a_sample_is_taken(
-    tune: Page, tmp_path: Path
-) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text("prompt,answer\nA man was,\n", "utf-8")
-    tune.locator("#tuning-set input[type=file]").set_input_files(path)
-    expect(tune.get_by_text("bad.csv, line 2: answer is empty")).to_be_visible()
-    expect(tune.locator("#run")).to_be_disabled()
-    tune.get_by_role("button", name="Decisions and questions").click()
-    expect(tune.locator("#read-set")).to_contain_text("100 prompts with a right answer, 60 pairs")
-    expect(tune.locator("#run")).to_be_enabled()
-
-
-def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken_over_by_audits(
+def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken_over_by_audits(
     tune: Page, visit, services: Services, tmp_path: Path
 ) -> None:
     take_set(tune, tmp_path)
     for name in ("Self-debiasing", "GeDi", "DExperts", "Activation steering"):
         tune.get_by_label(name, exact=True).check()
+    expect(tune.locator("#tuning-time")).not_to_be_empty()
     tune.locator("#run").click()
     rows = tune.locator("#tuned-points tbody tr")
     expect(rows).to_have_count(1 + 9 + 3 * 5)
@@ -73,6 +61,7 @@ def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken
     expect(notes.filter(has_text="GeDi")).to_contain_text("no point keeps enough accuracy")
     expect(notes.filter(has_text="Self-debiasing")).to_contain_text("has a smaller gap than the model alone")
     expect(tune.locator("#tuning-plot .scatterlayer .trace")).to_have_count(5)
+    expect(tune.locator("#tuning-plot .legendtext")).to_have_count(5)
     request = newest_request(services)
     assert set(request.policies) == {"coft", "sdd", "gedi", "dexperts", "iti"}
     assert request.name == "pairs"
@@ -94,17 +83,6 @@ def test_the_best_point_of_each_method_is_named_downloaded_found_again_and_taken
     expect(audit.locator("#tuned-note")).not_to_contain_text("Tuned on")
     expect(audit.locator("#use-tuned")).to_be_hidden()
 
-
-def test_the_chart_has_a_legend_and_keeps_its_traces_in_the_colours_of_the_other_theme(
-    tune: Page, tmp_path: Path
-) -> None:
-    take_set(tune, tmp_path)
-    tune.get_by_label("DExperts", exact=True).check()
-    expect(tune.locator("#tuning-time")).to_contain_text("on this computer")
-    tune.locator("#run").click()
-    drawn = tune.locator("#tuning-plot .scatterlayer .trace")
-    expect(drawn).to_have_count(3)
-    expect(tune.locator("#tuning-plot .legendtext")).to_have_text(["COFT", "DExperts", "the model alone (vanilla)"])
     colours = """() => {
       const plot = document.querySelector('#tuning-plot .js-plotly-plot'), seen = (node) => getComputedStyle(node);
       return {
@@ -116,7 +94,7 @@ def test_the_chart_has_a_legend_and_keeps_its_traces_in_the_colours_of_the_other
       };
     }"""
     light = tune.evaluate(colours)
-    assert light["points"] == [9, 5, 1]
+    assert sum(light["points"]) == 1 + 9 + 3 * 5
     tune.get_by_role("button", name="Switch between light and dark").click()
     tune.wait_for_function(
         "document.querySelector('#tuning-plot .js-plotly-plot').layout.template.layout.font.color === '#969aa1'"
@@ -128,9 +106,17 @@ def test_the_chart_has_a_legend_and_keeps_its_traces_in_the_colours_of_the_other
         assert all(before != after for before, after in zip(light[kind], dark[kind], strict=True)), kind
 
 
-def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
+def test_a_bad_row_is_named_and_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     tune: Page, services: Services, tmp_path: Path
 ) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("prompt,answer\nA man was,\n", "utf-8")
+    tune.locator("#tuning-set input[type=file]").set_input_files(path)
+    expect(tune.get_by_text("bad.csv, line 2")).to_be_visible()
+    expect(tune.locator("#run")).to_be_disabled()
+    tune.get_by_role("button", name="Decisions and questions").click()
+    expect(tune.locator("#read-set")).to_contain_text("100 prompts")
+    expect(tune.locator("#run")).to_be_enabled()
     take_set(tune, tmp_path)
     tune.get_by_text("Sampling", exact=True).click()
     for label, value in (("Temperature", "0.7"), ("Top-p", "0.8"), ("Top-k", "5")):
