@@ -24,12 +24,13 @@ from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
-from app.shared.step_words import certificate_words, finding, masked_words, quoted, set_size
+from app.shared.step_words import certificate_words, finding, quoted, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.effects import masked_words
 from coft_core.types import Span, Step
 
 UNKNOWN = "?"

@@ -31,7 +31,6 @@ from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
-from app.shared.step_words import masked_words
 from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
@@ -39,6 +38,7 @@ from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH
+from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector

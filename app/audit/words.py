@@ -12,9 +12,10 @@ from app.shared.chain_words import chain_panel, no_chain
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
-from app.shared.step_words import clock, count, masked_words, plural, signed, step_card
+from app.shared.step_words import clock, count, plural, signed, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.effects import masked_words
 from coft_core.types import Certificate, Step
 
 DECIMALS = 4

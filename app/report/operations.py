@@ -18,9 +18,10 @@ from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
-from app.shared.formal_reports import LANGUAGES, Statement
+from app.shared.formal_reports import Statement
 from app.shared.operations import command, operation
 from app.shared.wiring import Services
+from coft_core.messages import LANGUAGES
 
 TEXTS = ("csv", "json")
 """Formats that can be written to standard output."""

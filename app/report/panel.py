@@ -11,10 +11,11 @@ from app.report.imports import BundleImports
 from app.report.service import FORMAL, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
 from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, told_of_failure
-from app.shared.formal_reports import LANGUAGES, Statement
+from app.shared.formal_reports import Statement
 from app.shared.markup import html, markup, place, upload
 from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services
+from coft_core.messages import LANGUAGES
 
 EXPORTS = (
     ("formal", "Formal report (HTML)", "One page with the finding, and annexes for the law. You sign it."),

@@ -279,12 +279,15 @@ def _fold(fold: BatchFold) -> Markup:
 
 
 def _finding(batch: BatchFoldRecord) -> str:
-    """What the attribute did in the sessions of a batch, in one sentence."""
+    """In how many sessions of a batch a token differs between the two readings, in one sentence."""
     if batch.strongest is None:
         return "No token yet."
     if not batch.sensitive_count:
-        return "The attribute moved no token strongly."
-    return f"The attribute moved a token strongly in {count(batch.sensitive_count)} of {count(batch.session_count)}."
+        return "No token differs strongly between shown and masked."
+    return (
+        f"A token differs strongly between shown and masked in {count(batch.sensitive_count)} of "
+        f"{count(batch.session_count)}."
+    )
 
 
 def _strongest(value: float | None) -> Markup:

@@ -17,8 +17,9 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
-from app.shared.step_words import finding, masked_words, quoted
+from app.shared.step_words import finding, quoted
 from app.shared.wiring import Services
+from coft_core.effects import masked_words
 from coft_core.errors import SentinelError
 from coft_core.types import Span
 from tests.conftest import load_tiny

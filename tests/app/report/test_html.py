@@ -114,7 +114,7 @@ def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_
     text = page_of(audited, "joint").text
     (own, fork) = chains_of(audited, audited.sessions["joint"])
     strongest = max((*own, fork[-1]), key=lambda step: abs(step.diagnostics.log_ratio))
-    found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) because of “old” and “he”: the token “(.*?)” at", text)
+    found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) with “old” and “he” shown: the token “(.*?)” at", text)
     assert found is not None
     assert found[3] == words.printable_token(strongest.token)
     assert bool(found[2]) is (strongest.diagnostics.log_ratio < 0)
