@@ -102,7 +102,7 @@ class NextStep:
         Raises:
             CoftError: The model returned NaN.
         """
-        plan, forced, logits = self.plan, self.forced is not None, form.keeper and form.keeper.unpack(kept)
+        plan, forced, logits = self.plan, self.forced is not None, form.keeper.unpack(kept) if form.keeper else None
         mismatched, vocabulary = plan.certificate.mismatched, plan.model.vocabulary_size
         context = StepContext(self.index, forced, mismatched, vocabulary, form.noise, logits)
         return unpack_step(row, plan.model.token_text, views, context)
