@@ -540,6 +540,7 @@ class ChainProgress:
     """What each further step changes of a chain as a whole, and the prompt's masked words; see :class:`AuditView`."""
 
     finished: str | None
+    certificate: str = ""
     chain: ChainCertificate | None = None
     noise: NumericNoise = field(default_factory=lambda: noise_of(None))
     computed: tuple[Computation, ...] = ()

@@ -94,7 +94,7 @@ def _union(chain: ChainCertificate) -> ChainAnswer:
         None: (
             "uninformative",
             "says nothing",
-            "A step’s threshold is borrowed or lets every token pass, so the risks cannot be added up.",
+            "A step’s threshold is borrowed or says nothing, so the risks cannot be added up.",
         ),
     }[chain.union_certified]
     return ChainAnswer(

@@ -7,6 +7,8 @@ const MOST_CELLS = 256;
 const LINE = 54;
 const TYPICAL = 60;
 const MOST_LINES = 7;
+/* about the width of a letter under the overview */
+const LETTER = 7;
 const HOT = shared.sensitive;
 
 /* ---- tokens ---- */
@@ -20,9 +22,10 @@ export const appendToken = (strip, caret, card) => {
   if (!card.g || !last) strip.insertBefore(node, caret);
   else if (last.classList.contains("grp")) last.append(node);
   else {
-    const group = Object.assign(document.createElement("span"), { className: "grp" });
+    const group = Object.assign(document.createElement("span"), { className: "grp" }), focused = last === document.activeElement;
     last.replaceWith(group);
     group.append(last, node);
+    if (focused) last.focus({ preventScroll: true });
   }
   return node;
 };
@@ -62,7 +65,21 @@ export const overviewStep = (holder, clientX, state) => {
   const group = state.cards.slice(cell * per, (cell + 1) * per);
   return group.length ? strongest(group).i : state.cards.length;
 };
-const LABEL_ROOM = 40;
+/* labels of the bins that have room: the place of one reaches to the next that is shown, so that none is cut */
+const labelled = (bins, x) => {
+  const roomy = ({ first, end, text }) => x(end) - x(first) >= (text.length + 1) * LETTER;
+  const places = [];
+  for (const bin of bins) {
+    const last = places[places.length - 1];
+    if (last && !roomy(last)) last.end = bin.end;
+    else places.push({ ...bin, text: bin.label + bin.short });
+  }
+  if (places.length > 1 && !roomy(places[places.length - 1])) {
+    const { end } = places.pop();
+    places[places.length - 1].end = end;
+  }
+  return places;
+};
 /* what the last drawing showed, and its marker: another selection moves the marker alone */
 let overview = { shown: [], now: null, per: 1, width: 1, at: null };
 export const drawOverview = (holder, labels, state) => {
@@ -90,12 +107,9 @@ const drawSteps = (holder, labels, state, span) => {
   const bins = state.bins.filter((bin) => bin.first < total)
     .map((bin) => ({ ...bin, end: Math.min(total, bin.last === null ? total : bin.last + 1) }));
   const x = (step) => (step / total) * span;
-  /* a label needs room: of narrow bins some are named */
-  let free = 0;
-  const named = bins.filter(({ first }) => x(first) >= free && (free = x(first) + LABEL_ROOM));
   const cells = Array.from({ length: Math.ceil(cards.length / per) }, (_, cell) => cellOf(cards.slice(cell * per, (cell + 1) * per), cell, width));
   draw(holder, html`<svg viewBox=${`0 0 ${span} 44`} class="chart" aria-hidden="true"><rect class="s-now" x="0" y="0.5" width=${width} height="41"
-    rx="2" visibility="hidden"></rect>${named.slice(1).map((bin) => svg`<line class="grid" x1=${x(bin.first)} x2=${x(bin.first)} y1="2" y2="42"></line>`)}${
+    rx="2" visibility="hidden"></rect>${bins.slice(1).map((bin) => svg`<line class="grid" x1=${x(bin.first)} x2=${x(bin.first)} y1="2" y2="42"></line>`)}${
     (bins.length ? bins : [{ first: 0, end: total, state: "none" }]).map((bin) => svg`<line class="axis" x1=${x(bin.first)} x2=${x(bin.end)}
     y1="30" y2="30" stroke-dasharray=${DASH[bin.state] || nothing}></line>`)}${cells}</svg>`);
   const now = holder.querySelector(".s-now");
@@ -103,7 +117,8 @@ const drawSteps = (holder, labels, state, span) => {
   const peaks = cards.filter((card) => Math.abs(card.r) >= HOT).map((card) => card.i + 1);
   holder.setAttribute("aria-label", `Sensitivity of ${cards.length} steps: above the line the token is likelier with the attribute visible, `
     + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
-  labels.style.gridTemplateColumns = named.map((bin, at) => `minmax(0, ${(named[at + 1]?.first ?? total) - bin.first}fr)`).join(" ");
-  draw(labels, named.map((bin) => html`<span class="cut" title=${bin.state}>${bin.label + bin.short}</span>`));
+  const places = labelled(bins, x);
+  labels.style.gridTemplateColumns = places.map((place) => `minmax(0, ${place.end - place.first}fr)`).join(" ");
+  draw(labels, places.map((place) => html`<span class="cut" title=${place.state}>${place.text}</span>`));
   return { now, per, width, at: null };
 };

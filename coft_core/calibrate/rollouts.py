@@ -24,12 +24,6 @@ from coft_core.policies.coft import Thresholds
 CONSISTENCY = 0.95
 """Probability with which the fixed point counts as consistent, over all families together."""
 
-BELOW = 1e-4
-"""How far under the thresholds that were read off those lie that write chains, in nats: twice the rounding of float32.
-
-Coarser number types round by more than could be given away; there a copy can still fall on either side.
-"""
-
 Parts = Mapping[str, Calibration]
 """Thresholds of each masked view: the only one of a joint mask, or the families'."""
 
@@ -149,15 +143,8 @@ class _Rounds(Generic[Thresholds]):
 
 
 def in_force(parts: Parts) -> Parts:
-    """Thresholds as chains are written under them: :data:`BELOW` under what was read off.
-
-    A threshold is the support of some prompt's true token. A copy of that prompt has the same support, up to the
-    rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
-    """
-    return {
-        view: replace(part, values=replace(part.values, values=part.values.values - BELOW))
-        for view, part in parts.items()
-    }
+    """Thresholds as chains are written under them; see :meth:`coft_core.conformal.values.CalibrationValues.lowered`."""
+    return {view: replace(part, values=part.values.lowered()) for view, part in parts.items()}
 
 
 def largest_change(before: Calibration | None, after: Calibration) -> float:

@@ -339,7 +339,7 @@ def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wir
         mask_hint="someone",
         whitelist=("she", "The  Nurse"),
     )
-    assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate == "certified"
+    assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate.startswith("certified")
     other = replace(settings, whitelist=())
     with pytest.raises(cc.CalibrationMismatch):
         wired[AuditService].start(StartAudit("He saw her", other))
