@@ -850,7 +850,7 @@ def evaluation_coefficients(
     outside: Outside = "floor",
     progress: Progress | None = None,
 ) -> Coefficients:
-    """Fit the mixed-effects model of DiscrimEval to the answers of every method, which takes up to a minute.
+    """Fit the mixed-effects model of DiscrimEval to the answers of every method.
 
     Args:
         evaluation_id: number of an evaluation
