@@ -1,11 +1,13 @@
-# CPU by default. For a GPU: docker build --build-arg ACCELERATOR=cuda . and docker run --gpus all ...
-ARG BASE_IMAGE=python:3.11-slim-bookworm
+# docker build --build-arg BASE_IMAGE=python@sha256:... .
+# For a GPU add --build-arg ACCELERATOR=cuda, and --gpus all to docker run.
+# The base is python:3.11-slim-bookworm, named by its digest: docs/operations.md, "Containers", says how to find that.
+ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 
 # cpu pins every model to the processor; cuda runs them on the GPU.
 ARG ACCELERATOR=cpu
-# Wheel index for torch alone, e.g. PyTorch's CPU index for a much smaller image; empty takes pip's default.
-ARG TORCH_INDEX_URL=
+# Every package with the digest of its file. The lock of the program has torch with CUDA.
+ARG LOCK=requirements.lock
 
 # It listens on every address of the container, and starts with accounts (COFT_ACCOUNTS=on, once an admin is added) or
 # where something in front of it asks who people are (COFT_ACCOUNTS=elsewhere); the README has both commands.
@@ -26,9 +28,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/coft-audit
-COPY requirements.txt requirements-postgresql.txt ./
-RUN pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' requirements.txt)" \
-    && pip install -r requirements.txt -r requirements-postgresql.txt
+COPY ${LOCK} requirements-postgresql.lock ./
+RUN pip install --require-hashes -r "$LOCK" -r requirements-postgresql.lock
 
 COPY LICENSE README.md ./
 COPY coft_core ./coft_core

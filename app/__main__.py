@@ -10,9 +10,9 @@ PROGRAM = ("app", "db", "coft_core")
 
 def run() -> None:
     """Run a command and end the process with its code."""
-    # Services and containers are stopped with SIGTERM; it ends what runs as Ctrl+C does, with all that was shown
-    # stored.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Until a command begins there is nothing to keep: the system ends the process. An exception that a handler raises
+    # is lost where it falls into a destructor, as the import of a module has many.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from app.cli import main
     except ModuleNotFoundError as error:

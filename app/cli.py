@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,8 @@ from app.bootstrap import FEATURES, services
 from app.shared.wiring import Services
 
 NAME = "coft-audit"
+SHOWN = 80
+"""Characters of a path that are shown."""
 
 Opened = Callable[..., AbstractContextManager[Services]]
 
@@ -28,23 +31,26 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         opened: Opens the services; None opens those of the environment's settings.
 
     Returns:
-        0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error; 130 when it was
-        interrupted.
+        0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error or a wrong setting;
+        130 when it was interrupted.
     """
     command = program(opened or _opened)
     try:
         asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
+        return _run(asked) if callable(asked) else 0
     except TyperException as error:
         if context := getattr(error, "ctx", None):
             print(context.get_usage(), file=sys.stderr)
         print(f"{NAME}: {error.format_message().replace('Value error, ', '')}", file=sys.stderr)
         return 2
-    return _run(asked) if callable(asked) else 0
 
 
 def _opened(workers: str | None = None, project: str | None = None) -> AbstractContextManager[Services]:
     from app.settings import Settings
 
+    # A command that is stopped, by hand or by what runs it, keeps what is done and says so.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     return services(Settings(**_given(ray_address=workers, project=project)))
 
 
@@ -62,6 +68,11 @@ def _run(asked: Callable[[], int | None]) -> int:
         return asked() or 0
     except USER_ERRORS as error:
         print(f"{NAME}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        # A path that an option names: missing, too long, a folder in place of a file, or a full disk.
+        named = "" if error.filename is None else f"{error.filename!s:.{SHOWN}} cannot be used: "
+        print(f"{NAME}: {named}{error.strerror or error}; check the path.", file=sys.stderr)
         return 1
     except Stopped as stopped:
         print(f"\n{NAME}: {stopped}", file=sys.stderr)
@@ -139,12 +150,13 @@ def _serve(
     open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
 ) -> Callable[[], None]:
     def serving() -> None:
-        from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
         from app.settings import Settings
 
         given = context.parent.params if context.parent else {}
         shared = {"ray_address": given.get("workers"), "project": given.get("project")}
         settings = Settings(**_given(host=host, port=port, mcp=mcp, completions=completions, **shared))
+        from app.server import end_now, require_accounts_elsewhere, require_agents_package, require_free_port, serve
+
         if settings.mcp:
             require_agents_package()
         require_accounts_elsewhere(settings)
@@ -155,8 +167,7 @@ def _serve(
                 from db.accounts import AccountsRepository
 
                 require_accounts(settings, wired[AccountsRepository])
-            told = serve(wired, settings, open)
-        if told:
-            end_now()
+            serve(wired, settings, open)
+        end_now()
 
     return serving

@@ -10,11 +10,12 @@ import os
 import signal
 import socket
 import sys
+import time
 import webbrowser
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from threading import Event, Thread, Timer, current_thread, main_thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 import gradio as gr
@@ -84,6 +85,8 @@ TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
 LONGEST_END = 7.0
 """Seconds from the signal to end until the process is ended: whoever sends it kills after ten."""
+SIGNAL_SECONDS = 0.1
+"""How often the main thread looks whether a signal has come."""
 WAITING_EVENTS = 64
 ENDPOINTS = "endpoints"
 """Gradio's page for what programs call."""
@@ -193,8 +196,8 @@ def _measured(services: Services, app: ASGIApp) -> ASGIApp:
     return Measured(app, services[Metrics], told)
 
 
-def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
-    """Serve the pages until interrupted, and tell whether a signal did so: then :func:`end_now` is called at the end.
+def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
+    """Serve the pages until a signal ends that; :func:`end_now` is called once the services are closed.
 
     Args:
         wired: The services.
@@ -221,6 +224,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
 
             wired[Doors].let_agents_in(app)
     _keep_what_is_loaded()
+    signals = _signals()
     ended = Event()
     wired.closing.callback(ended.set)
     Thread(target=keep_giving_back, args=(ended,), name="give-back", daemon=True).start()
@@ -228,9 +232,13 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> bool:
     print(_reachable(settings), flush=True)
     if open_page and _has_screen():
         webbrowser.open(f"http://{settings.host}:{settings.port}")
-    told = _end_soon_when_told(wired)
-    app.block_thread()
-    return told.is_set()
+    while not signals:
+        time.sleep(SIGNAL_SECONDS)
+    # Nobody is sent here from now on, jobs stop where they can, and the process ends in time.
+    end_within(LONGEST_END)
+    wired[Monitor].end()
+    Thread(target=wired[JobRunner].shutdown, args=(False,), daemon=True).start()
+    app.close(verbose=False)
 
 
 def _keep_what_is_loaded() -> None:
@@ -250,22 +258,16 @@ def end_now() -> None:
     os._exit(0)
 
 
-def _end_soon_when_told(wired: Services) -> Event:
-    """From the signal on nobody is sent here, jobs stop where they can, and the process ends in time."""
-    monitor, runner, ended = wired[Monitor], wired[JobRunner], Event()
+def _signals() -> list[int]:
+    """The signals to end that have come so far.
 
-    def told(*_: object) -> None:
-        ended.set()
-        monitor.end()
-        end_within(LONGEST_END)
-        # In a thread of its own: the interrupted one may be writing.
-        Thread(target=runner.shutdown, args=(False,), daemon=True).start()
-        raise KeyboardInterrupt
-
-    if current_thread() is main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, told)
-    return ended
+    A handler runs wherever the main thread happens to be, so that it only writes down: an exception would be lost in a
+    destructor, and a lock might be held there already.
+    """
+    come: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: come.append(number))
+    return come
 
 
 def end_within(seconds: float, end: Callable[[int], None] = os._exit) -> Timer:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
-from pydantic import Field
+from annotated_types import Ge, Le
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from typer.exceptions import TyperException
+
+from coft_core.types import FAMILIES
+
+SHOWN = 80
+"""Characters of a wrong value that are shown."""
+DEVICE = r"^((auto|cpu)|(cuda|mps|xpu)(:\d+)?)$"
+FLOATING = r"^(auto|half|float|double|b?float\d\w*)$"
+OBJECT = r"\s*\{.*\}\s*"
+FAMILY_NAMES = ("all", "protected", "none", *FAMILIES)
+
+
+class WrongSettingsError(TyperException):
+    """Settings that cannot be used; its text has one sentence a line for each of them."""
 
 
 class Settings(BaseSettings):
@@ -101,10 +118,14 @@ class Settings(BaseSettings):
     oidc_roles: str = ""
     oidc_project: str = "Default"
     model: str = "demo"
-    device: str = "auto"
-    dtype: str = "auto"
-    device_map: str = ""
-    max_memory: str = ""
+    device: str = Field(default="auto", pattern=DEVICE, description="auto, cpu, cuda or one device such as cuda:0")
+    dtype: str = Field(default="auto", pattern=FLOATING, description="auto, float32, bfloat16 or float16")
+    device_map: str = Field(
+        default="",
+        pattern=rf"(?s)^(|auto|balanced|balanced_low_0|sequential|{OBJECT})$",
+        description="auto, balanced, balanced_low_0, sequential or a JSON object",
+    )
+    max_memory: str = Field(default="", pattern=rf"(?s)^({OBJECT})?$", description="a JSON object")
     offload_folder: str = ""
     quantization: Literal["none", "8bit", "4bit"] = "none"
     prefill_tokens: int = Field(default=16384, ge=1)
@@ -112,7 +133,11 @@ class Settings(BaseSettings):
     snapshots_mb: int = Field(default=256, ge=0)
     trust_remote_code: str = ""
     pipeline: str = "auto"
-    mask_families: str = "protected"
+    mask_families: str = Field(
+        default="protected",
+        pattern=rf"(?i)^[\s,]*(({'|'.join(FAMILY_NAMES)})([\s,]+|$))*$",
+        description=f"some of {', '.join(FAMILY_NAMES)}, with commas between them",
+    )
     max_upload_mb: int = Field(default=20, ge=1)
     models: str = ""
     jobs_per_visitor: int = Field(default=16, ge=0)
@@ -132,7 +157,19 @@ class Settings(BaseSettings):
     ray_address: str = ""
     ray_workers: int = Field(default=2, ge=1)
     ray_threads: int = Field(default=1, ge=1)
-    ray_gpus: float = Field(default=0.0, ge=0.0)
+    ray_gpus: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+
+    def __init__(self, **given: Any) -> None:
+        """Read the environment; what is given wins over it.
+
+        Raises:
+            WrongSettingsError: A value is not allowed.
+        """
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            lines = (_sentence(str(wrong["loc"][0]), wrong["input"], given) for wrong in error.errors())
+            raise WrongSettingsError("\n".join(lines)) from None
 
     @property
     def largest_body(self) -> int:
@@ -152,3 +189,23 @@ class Settings(BaseSettings):
             "snapshot_bytes": self.snapshots_mb << 20,
             "trusted": tuple(name.strip() for name in self.trust_remote_code.split(",") if name.strip()),
         }
+
+
+def _sentence(name: str, value: object, given: Mapping[str, object]) -> str:
+    """What is wrong with a setting: its name, its value and the values that are allowed."""
+    said = f"--{name.replace('_', '-')}" if name in given else f"COFT_{name.upper()}"
+    return f"{said} is {str(value)[:SHOWN]!r}; it must be {_allowed(Settings.model_fields[name])}."
+
+
+def _allowed(field: FieldInfo) -> str:
+    """The values of a setting, in words."""
+    if field.description:
+        return field.description
+    if field.annotation is bool:
+        return "true or false"
+    if names := get_args(field.annotation):
+        return f"{', '.join(names[:-1])} or {names[-1]}"
+    kind = "a whole number" if field.annotation is int else "a number"
+    least = next(mark.ge for mark in field.metadata if isinstance(mark, Ge))
+    most = next((mark.le for mark in field.metadata if isinstance(mark, Le)), None)
+    return f"{kind} of at least {least}" if most is None else f"{kind} from {least} to {most}"

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -358,6 +358,7 @@ class Database:
         """The project that is meant where nobody has said; None leaves it at that."""
         self._engine: Engine | None = None
         self._binds: dict[tuple[Access, bool], Engine] = {}
+        self._files: Mapping[Path, tuple[int, int] | None] = {}
         self._shared: ContextVar[_Together | None] = ContextVar("together", default=None)
 
     @property
@@ -396,6 +397,8 @@ class Database:
             if engine.dialect.name == "sqlite":
                 _secure(engine, Path(self._url.database or ""), self._checked)
             upgrade(engine)
+            if engine.dialect.name == "sqlite":
+                self._files = _files_of(engine, Path(self._url.database or "").resolve())
         except (SQLAlchemyError, UnicodeDecodeError) as error:
             engine.dispose()
             found = _reason(error) if isinstance(error, SQLAlchemyError) else "a text is not UTF-8"
@@ -417,7 +420,7 @@ class Database:
         """Close every connection; closing twice does nothing."""
         if self._engine is not None:
             self._engine.dispose()
-            self._engine, self._binds = None, {}
+            self._engine, self._binds, self._files = None, {}, {}
 
     def __enter__(self) -> Self:
         return self.open()
@@ -448,6 +451,7 @@ class Database:
                 return
             with _plain_errors(), bind.begin() as connection:
                 yield connection
+            self._require_files()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -480,6 +484,7 @@ class Database:
         if outer is not None:
             outer.afterwards.extend(shared.afterwards)
             return
+        self._require_files()
         for call, _ in shared.afterwards:
             call()
 
@@ -515,7 +520,22 @@ class Database:
     def _bind(self, access: Access) -> Engine:
         if not self._binds:
             raise StoreError(NOT_OPEN)
+        self._require_files()
         return self._binds[access, self._is_scoped(present_project())]
+
+    def _require_files(self) -> None:
+        """Refuse to go on where SQLite's files are no longer those that are open: what it writes would be lost.
+
+        Raises:
+            StoreError: One was deleted or replaced.
+        """
+        for path, known in self._files.items():
+            if _identity(path) != known:
+                raise StoreError(
+                    f"The store's file {path} was deleted or replaced while it was in use, so that nothing more is "
+                    "stored; stop every program that uses the store, and look whether its newest entries are there "
+                    "before you go on."
+                )
 
     def _is_scoped(self, scope: Scope) -> bool:
         return isinstance(scope, int) or (scope is None and self._by_project)
@@ -539,6 +559,26 @@ class Database:
         if shared is not None and shared.scoped != self._is_scoped(present_project()):
             raise StoreError("One transaction cannot be about one project and about all of them.")
         return shared
+
+
+def _files_of(engine: Engine, path: Path) -> dict[Path, tuple[int, int] | None]:
+    """SQLite's file, its log and the log's index with their identities; they stay while a connection is open.
+
+    The pool keeps one open. A new connection would begin a log of its own where the first one is gone.
+    """
+    with _bound(engine, "read").connect() as connection:
+        # The log is opened with the first page that is read.
+        connection.exec_driver_sql("PRAGMA schema_version")
+        return {one: _identity(one) for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and number of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _scoped(engine: Engine) -> Engine:

@@ -3,6 +3,7 @@
 import functools
 import shutil
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import hypothesis
 import pytest
 import torch
 from sqlalchemy import Engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 import db.database
 from app.bootstrap import services
@@ -126,6 +128,28 @@ def stores_migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("db.database.upgrade", copied_or_migrated)
         yield
+
+
+SET_PRAGMAS = db.database._set_pragmas
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stores_wait_for_no_disk() -> Iterator[None]:
+    """SQLite does not wait for the disk after each step: only a power cut would lose what it has not written yet."""
+
+    def without_waiting(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+        SET_PRAGMAS(connection, entry)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("db.database._set_pragmas", without_waiting)
+        yield
+
+
+@pytest.fixture
+def stores_as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite waits for the disk as it does in use."""
+    monkeypatch.setattr("db.database._set_pragmas", SET_PRAGMAS)
 
 
 @pytest.fixture(scope="session", autouse=True)

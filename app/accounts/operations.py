@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from annotated_types import Ge
+
 from app.accounts.deletion import ProjectDeletion
 from app.accounts.disk import PARTS, AccountDisk, DiskService, DiskUse, amount, disk_sentence, parts_words
 from app.accounts.passwords import ONE_TIME, OneTimePassword
@@ -506,15 +508,15 @@ def _print_trail(entries: Sequence[TrailRecord]) -> None:
 
 
 @command("trail list", json=_trail_json, text=_print_trail)
-def show_trail(wired: Services, *, account: str | None = None, newest: int = 100) -> Sequence[TrailRecord]:
+def show_trail(
+    wired: Services, *, account: str | None = None, newest: Annotated[int, Ge(1)] = 100
+) -> Sequence[TrailRecord]:
     """Who did what, oldest first.
 
     Args:
         account: only what this account did
         newest: at most so many, the newest of all
     """
-    if newest < 1:
-        raise ServiceError("--newest must be at least 1.")
     return wired[TrailRepository].list(account, newest)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -45,9 +46,10 @@ def load_experiment(name: str) -> Experiment:
         ServiceError: There is none, or it is wrong; the sentence names file, line and field.
     """
     if name.endswith(ENDINGS) or "/" in name:
-        path = Path(name).expanduser()
-        if not path.is_file():
-            raise ServiceError(f"There is no file {name}; give the path of a YAML file, or a name that is listed.")
+        # Path raises where a name is too long for a path or names the home of nobody.
+        path = Path(os.path.expanduser(name))
+        if not os.path.isfile(path):
+            raise ServiceError(f"There is no file {name:.80}; give the path of a YAML file, or a name that is listed.")
         return read_experiment(path)
     if name not in experiment_names():
         raise ServiceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -162,9 +163,12 @@ class SuiteSources:
         named = data or self._folder
         if not named:
             return None
-        folder = Path(named).expanduser()
-        if not folder.is_dir():
-            raise ServiceError(f"There is no folder {named}; name the one with the suites' files (--data, COFT_DATA).")
+        # Path raises where a name is too long for a path or names the home of nobody.
+        folder = Path(os.path.expanduser(named))
+        if not os.path.isdir(folder):
+            raise ServiceError(
+                f"There is no folder {named:.80}; name the one with the suites' files (--data, COFT_DATA)."
+            )
         return folder
 
     def _once(

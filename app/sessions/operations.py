@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from annotated_types import Ge
 
 from app.shared.operations import Json, command, operation
 from app.shared.wiring import Services
@@ -72,7 +73,7 @@ def sessions(
     wired: Services,
     *,
     search: str = "",
-    limit: int = 50,
+    limit: Annotated[int, Ge(1)] = 50,
     delete: Annotated[int | None, typer.Option("--delete", metavar="ID")] = None,
 ) -> tuple[SessionSummary, ...] | str:
     """List or delete past audits.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from annotated_types import Ge
 
 from app.shared.operations import PROGRESS, TELL, Argument, Operation, Progress, arguments_of, takes, text_of
 
@@ -103,6 +104,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
         option = f"--{argument.name.replace('_', '-')}"
         said = typer.Option(option) if argument.by_name else typer.Argument()
     said.help = argument.meaning
+    said.min = next((mark.ge for mark in get_args(argument.annotation) if isinstance(mark, Ge)), said.min)
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(_word(argument), keyword, default=argument.default, annotation=Annotated[kind, said])
 

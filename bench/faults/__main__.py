@@ -1,6 +1,6 @@
 """Faults of the machine, each with the number tried and what was lost.
 
-    python -m bench.faults [--kills 100] [--times 20] [--only runs,batches,...] [--seed 0]
+    python -m bench.faults [--kills 100] [--times 20] [--stops 200] [--only runs,batches,...] [--seed 0]
 
 The last line is a JSON object. The program ends with an error where anything was lost.
 """
@@ -13,10 +13,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from bench.faults.circumstances import CIRCUMSTANCES, tear_often, try_often
 from bench.faults.forking import warm
 from bench.faults.kills import kill_often
+from bench.faults.stops import stop_often
 from bench.faults.weights import damage_often
 from bench.faults.works import TASKS
 
@@ -26,12 +28,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--stops", type=int, default=200)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     wanted = [part for part in options.only.split(",") if part]
-    warm()
-    results = {}
+    if wanted != ["stops"]:
+        warm()
+    results: dict[str, dict[str, Any]] = {}
     for task in TASKS:
         if wanted and task.name not in wanted:
             continue
@@ -61,6 +65,10 @@ def main() -> None:
         print(f"damaged weights: {options.kills} times, told in a sentence {said} times, {len(lost)} lost")
         print(*(f"  {what}" for what in lost[:10]), sep="\n", flush=True)
         results["damaged weights"] = {"tried": options.kills, "told": said, "lost": len(lost)}
+    if not wanted or "stops" in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            stops = stop_often(options.stops, Path(folder), options.seed, lambda said: print(said, flush=True))
+        results["stops"] = stops.json
     print(json.dumps(results))
     sys.exit(any(item["lost"] for item in results.values()))
 

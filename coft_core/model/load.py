@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -46,6 +47,10 @@ from coft_core.model.requirements import (
 DEMO = "demo"
 HUB_SECONDS = 10.0
 GGUF = ".gguf"
+LONGEST_NAME = 4096
+"""Characters of a model's name or path."""
+DESCRIBING = frozenset({"model_type", "architectures", "auto_map"})
+"""Keys by which a configuration is known as that of a model."""
 SINGLE_FILES = (".ggml", ".bin", ".pt", ".pth", ".safetensors", ".onnx")
 """Ends of files that hold a model by themselves."""
 
@@ -104,7 +109,7 @@ def load_model(
             character offsets, or has another vocabulary; it does not fit into memory; or the choices of
             where and how to hold it are unknown, exclude each other or need a package that is not there.
     """
-    source = _source(name_or_path)
+    source = model_source(name_or_path)
     if prefill_tokens < 1:
         raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
     placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
@@ -220,9 +225,18 @@ def _nobody(_: LoadingPhase) -> None:
     """Progress that nobody asked for."""
 
 
-def _source(name_or_path: str) -> str:
+def model_source(name_or_path: str) -> str:
+    """What the libraries are asked for by a model's name: a hub id, a folder or a file.
+
+    Raises:
+        ModelLoadError: The name is empty, too long, or a path that leads to no model.
+    """
     if not name_or_path.strip():
         raise ModelLoadError("The model name is empty; give a hub id, a folder, or 'demo'.")
+    if len(name_or_path) > LONGEST_NAME:
+        raise ModelLoadError(
+            f"The model name has {len(name_or_path):,} characters and at most {LONGEST_NAME:,} are read; check it."
+        )
     if name_or_path == DEMO:
         return str(assets_path("models", "demo"))
     if (path := _folder(name_or_path)) is not None:
@@ -236,7 +250,8 @@ def _source(name_or_path: str) -> str:
             f"{name_or_path!r} names a file, and of single files only GGUF is read; give the folder of a model "
             "that transformers has saved (config.json, tokenizer.json and safetensors)."
         )
-    if Path(name_or_path).is_absolute() or name_or_path.startswith((".", "~")):
+    typed = Path(name_or_path)
+    if typed.is_absolute() or ".." in typed.parts or name_or_path.startswith((".", "~")):
         # Whoever may type a model's name need not know this computer's folders: what is missing, is no model and may
         # not be read is told alike.
         raise ModelLoadError(
@@ -259,18 +274,23 @@ def _is_gguf(name_or_path: str) -> bool:
 
 
 def _folder(name_or_path: str) -> str | None:
-    """The folder of a saved model; None where there is none that can be read."""
+    """The folder of a saved model; None where there is none that can be read.
+
+    Other programs have files of this name too: a folder with one of those is no model's, and answered as none.
+    """
     try:
         path = Path(name_or_path).expanduser()
-        return str(path) if (path / "config.json").is_file() and os.access(path / "config.json", os.R_OK) else None
+        file = path / "config.json"
+        config = json.loads(file.read_text("utf-8")) if file.is_file() else None
     except (OSError, RuntimeError, ValueError):
-        # A folder that may not be entered, a home of nobody, a name with a NUL or too long for a path.
+        # A folder that may not be entered, a home of nobody, a name with a NUL or too long for a path, no JSON.
         return None
+    return str(path) if isinstance(config, dict) and not DESCRIBING.isdisjoint(config) else None
 
 
 def _only_local(source: str, revision: str | None) -> bool:
     """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read."""
-    if Path(source).is_dir():
+    if os.path.isdir(source):  # Of a name that is too long for a path it says no.
         return True
     try:
         HfApi().model_info(source, revision=revision, timeout=HUB_SECONDS)

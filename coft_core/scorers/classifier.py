@@ -13,6 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from coft_core.errors import ModelLoadError
 from coft_core.model.language_model import weights_digest
+from coft_core.model.load import model_source
 from coft_core.model.loading import explain, out_of_memory
 from coft_core.model.requirements import require_all_weights
 
@@ -109,13 +110,14 @@ def load_labelled(source: str, device: str, role: str) -> LabelledClassifier:
     """
     module: Any
     try:
+        found = model_source(source)
         # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
         module, loading = AutoModelForSequenceClassification.from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            found, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
         require_all_weights(source, loading)
         module = module.to(device)
-        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(found, trust_remote_code=False)
     except Exception as error:
         # What a checkpoint's files make others raise has no end.
         reason = str(error) if isinstance(error, ModelLoadError) else explain(source, error)

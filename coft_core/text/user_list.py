@@ -79,10 +79,10 @@ class UserList:
 
 def term_problem(term: UserTerm) -> str:
     """What is wrong with a term, as the end of a sentence that begins with it; empty if nothing is."""
+    if len(term.term) > LONGEST_TERM:
+        return f"has {len(term.term):,} characters; at most {LONGEST_TERM} are allowed"
     if not folded(term.term):
         return "is empty; give it a word"
-    if len(term.term) > LONGEST_TERM:
-        return f"has {len(term.term)} characters; at most {LONGEST_TERM} are allowed"
     if term.family not in KNOWN_FAMILIES:
         return f"has the unknown family {term.family!r}; use one of {', '.join(KNOWN_FAMILIES)}"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import pytest
+
 from db.database import Database
+from db.jobs import JobsRepository
 from db.sessions import SessionsRepository
-from db.types import ConflictError
+from db.types import ConflictError, StoreError
 from tests.db.conftest import new_session, new_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +25,10 @@ APPENDER = """
 import sys
 from dataclasses import replace
 from itertools import count
+import pytest
+
 from db.database import Database
+from db.jobs import JobsRepository
 from db.sessions import SessionsRepository
 
 sessions = SessionsRepository(Database(sys.argv[1]).open())
@@ -106,3 +113,33 @@ def test_of_two_writers_of_the_same_step_exactly_one_wins(database):
         left, right = threads.map(write, ("left", "right"))
     assert sorted(left + right) == list(range(15))
     assert [step.token == "left" for step in sessions.chain(branch)] == [index in left for index in range(15)]
+
+
+def _add_and_unlink(jobs, file):
+    jobs.add("calibrate", "lost", {})
+    file.unlink()
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+def test_nothing_is_answered_once_a_file_of_the_store_is_gone_or_another_one(tmp_path, empty_file, ending):
+    for way in ("gone", "gone while writing", "another one"):
+        path = Path(shutil.copyfile(empty_file, tmp_path / f"{way}.db"))
+        file = path.with_name(path.name + ending)
+        with Database(f"sqlite:///{path}") as database:
+            jobs = JobsRepository(database)
+            kept = jobs.add("calibrate", "kept", {})
+            if way == "another one":
+                shutil.copyfile(file, tmp_path / "copy")
+                (tmp_path / "copy").replace(file)
+            elif way == "gone":
+                file.unlink()
+            else:
+                with pytest.raises(StoreError), database.together():
+                    _add_and_unlink(jobs, file)
+            with pytest.raises(StoreError):
+                jobs.add("calibrate", "lost", {})
+            with pytest.raises(StoreError):
+                jobs.list()
+        if (way, ending) == ("gone", "-wal"):
+            with Database(f"sqlite:///{path}") as database:
+                assert list(JobsRepository(database).list()) == [kept]

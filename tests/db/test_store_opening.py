@@ -15,7 +15,7 @@ from db.types import ConflictError, StoreError
 from tests.db.conftest import new_session
 
 
-def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url):
+def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url, stores_as_shipped):
     with Database(sqlite_url) as database, database.engine.connect() as connection:
         found = {
             name: connection.scalar(text(f"PRAGMA {name}"))

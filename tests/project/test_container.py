@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.project.test_packaging import ROOT, free_port
+from tests.project.test_packaging import LOCKS, ROOT, free_port, own_lock
 
 TOOLS = ("buildah", "debootstrap", "unshare")
 RELEASE, ITS_PYTHON = "bookworm", (3, 11)
@@ -86,8 +86,9 @@ def built(buildah, tmp_path_factory):
     buildah("commit", "--quiet", base, "localhost/base")
     buildah("rm", base)
     shutil.rmtree(system)
+    lock = f"{own_lock(tmp_path_factory.mktemp('lock'))}:/srv/coft-audit/{LOCKS[0]}:ro"
     return buildah(
-        "build", "--isolation", "chroot", "--format", "docker", "--volume", PACKAGES,
+        "build", "--isolation", "chroot", "--format", "docker", "--volume", PACKAGES, "--volume", lock,
         "--build-arg", "BASE_IMAGE=localhost/base", "--tag", NAME, ".",
     )  # fmt: skip
 

@@ -22,7 +22,8 @@ from db.database import parse_url
 from tests.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+LOCKS = ("requirements.lock", "requirements-postgresql.lock")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").replace("${LOCK}", LOCKS[0])
 
 
 def requirements(name):
@@ -106,12 +107,19 @@ def test_the_composed_services_fit_each_other_and_the_container():
     assert mounted["audit-data"] in json.loads(instruction("VOLUME")[0])
     assert audit["environment"]["COFT_SIGNING_KEY"].startswith(mounted["audit-data"])
     assert "ports" not in database
-    assert "requirements-postgresql.txt" in " ".join(instruction("RUN"))
+    # Neither writes to its file system or has rights, both have an end of memory, and no image goes by a tag.
+    for service in (audit, database):
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert {"mem_limit", "tmpfs"} <= set(service)
+    for image in (audit["build"]["args"]["BASE_IMAGE"], database["image"]):
+        assert re.fullmatch(r"\$\{COFT_[A-Z_]+:\?[^}]+\}", image)
 
 
 def test_the_container_copies_every_package_that_the_program_imports():
     copied = {source for line in instruction("COPY") for source in line.split()[:-1]}
-    assert {"coft_core", "db", "app", "assets", "requirements.txt"} <= copied
+    assert {"coft_core", "db", "app", "assets", *LOCKS} <= copied
 
 
 def test_the_container_runs_as_another_user_with_a_volume_and_a_health_check():
@@ -144,16 +152,27 @@ def container_environment(folder, **more):
     return {**os.environ, **found, **more}
 
 
-def test_the_containers_install_line_asks_for_torch_first_and_then_for_the_pinned_rest(tmp_path):
+def locked(name):
+    """The packages of a lock, each with whether a digest stands behind it."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    return {line.split(" ", 1)[0]: "--hash=sha256:" in line for line in text.splitlines() if "==" in line.split(" ")[0]}
+
+
+def test_the_container_is_built_from_locks_alone_which_hold_every_pin_with_a_digest(tmp_path):
+    assert [line for line in instruction("ARG") if line.startswith(("BASE_IMAGE", "LOCK"))] == [
+        "BASE_IMAGE", f"LOCK={LOCKS[0]}"
+    ]  # fmt: skip
+    assert instruction("FROM") == ["${BASE_IMAGE}"]
     line = next(line for line in instruction("RUN") if "pip install" in line)
     shim = tmp_path / "pip"
     shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/calls\n')
     shim.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TORCH_INDEX_URL": ""}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LOCK": LOCKS[0]}
     subprocess.run(["/bin/sh", "-ec", line], cwd=ROOT, env=environment, check=True, timeout=60)
-    calls = (tmp_path / "calls").read_text().split()
-    assert calls[:2] == ["install", requirements("requirements.txt")[0]]
-    assert calls[2:] == ["install", "-r", "requirements.txt", "-r", "requirements-postgresql.txt"]
+    assert (tmp_path / "calls").read_text().split() == ["install", "--require-hashes", "-r", LOCKS[0], "-r", LOCKS[1]]
+    for lock, pins in zip(LOCKS, ("requirements.txt", "requirements-postgresql.txt"), strict=True):
+        assert all(locked(lock).values())
+        assert set(requirements(pins)) <= set(locked(lock))
 
 
 def needed(names):
@@ -173,6 +192,19 @@ def needed(names):
     return list(seen)
 
 
+def pinned():
+    """The packages that the container has, as they are here."""
+    return needed(["pip", *requirements("requirements.txt"), *requirements("requirements-postgresql.txt")])
+
+
+def own_lock(folder):
+    """A lock of the packages here, which pip finds to be there: torch and others may be of another build."""
+    versions = {package.name: package.version.partition("+")[0] for package in pinned() if package.name != "pip"}
+    lines = [f"{name}=={version} --hash=sha256:{'0' * 64}\n" for name, version in versions.items()]
+    (folder / LOCKS[0]).write_text("".join(lines))
+    return folder / LOCKS[0]
+
+
 def linked_environment(prefix):
     """A Python environment that has what the container has and nothing else, by links into this one.
 
@@ -180,8 +212,7 @@ def linked_environment(prefix):
     """
     venv.create(prefix)
     (place,) = prefix.glob("lib/python*/site-packages")
-    pinned = requirements("requirements.txt") + requirements("requirements-postgresql.txt")
-    for package in needed(["pip", *pinned]):
+    for package in pinned():
         for name in {file.parts[0] for file in package.files if file.parts[0] not in ("..", "__pycache__")}:
             if not (place / name).exists():
                 (place / name).symlink_to(package.locate_file(name))
@@ -196,6 +227,7 @@ def test_the_containers_own_lines_install_start_and_pass_its_health_check(tmp_pa
     place.mkdir()
     (tmp_path / "data").mkdir()
     container_files(place)
+    own_lock(place)
     packages = linked_environment(prefix)
     assert not (packages / "pytest").exists()
     environment = container_environment(
@@ -203,7 +235,7 @@ def test_the_containers_own_lines_install_start_and_pass_its_health_check(tmp_pa
         PATH=f"{prefix}/bin:{os.environ['PATH']}",
         COFT_HOST="127.0.0.1",
         COFT_PORT=str(free_port()),
-        TORCH_INDEX_URL="",
+        LOCK=LOCKS[0],
         # What is missing fails instead of being fetched.
         PIP_NO_INDEX="1",
     )

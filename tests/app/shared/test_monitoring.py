@@ -6,6 +6,7 @@ import json
 import logging
 from threading import Event
 
+import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -15,6 +16,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.logs import JsonLines
 from app.shared.monitoring import Measured, Metrics, Monitor
 from coft_core.types import Span
+from db.types import StoreError
 
 SECRET = "He said the password is hunter2"
 
@@ -46,6 +48,15 @@ def test_readiness_is_refused_without_a_store_and_at_the_end_while_the_process_l
     assert asked.get("/ready").status_code == 503
     wired.database.close()
     assert (asked.get("/ready").status_code, asked.get("/health").status_code) == (503, 200)
+
+
+def test_neither_readiness_nor_an_audit_is_answered_once_the_log_of_the_store_is_gone(wired, tmp_path):
+    asked = client(wired)
+    assert asked.get("/ready").status_code == 200
+    (tmp_path / "audits.sqlite3-wal").unlink()
+    assert (asked.get("/ready").status_code, asked.get("/health").status_code) == (503, 200)
+    with pytest.raises(StoreError):
+        wired[AuditService].start(StartAudit("He said", AuditSettings(model="tiny"), (Span(0, 2, "gender"),)))
 
 
 def test_addresses_that_nobody_knows_share_one_series(wired):

@@ -58,6 +58,8 @@ def test_an_asked_for_dtype_is_used(tmp_path):
         ("", "model name is empty"),
         ("/no/such/folder", "holds no model that can be read"),
         ("./neither/this", "holds no model that can be read"),
+        ("l" * 300, "There is no model"),
+        ("l" * 5000, "has 5,000 characters"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
@@ -71,7 +73,12 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         cc.load_model(str(tmp_path))
 
 
-@pytest.mark.parametrize("there", ["folder", "file", "forbidden", "nowhere", "~nobody-of-this-name", "a\0b"])
+OTHERS = {"list": "[1]", "program": '{"name": "x", "version": 1}', "text": "config", "deep": "[" * 100_000}
+"""What stands in a config.json of other programs."""
+NOWHERE = ("folder", "file", "forbidden", "nowhere", "~nobody-of-this-name", "a\0b", "l" * 300, "up", *OTHERS)
+
+
+@pytest.mark.parametrize("there", NOWHERE)
 def test_what_is_there_without_being_a_model_answers_as_what_is_not_there(tmp_path, there):
     path = str(tmp_path / there)
     if there == "folder":
@@ -82,6 +89,11 @@ def test_what_is_there_without_being_a_model_answers_as_what_is_not_there(tmp_pa
         (tmp_path / there).mkdir(mode=0)
     elif there.startswith("~"):
         path = there
+    elif there == "up":
+        path = "tests/.."
+    elif there in OTHERS:
+        (tmp_path / there).mkdir()
+        (tmp_path / there / "config.json").write_text(OTHERS[there])
     with pytest.raises(ModelLoadError) as caught:
         cc.load_model(path)
     with pytest.raises(ModelLoadError) as other:

@@ -288,6 +288,7 @@ def test_a_classifier_that_does_not_fit_names_no_option_that_scorers_lack(tmp_pa
     def full(*_, **__):
         raise MemoryError
 
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     monkeypatch.setattr("coft_core.scorers.classifier.AutoModelForSequenceClassification.from_pretrained", full)
     with pytest.raises(
         ModelLoadError, match="does not fit into the memory here; choose a smaller classifier"
