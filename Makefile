@@ -1,6 +1,6 @@
 # make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint type unit matrix bench clean
+.PHONY: help run test test-slow lint type unit kernels matrix bench clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -17,6 +17,7 @@ help:
 	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
 	@echo "make test   lint, types and the tests"
 	@echo "make test-slow  larger versions of some tests, and the container's image"
+	@echo "make kernels numeric tests under the arithmetic of other processors"
 	@echo "make matrix every class of models and several tokenizers; writes docs/models.md"
 	@echo "make bench  measurements, one JSON line each"
 
@@ -53,6 +54,9 @@ test: lint type unit
 
 test-slow: $(VENV)/.ready-dev
 	@$(PYTEST) -m slow $(PYTEST_OPTIONS)
+
+kernels: $(VENV)/.ready-dev
+	@$(BIN)/python -m tests.kernels
 
 matrix: $(VENV)/.ready-dev
 	@$(PIP) install --upgrade --no-deps --target $(VENV)/matrix-packages -r requirements-matrix.txt

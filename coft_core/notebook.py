@@ -12,16 +12,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from coft_core.assets import assets_path
+from coft_core.effects import LARGEST_LOG, effect_sentence, masked_words
+from coft_core.messages import catalogue
 from coft_core.types import Candidate, Run, Step
 
 SENSITIVE = 0.5
 """Absolute log ratio of the factual to the masked probability from which a token is marked as sensitive."""
-NAMED_WORDS = 3
-"""Masked words that are named; more are counted."""
 TALLEST = 14
 """Pixels of a sensitivity bar; one log unit has ten."""
-LARGEST_LOG = 20.0
-"""Log ratios beyond this are given as this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class RunView:
 
     def _repr_html_(self) -> str:
         """The inspector as HTML; each call has names of its own, so that a notebook can show a run twice."""
-        words = _masked_words(self.run)
+        words = masked_words(self.run.prompt, self.run.spans)
         return _template().render(
             style=_style(),
             # Names of fields must differ from those of every other output of a notebook.
@@ -47,7 +45,7 @@ class RunView:
 def show(run: Run) -> RunView:
     """Show a run in a notebook: tokens with their sensitivity, and a table of the selected token's candidates.
 
-    The token that the masked words change most is selected at first.
+    The token whose probability differs most between the two readings is selected at first.
 
     The HTML needs no network and no script: tokens are radio buttons, so that the arrow keys move between them, and
     styles show what belongs to the checked one. It follows the light or dark theme of the notebook.
@@ -84,12 +82,6 @@ def _selected(steps: Sequence[Step]) -> int:
     return 0 if strongest is None else strongest.index + 1
 
 
-def _masked_words(run: Run) -> tuple[str, ...]:
-    """The masked words of the prompt in its order; those that differ by case or blanks alone stand once."""
-    words = [" ".join(run.prompt[span.start : span.end].split()) for span in sorted(run.spans) if span.masked]
-    return tuple({word.casefold(): word for word in reversed(words)}.values())[::-1]
-
-
 def _shown(step: Step, words: Sequence[str]) -> dict[str, object]:
     """A step as the template has it."""
     ratio = step.diagnostics.log_ratio
@@ -101,7 +93,9 @@ def _shown(step: Step, words: Sequence[str]) -> dict[str, object]:
         "bar": min(TALLEST, round(10 * min(abs(ratio), LARGEST_LOG))),
         "down": ratio < 0,
         "sensitive": abs(ratio) >= SENSITIVE,
-        "effect": _effect(step, words),
+        "effect": effect_sentence(
+            ratio, words, _probability(step.log_p_factual), _probability(step.log_p_masked), catalogue("en")
+        ),
         "set": _set(step),
         "tau": "none" if step.state == "none" or step.log_tau == -math.inf else _probability(step.log_tau),
         "forced": f"instead of {_visible(step.policy_token)}" if step.policy_token_id != step.token_id else "",
@@ -146,22 +140,6 @@ def _set(step: Step) -> str:
     if step.state == "none":
         return "none"
     return f"{step.set_size:,} token{'' if step.set_size == 1 else 's'}"
-
-
-def _effect(step: Step, words: Sequence[str]) -> str:
-    """What the masked words did to the token, with both probabilities."""
-    if not words:
-        return "nothing is masked, so there is nothing to compare"
-    ratio = step.diagnostics.log_ratio
-    factor = math.exp(min(abs(ratio), LARGEST_LOG))
-    quoted = [f"\N{LEFT DOUBLE QUOTATION MARK}{word}\N{RIGHT DOUBLE QUOTATION MARK}" for word in words]
-    cause = f"the {len(words)} masked words" if len(words) > NAMED_WORDS else ", ".join(quoted)
-    pronoun = "it" if len(words) == 1 else "them"
-    figures = f"{_probability(step.log_p_factual)} with {pronoun}, {_probability(step.log_p_masked)} without"
-    if factor < 1.05:
-        return f"hardly changed by {cause}: {figures}"
-    shown = f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
-    return f"{shown} times {'likelier' if ratio > 0 else 'less likely'} because of {cause}: {figures}"
 
 
 def _probability(log_value: float) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import total_ordering
 from numbers import Real
@@ -64,6 +65,7 @@ class CertificateKind(StrEnum):
 
 
 _MISMATCH = "policy mismatch"
+_CERTIFIED = re.compile(r"certified(?: at (\d+) of (\d+) steps)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,13 @@ class Certificate:
     Attributes:
         kind: The claim.
         reason: Why it is not certified; begins with ``"policy mismatch"`` where that is why, empty where it is.
+        steps: At how many steps a token is certified, and of how many; None before the first step. A token that the
+            policy draws is in its certified set by construction, so the sets' sizes and masses inform, not this count.
     """
 
     kind: CertificateKind
     reason: str = ""
+    steps: tuple[int, int] | None = None
 
     @classmethod
     def uncertified(cls, reason: str) -> Certificate:
@@ -91,16 +96,26 @@ class Certificate:
     @classmethod
     def read(cls, text: str) -> Certificate:
         """The certificate of a stored or exported :attr:`text`."""
-        if text == "certified":
-            return cls(CertificateKind.CERTIFIED)
+        if match := _CERTIFIED.fullmatch(text):
+            return cls(CertificateKind.CERTIFIED, steps=(int(match[1]), int(match[2])) if match[1] else None)
         reason = text.removeprefix("uncertified: ")
         kind = CertificateKind.MISMATCH if reason.startswith(_MISMATCH) else CertificateKind.UNCERTIFIED
         return cls(kind, reason)
 
     @property
     def text(self) -> str:
-        """``"certified"`` or ``"uncertified: <why>"``, as stores, pages and reports have it."""
-        return "certified" if self.certified else f"uncertified: {self.reason}"
+        """``"certified at k of n steps"`` or ``"uncertified: <why>"``; ``"certified"`` before the first step."""
+        if not self.certified:
+            return f"uncertified: {self.reason}"
+        return "certified" if self.steps is None else f"certified at {self.steps[0]} of {self.steps[1]} steps"
+
+    def at(self, certified: int, steps: int) -> Certificate:
+        """The same once steps have been written, with a certified token at so many of them."""
+        return replace(self, steps=(certified, steps)) if self.certified and steps else self
+
+    def counted(self, steps: Sequence[Step]) -> Certificate:
+        """The same once these steps have been written."""
+        return self.at(sum(step.certified for step in steps), len(steps))
 
     @property
     def certified(self) -> bool:
@@ -424,7 +439,7 @@ class Run:
         seed: Seed of the keyed draws.
         finished: ``"length"``, ``"end"`` (the model wrote its end token), ``"context"`` (context full), or ``"stop"``
             where another program's criterion ended it.
-        certificate: ``"certified"`` or ``"uncertified: <why>"``: the text of a :class:`Certificate`.
+        certificate: ``"certified at k of n steps"`` or ``"uncertified: <why>"``: the text of a :class:`Certificate`.
         warnings: Sentences that a page or report must show beside the run.
     """
 

@@ -24,12 +24,13 @@ from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
-from app.shared.step_words import certificate_words, finding, masked_words, quoted, set_size
+from app.shared.step_words import certificate_words, counted_claim, finding, quoted, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.effects import masked_words
 from coft_core.types import Span, Step
 
 UNKNOWN = "?"
@@ -62,6 +63,8 @@ def print_audit(view: AuditView) -> None:
     for step in view.steps:
         print(_row(step))
     print(f"\n{view.prompt}{chain_text(view)}")
+    if claim := counted_claim(view.certificate):
+        print(f"\n{claim}")
     if view.steps:
         strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
         said = finding(strongest, masked_words(view.prompt, view.spans))

@@ -165,6 +165,11 @@ class Rereading:
         return sum(row.now.certified is True for row in self.rows)
 
     @property
+    def claim(self) -> str:
+        """What may be claimed of the steps that can be read, with at how many of them."""
+        return Certificate.read(self.thresholds.certificate).at(self.certified_now, len(self.rows)).text
+
+    @property
     def fits(self) -> bool:
         """Whether its thresholds certify anything at these settings."""
         return Certificate.read(self.thresholds.certificate).certified
@@ -281,7 +286,7 @@ def rereading_json(rereading: Rereading) -> dict[str, Any]:
         "alpha": rereading.alpha,
         "own_lam": rereading.own_lam,
         "own_alpha": rereading.own_alpha,
-        "certificate": told.certificate,
+        "certificate": rereading.claim,
         "thresholds": told.kind,
         "thresholds_text": told.sentence,
         "calibration_id": told.calibration_id,

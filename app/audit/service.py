@@ -31,7 +31,6 @@ from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
-from app.shared.step_words import masked_words
 from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
@@ -39,12 +38,13 @@ from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH
+from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import ThinkingMarks, named_marks
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
@@ -152,7 +152,8 @@ class AuditService:
         masked = masked_words(record.prompt, record.spans)
         thinking = thinking_view(steps, record.policy_settings)
         noise, computed = session_noise(record), computations_of(record)
-        return ChainProgress(branch.finished, chain, noise, computed, masked, thinking)
+        certificate = Certificate.read(record.certificate).counted(steps).text
+        return ChainProgress(branch.finished, certificate, chain, noise, computed, masked, thinking)
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.

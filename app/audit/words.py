@@ -12,9 +12,10 @@ from app.shared.chain_words import chain_panel, no_chain
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
-from app.shared.step_words import clock, count, masked_words, plural, signed, step_card
+from app.shared.step_words import clock, count, counted_claim, plural, signed, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.effects import masked_words
 from coft_core.types import Certificate, Step
 
 DECIMALS = 4
@@ -40,6 +41,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "total": view.settings.max_new_tokens,
         "finished": finished_text(view.finished),
         "certified": Certificate.read(view.certificate).certified,
+        "claim": counted_claim(view.certificate),
         "bins": [bin_message(item) for item in view.bins],
         "crumbs": crumbs(view),
         "warnings": session_warnings(view),
@@ -61,6 +63,7 @@ def steps_message(steps: Sequence[Step], progress: ChainProgress, done: bool = F
         "from": steps[0].index if steps else -1,
         "steps": [step_card(step, progress.noise, progress.masked) for step in steps],
         "finished": finished_text(progress.finished),
+        "claim": counted_claim(progress.certificate),
         "chain": chain_panel(progress.chain),
         "computed": computed_facts(progress),
         "thinking": thinking_message(progress.thinking),

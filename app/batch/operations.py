@@ -16,12 +16,13 @@ from app.report.service import FORMAL, INSPECT, SUFFIXES, ReportService
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
-from app.shared.formal_reports import LANGUAGES, Statement
+from app.shared.formal_reports import Statement
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import POLICY_KEYS, pairs, wait_for_all
 from app.shared.wiring import Services
+from coft_core.messages import LANGUAGES
 
 LONGEST_PROMPT = 48
 

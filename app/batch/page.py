@@ -204,7 +204,7 @@ class BatchFormHandlers:
         """All rows that cannot be used, those included that only the model can tell."""
         prompts, request = self._batch(path, True, values)
         errors = self._batches.row_errors(prompts, request)
-        return [row_errors(errors, prompts.total), accept_box(prompts.total, errors)]
+        return [row_errors(errors, prompts.total), accept_box(prompts.total, errors, prompts.errors)]
 
     @shown
     def estimate(self, path: str | None, *values: Any) -> str:

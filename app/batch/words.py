@@ -20,14 +20,15 @@ from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, factor_text, level, percentage, plural, signed
+from coft_core.types import Certificate
 
 COLUMNS = (
     ("Line", "line", "n line", "Line in the file"),
     ("Prompt and continuation", "prompt", "text", "The prompt, and what was written so far; opens the session"),
     ("Group", "group", "group", "Group in the file"),
     ("Steps", "steps", "n", "Tokens written"),
-    ("Strongest sensitivity", "max_log_ratio", "n", "Log-ratio of the token that the masked words change most"),
-    ("Mean sensitivity", "mean_log_ratio", "n", "How much the masked words change a token’s probability, on average"),
+    ("Strongest sensitivity", "max_log_ratio", "n", "Log-ratio of the token that differs most, shown over masked"),
+    ("Mean sensitivity", "mean_log_ratio", "n", "How far tokens differ between shown and masked, on average"),
     ("Thresholds held", "certified_share", "n", "Share of the tokens that held a threshold"),
     ("Fallbacks", "fallbacks", "n", "Steps at which no token reached its threshold"),
     ("Overruled", "overruled", "n", "Steps at which the likeliest token was refused and another one was not"),
@@ -176,7 +177,10 @@ def rows_table(rows: Sequence[BatchRowView], query: BatchQuery) -> Markup:
 
 def batch_head(view: BatchView) -> Markup:
     """Name, file, settings, and what can be done with the whole batch."""
-    claims = Counter(row.certificate for row in view.rows if row.certificate)
+    read = [Certificate.read(row.certificate) for row in view.rows if row.certificate]
+    counted = [claim.steps or (0, 0) for claim in read]
+    certified, steps = (sum(part) for part in zip(*counted, strict=True)) if counted else (0, 0)
+    claims = Counter(Certificate(claim.kind, claim.reason).at(certified, steps).text for claim in read)
     settings = settings_line(view.request)
     return from_file("batch/head.html", view=view, claims=claims, deleted=DELETED, settings=settings)
 
@@ -202,17 +206,17 @@ def settings_line(request: BatchRequest) -> str:
 
 
 def strongest_finding(rows: Sequence[BatchRowView]) -> str:
-    """What the masked words did to the token that they change most, in one sentence; empty without tokens."""
+    """How far the two readings of a prompt differ at most, in one sentence; empty without tokens."""
     found = [(row.max_log_ratio, row) for row in rows if row.max_log_ratio is not None]
     if not found:
         return ""
     ratio, row = max(found, key=lambda pair: (pair[0], -pair[1].line))
     among = plural(len(found), "prompt")
     if (factor := factor_text(ratio)) is None:
-        return f"The masked words hardly change a token of {among}."
+        return f"Every token of {among} is about as likely with the marked words shown as with them masked."
     return (
-        f"{factor} times likelier or less likely because of the masked words: a token of line {count(row.line)}, the "
-        f"largest effect in {among}."
+        f"{factor} times likelier or less likely with the marked words shown than with them masked: a token of line "
+        f"{count(row.line)}, the largest effect in {among}."
     )
 
 

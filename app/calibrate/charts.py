@@ -62,7 +62,7 @@ def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView],
     figure.update_layout(
         barmode="overlay",
         xaxis={**_labels([item.label for item in bins]), "anchor": "y3"},
-        yaxis={"domain": [0.56, 1], "rangemode": "tozero", "nticks": 4},
+        yaxis={"domain": [0.56, 1], "rangemode": "tozero", "nticks": 4, "exponentformat": "none"},
         yaxis2={"domain": [0.24, 0.45], "range": [max(0.0, min([asked, *lows]) - 0.03), 1.02], "nticks": 3},
         yaxis3={"domain": [0, 0.12], "range": [0, 1.4 * most], "tickvals": [], "fixedrange": True},
     )
@@ -77,7 +77,7 @@ def comparison_figure(
     runs = {OWN: _run(first, first_name, "circle", "solid"), ASKED: _run(second, second_name, "square", "6px,4px")}
     _slotted(figure, runs)
     figure.update_xaxes(rangemode="tozero", showgrid=False, nticks=10, title={"text": "step", "standoff": 4})
-    figure.update_yaxes(rangemode="tozero", nticks=5)
+    figure.update_yaxes(rangemode="tozero", nticks=5, exponentformat="none")
     _titled(figure, 1, "threshold τ")
     return figure
 
@@ -136,15 +136,17 @@ def _thresholds(bins: Sequence[BinView], state: str, symbol: str) -> go.Scatter:
     x: list[float | None] = []
     y: list[float | None] = []
     sizes: list[int] = []
+    told: list[str] = []
     for place, item in enumerate(bins):
         if item.state == state:
             x += [place - 0.42, place, place + 0.42, None]
             y += [item.tau, item.tau, item.tau, None]
             sizes += [0, 9, 0, 0]
+            told += [table_threshold(item.tau)] * 4
     return go.Scatter(
         x=x, y=y, mode="lines+markers", line={"dash": DASH[state], "width": 2},
         marker={"symbol": symbol, "size": sizes, "opacity": 1},
-        hovertemplate="τ %{y:.3g}, " + state + "<extra></extra>",
+        hovertext=told, hovertemplate="τ %{hovertext}, " + state + "<extra></extra>",
     )  # fmt: skip
 
 

@@ -31,8 +31,8 @@ FIELDS = (
 """The form's fields in the order of its controls."""
 
 BOXES = (
-    "rollouts", "length", "chains", "one_family", "families", "split", "shares", *SHARES, "hint", "draws", "rho",
-    "column", "deployment",
+    "rollouts", "length", "chains", "one_family", "families", "split", "shares", *SHARES, "hint", "draws", "bin_width",
+    "rho", "column", "deployment",
 )  # fmt: skip
 """Parts of the form that show only where they apply."""
 
@@ -66,6 +66,7 @@ def applicable(fields: Fields) -> dict[str, bool]:
         **{f"share_{family}": by_hand and family in chosen for family in FAMILIES},
         "hint": fields["mask_mode"] == "soft",
         "draws": fields["estimator"] == "one_per_context",
+        "bin_width": fields["bin_spacing"] != "finest",
         "rho": shift == "rho",
         "column": shift == "column",
         "deployment": shift == "estimated",
@@ -87,8 +88,7 @@ def calibration_request(
     usual = CalibrationRequest(name="")
     numbers: dict[str, Any] = {name: int(_or_usual(fields, name, usual)) for name in WHOLE}
     numbers |= {name: float(_or_usual(fields, name, usual)) for name in EXACT}
-    if not applies["draws"]:
-        numbers["draws"] = 1
+    numbers |= {name: getattr(usual, name) for name in ("draws", "bin_width") if not applies[name]}
     return CalibrationRequest(
         name=str(fields["name"] or "").strip() or usual_name,
         model=str(fields["model"]),
@@ -165,6 +165,7 @@ ESTIMATORS = [
     ("pooled: as in the paper, for comparison only", "pooled"),
 ]
 SPACINGS = [
+    ("none: each step has its own, as far as the contexts allow", "finest"),
     ("1, 2, 3–4, 5–8, then wider: the first steps differ most", "widening"),
     ("the same number throughout, as in the paper", "even"),
 ]
@@ -273,7 +274,9 @@ def _estimator(form: CalibrationForm, usual: CalibrationRequest) -> None:
         1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False
     )
     put["bin_spacing"] = gr.Dropdown(SPACINGS, value=usual.bin_spacing, label="Steps that share a threshold")
-    put["bin_width"] = _slider(1, 64, usual.bin_width, step=1, label="Steps of a bin")
+    put["bin_width"] = form.boxes["bin_width"] = _slider(
+        1, 64, usual.bin_width, step=1, label="Steps of a bin", visible=False
+    )
     put["max_position"] = _slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step")
     hint("All of these can be changed after the run: thresholds are read off its stored values.")
 

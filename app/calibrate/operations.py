@@ -277,7 +277,7 @@ Asked = tuple[CalibrationRequest, dict[str, str] | None]
 """What is asked of a prompt set, and the columns that its fields are read from."""
 
 Estimator = Literal["hierarchical", "one_per_context", "pooled"]
-Spacing = Literal["widening", "even"]
+Spacing = Literal["finest", "widening", "even"]
 USUAL = CalibrationRequest("")
 
 
@@ -293,9 +293,9 @@ class CalibrateOptions(PolicyOptions):
         estimator: how thresholds are estimated
         draws: draws of one_per_context that are averaged
         verification_share: share kept apart
-        bin_width: steps that share a threshold
-        bin_spacing: widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; even: bins of --bin-width throughout, as
-            in the paper
+        bin_width: steps that share a threshold, for widening and even bins
+        bin_spacing: finest: each step that enough contexts reach; widening: steps 1, 2, 3-4, 5-8, then bins of
+            --bin-width; even: bins of --bin-width throughout, as in the paper
         max_position: steps beyond belong to the last bin
         by_group: keep the rows' groups, for thresholds by group
         alpha_by_family: with --mask factorized, each family's share of alpha, e.g. gender=0.05,race=0.05 (default:
@@ -315,7 +315,7 @@ class CalibrateOptions(PolicyOptions):
     draws: int = USUAL.draws
     verification_share: float = USUAL.verification_share
     bin_width: int = USUAL.bin_width
-    bin_spacing: Spacing = "widening"
+    bin_spacing: Spacing = "finest"
     max_position: int = USUAL.max_position
     by_group: bool = False
     alpha_by_family: Annotated[str | None, typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,...")] = None
@@ -495,7 +495,8 @@ def read_calibration(
         rho: Bound on how much likelier a prompt can be in use than in the calibration.
         group: The group whose own thresholds are read.
         family: With factorized masks, the family whose thresholds are read.
-        bin_spacing: widening (steps 1, 2, 3-4, 5-8, then bins of bin_width) or even (all of bin_width).
+        bin_spacing: finest (each step), widening (steps 1, 2, 3-4, 5-8, then bins of bin_width) or even (all of
+            bin_width).
 
     Returns:
         The reading: settings, bins with their thresholds and contexts, coverage, the smallest alpha, and notes.
@@ -546,9 +547,9 @@ class ReadingOptions:
         alpha: risk level
         estimator: how thresholds are estimated
         draws: draws of one_per_context that are averaged
-        bin_width: steps that share a threshold
-        bin_spacing: widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; even: bins of --bin-width throughout, as
-            in the paper
+        bin_width: steps that share a threshold, for widening and even bins
+        bin_spacing: finest: each step that enough contexts reach; widening: steps 1, 2, 3-4, 5-8, then bins of
+            --bin-width; even: bins of --bin-width throughout, as in the paper
         max_position: steps beyond belong to the last bin
         rho: bound on how much likelier a prompt can be in use
         group: the group whose own thresholds are read

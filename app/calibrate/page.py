@@ -107,7 +107,7 @@ class CalibrationPrompts(PromptHandlers):
         """All rows that cannot be used, those included that only the model can tell."""
         prompts, request = submission(self._calibrations, path, True, values)
         errors = self._calibrations.row_errors(prompts, request)
-        return [row_errors(errors, prompts.total), accept_box(prompts.total, errors)]
+        return [row_errors(errors, prompts.total), accept_box(prompts.total, errors, prompts.errors)]
 
     @shown
     def estimate(self, path: str | None, *values: Any) -> str:
@@ -194,8 +194,8 @@ CHANGED = f"(...values) => coft.calibrate.summary({json.dumps(FIELDS)}, values)"
 """Runs in the browser with all values whenever one changes: what is folded away says what it holds."""
 
 WATCHED = (
-    "source", "record_chains", "layout", "split", "masked_families", "mask_mode", "estimator", "shift", "alpha",
-    *SHARES,
+    "source", "record_chains", "layout", "split", "masked_families", "mask_mode", "estimator", "bin_spacing", "shift",
+    "alpha", *SHARES,
 )  # fmt: skip
 """Fields on which it depends what else applies."""
 

@@ -41,7 +41,7 @@ from app.shared.charts import support_histogram
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
 from app.shared.markup import chart, hint, listing, markup, upload
-from app.shared.step_words import level, threshold
+from app.shared.step_words import level, table_threshold
 from app.shared.wiring import Services
 from coft_core.conformal.record import Reading
 
@@ -49,6 +49,7 @@ READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "ma
 """The controls in their order."""
 
 ONE_PER_CONTEXT = "one_per_context"
+FINEST = "finest"
 AS_CALIBRATED = '<p class="hint">As it was calibrated.</p>'
 NOT_COMPARED = '<p class="caution">These two runs cannot be read alike.</p>'
 REFUSED = '<p class="caution">Not possible with these values; what is shown is the reading before.</p>'
@@ -63,6 +64,8 @@ def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequ
     changed = {name: value for name, value in asked.items() if value != getattr(base.reading, name)}
     if asked["estimator"] != ONE_PER_CONTEXT:
         changed.pop("draws", None)
+    if asked["bin_spacing"] == FINEST:
+        changed.pop("bin_width", None)
     family = fields["family"] if base.families and fields["family"] != base.family else None
     return ReadingRequest(**changed, group=(fields["group"] or None) if base.groups else None, family=family)
 
@@ -76,7 +79,7 @@ def reading_updates(view: CalibrationView) -> list[Any]:
         gr.Dropdown(value=reading.estimator),
         gr.Slider(value=reading.draws, visible=reading.estimator == ONE_PER_CONTEXT),
         gr.Dropdown(value=reading.bin_spacing),
-        gr.Slider(value=reading.bin_width),
+        gr.Slider(value=reading.bin_width, visible=reading.bin_spacing != FINEST),
         gr.Slider(value=reading.max_position),
         gr.Slider(value=reading.rho),
         gr.Dropdown([ALL_GROUPS, *((g.name, g.name) for g in view.groups)], value="", visible=bool(view.groups)),
@@ -145,23 +148,25 @@ class ResultHandlers:
         """A run as it was calibrated."""
         listed = runs_list(self._calibrations.list(), shown_id)
         if shown_id is None:
-            blank = [gr.skip()] * (len(READING_FIELDS) + len(PANELS))
+            blank = [gr.skip()] * (len(READING_FIELDS) + len(PANELS) + 4)
             return [listed, EMPTY, gr.Column(visible=False), gr.skip(), *blank]
         view = self._calibrations.view(shown_id)
         head = [listed, result_head(view), gr.Column(visible=True), AS_CALIBRATED]
-        return [*head, *reading_updates(view), *panels(view)]
+        others = self._at_other_levels(shown_id, view, ReadingRequest())
+        return [*head, *reading_updates(view), *panels(view), others, *self._drift(shown_id)]
 
     @shown
     def read(self, shown_id: int | None, label: str | None, *values: Any) -> list[Any]:
         """The run read otherwise."""
         if shown_id is None:
-            return [gr.skip()] * (3 + len(PANELS))
+            return [gr.skip()] * (4 + len(PANELS))
         readings = or_told(lambda: read(self._calibrations, shown_id, values))
         if readings is None:
-            return [gr.skip(), REFUSED, *[gr.skip()] * (1 + len(PANELS))]
+            return [gr.skip(), REFUSED, *[gr.skip()] * (2 + len(PANELS))]
         base, view = readings
         draws = gr.Slider(visible=view.reading.estimator == ONE_PER_CONTEXT)
-        return [result_head(view), reading_note(view, base), draws, *panels(view, label)]
+        width = gr.Slider(visible=view.reading.bin_spacing != FINEST)
+        return [result_head(view), reading_note(view, base), draws, width, *panels(view, label)]
 
     @shown
     def others(self, shown_id: int | None, *values: Any) -> Any:
@@ -171,8 +176,9 @@ class ResultHandlers:
         if isinstance(or_refusal(lambda: read(self._calibrations, shown_id, values)), str):
             return gr.skip()
         base = self._calibrations.view(shown_id)
-        request = reading_from(values, base)
+        return self._at_other_levels(shown_id, base, reading_from(values, base))
 
+    def _at_other_levels(self, shown_id: int, base: CalibrationView, request: ReadingRequest) -> Any:
         def at(alpha: float) -> CalibrationView | str:
             asked = replace(request, alpha=None if alpha == base.alpha else alpha)
             return or_refusal(lambda: self._calibrations.view(shown_id, asked))
@@ -229,11 +235,8 @@ class ResultHandlers:
             comparison_thresholds(first, second),
         ]
 
-    @shown
-    def drift(self, shown_id: int | None) -> list[Any]:
+    def _drift(self, shown_id: int) -> list[Any]:
         """What the audits say against the run."""
-        if shown_id is None:
-            return ["", gr.Plot(visible=False), ""]
         report = self._calibrations.drift(shown_id)
         seen = bool(report.p_values)
         picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
@@ -269,7 +272,7 @@ def histogram(view: CalibrationView, label: str | None) -> Any:
     if item is None:
         return None
     support = support_name(view.summary.certified_in)
-    return support_histogram(view.log_values.get(item.label, ()), item.tau, threshold(item.tau), support)
+    return support_histogram(view.log_values.get(item.label, ()), item.tau, table_threshold(item.tau), support)
 
 
 def prompts_of(calibrations: CalibrationService, path: str) -> tuple[str, ...]:
@@ -283,7 +286,7 @@ def alike(view: CalibrationView) -> ReadingRequest:
     return ReadingRequest(
         alpha=view.alpha,
         estimator=reading.estimator,
-        bin_width=reading.bin_width,
+        bin_width=None if reading.bin_spacing == FINEST else reading.bin_width,
         max_position=reading.max_position,
         draws=reading.draws if reading.estimator == ONE_PER_CONTEXT else None,
         bin_spacing=reading.bin_spacing,
@@ -318,8 +321,10 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
         shown_panels = [certified, figure, table, bins, support, checks, markup("", "fingerprint")]
 
     reading: list[Any] = [shown_id, *controls]
-    whole = [runs, head, body, note, *controls, *shown_panels]
-    changed = [head, note, controls[READING_FIELDS.index("draws")], *shown_panels]
+    # All that belongs to a run changes at once, so that no table of another run remains under its name.
+    whole = [runs, head, body, note, *controls, *shown_panels, others, *drift]
+    hidden = [controls[READING_FIELDS.index(name)] for name in ("draws", "bin_width")]
+    changed = [head, note, *hidden, *shown_panels]
     opened = shown_id.change(handlers.show, shown_id, whole, **EVENT)
     reset_again = reset.click(handlers.show, shown_id, whole, **EVENT)
     read_otherwise = gr.on(
@@ -334,9 +339,8 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
     runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)  # type: ignore[attr-defined]
     downloaded(head.export(handlers.export, None, download, **MULTIPLE), "calibration-file")  # type: ignore[attr-defined]
 
-    told = opened.success(handlers.drift, shown_id, drift, **LATEST)
     # An address that ends in #drift is followed when the panel is there.
-    told.success(None, None, None, js="() => coft.calibrate.anchor()")
+    opened.success(None, None, None, js="() => coft.calibrate.anchor()")
     file, name, store = reweight
     file.change(lambda path: gr.Button(interactive=path is not None), file, store, **EVENT)
     store.click(handlers.reweight, [shown_id, file, name], [shown_id, file, name], **EVENT)
@@ -344,8 +348,8 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
     opened.success(handlers.menu, [shown_id, other], other, **LATEST)
     both = [shown_id, other, *controls]
     other.change(handlers.compare, both, compared, **LATEST)
+    read_otherwise.success(handlers.others, reading, others, **LATEST)
     for event in (opened, reset_again, read_otherwise):
-        event.success(handlers.others, reading, others, **LATEST)
         event.success(handlers.compare, both, compared, **LATEST)
 
 
@@ -361,9 +365,9 @@ def _reading() -> tuple[list[Any], gr.Button, gr.HTML]:
             alpha = gr.Slider(0.001, 0.5, 0.1, step=0.001, label="Alpha", elem_id="read-alpha", **slider)
             rho = gr.Slider(1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", **slider)
             spacing = gr.Dropdown(
-                SPACINGS, value="widening", label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
+                SPACINGS, value=FINEST, label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
             )
-            width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", **slider)
+            width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", visible=False, **slider)
             last = gr.Slider(8, 1024, 256, step=8, label="Own thresholds up to step", elem_id="read-last", **slider)
             estimator = gr.Dropdown(
                 ESTIMATORS, value="hierarchical", label="Estimator", min_width=0, elem_id="read-estimator"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import groupby
 
 from markupsafe import Markup, escape
 
@@ -10,9 +12,17 @@ from app.calibrate.words import Head, cells_table, family_name, field_name, row_
 from app.shared.audits import BinView, CalibrationView, CertifiedIn, CoverageView, FamilyThresholds
 from app.shared.markup import badge, html, laid_out, threshold_words
 from app.shared.step_words import count, level, plural, table_threshold
+from coft_core.conformal.bins import evenness_sentence, steps_label
+from coft_core.conformal.coverage import WIDEST_INTERVAL
 from coft_core.conformal.groups import GroupSummary
 
 OTHER_ALPHAS = (0.20, 0.10, 0.05, 0.01, 0.002)
+
+MOST_ROWS = 20
+"""Rows of a table by position beyond which it is folded."""
+
+MOST_RANGES = 4
+"""Ranges of steps that are named; of more, the first and a count."""
 
 
 def shown_family(view: CalibrationView) -> FamilyThresholds | None:
@@ -37,7 +47,8 @@ def result_head(view: CalibrationView) -> Markup:
     return laid_out(
         "calibrate/result_head.html",
         view=view,
-        state=view.bins[0].state if view.bins else "uninformative",
+        state="calibrated" if view.usable else "uninformative",
+        silent=silent_because(view),
         facts=run_facts(view.summary),
         group=group,
         family=family,
@@ -51,13 +62,48 @@ def _figures(view: CalibrationView) -> tuple[tuple[str, str, str], ...]:
     first = view.bins[0] if view.bins else None
     tau = first.tau if first and first.state != "uninformative" else 0.0
     at_start = f"masked and fused must both give a word {100 * tau:.2g} %" if tau else first.silence if first else ""
-    up_to = f"step {view.calibrated_up_to}" if view.calibrated_up_to else "nowhere"
+    usable = f"{len(view.usable)} of {plural(len(view.bins), 'range')}"
     return (
         ("Coverage on unseen contexts", *_coverage_figure(view)),
         ("Contexts", *_contexts_figure(view)),
         ("Threshold at the start", table_threshold(tau), at_start),
-        ("Calibrated up to", up_to, "later steps are labelled in every audit"),
+        ("Usable", usable, f"steps {_named(ranges_by_reason(view)[''])}" if view.usable else "no step"),
     )
+
+
+def silent_because(view: CalibrationView) -> str:
+    """Why no threshold says anything, and what would help; empty if one does."""
+    if view.usable or not view.bins:
+        return ""
+    strongest = max(view.bins, key=lambda item: item.tau)
+    if strongest.tau > 0:
+        return f"No step is certified: {strongest.silence}. More prompts need not raise it; a larger alpha does."
+    return (
+        f"No step is certified: {strongest.silence}. Bring at least {plural(prompts_needed(view), 'prompt')} that do "
+        "not belong together, or choose a larger alpha."
+    )
+
+
+def prompts_needed(view: CalibrationView) -> int:
+    """Prompts that give alpha a threshold, with as large a share kept apart as here."""
+    used = (shown_group(view) or shown_family(view) or view.summary).contexts
+    apart = view.coverage[0].contexts if view.coverage else 0
+    return math.ceil(view.bins[0].needed * (used + apart) / max(used, 1))
+
+
+def ranges_by_reason(view: CalibrationView) -> dict[str, list[str]]:
+    """Ranges of steps by why they cannot be used, neighbours together; those that can be have the reason ``""``."""
+    ranges: dict[str, list[str]] = {"": []}
+    for reason, bins in groupby(view.bins, _gap):
+        run = list(bins)
+        ranges.setdefault(reason, []).append(steps_label(run[0].first_step, run[-1].last_step))
+    return ranges
+
+
+def _named(ranges: Sequence[str]) -> str:
+    if len(ranges) <= MOST_RANGES:
+        return ", ".join(ranges)
+    return f"{', '.join(ranges[: MOST_RANGES - 1])} and {len(ranges) - MOST_RANGES + 1} more ranges"
 
 
 def _coverage_figure(view: CalibrationView) -> tuple[str, str]:
@@ -81,7 +127,7 @@ def promises(view: CalibrationView) -> Markup:
     """What the calibration certifies, and what it does not, in plain words."""
     return laid_out(
         "calibrate/promises.html",
-        lists=[(mark, said) for mark, said in (("tick", _certified(view)), ("cross", _not_certified(view))) if said],
+        sentences=[*(("tick", said) for said in _certified(view)), *(("cross", said) for said in _not_certified(view))],
         smallest=smallest_alpha(view),
     )
 
@@ -113,13 +159,12 @@ def _smallest(alpha: float | None) -> str:
 
 def _certified(view: CalibrationView) -> list[Markup]:
     sentences = []
-    calibrated = [item for item in view.bins if item.state == "calibrated"]
-    if calibrated and view.calibrated_up_to:
+    if calibrated := view.usable:
         overall = view.coverage[0].coverage if view.coverage else None
         sentences.append(
             laid_out(
                 "calibrate/certified_steps.html",
-                last=view.calibrated_up_to,
+                steps=_named(ranges_by_reason(view)[""]),
                 whom=_for_whom(view),
                 often=_often(risk(view)),
                 overall=overall,
@@ -179,9 +224,9 @@ def _share(value: float | None) -> str:
 
 def _not_certified(view: CalibrationView) -> list[Markup]:
     sentences = []
-    if reasons := _gaps(view):
-        where = f"steps {view.calibrated_up_to + 1} and later" if view.calibrated_up_to else "any step"
-        sentences.append(_not(where, f"{'; '.join(reasons)}."))
+    for reason, steps in ranges_by_reason(view).items():
+        if reason:
+            sentences.append(_not(f"steps {_named(steps)}", f"{reason[0].upper()}{reason[1:]}."))
     chains = view.sequence
     if view.families:
         sentences.append(_not("whole chains", "With one mask for each family there is no such certificate."))
@@ -198,14 +243,11 @@ def _not(what: str, why: str) -> Markup:
     return html("<strong>Not {{ what }}.</strong> {{ why }}", what=what, why=why)
 
 
-def _gaps(view: CalibrationView) -> list[str]:
-    reasons = []
-    for item in view.bins:
-        if item.state == "uninformative":
-            reasons.append(f"{item.label}: {item.silence}" if item.tau > 0 else f"{item.label} has too few contexts")
-        elif item.state == "inherited":
-            reasons.append(f"{item.label} is borrowed from {_lender(item)} and was not tested")
-    return reasons if len(reasons) <= 4 else [*reasons[:3], f"{len(reasons) - 3} more bins likewise"]
+def _gap(item: BinView) -> str:
+    """Why a bin has no threshold of its own that says something; empty if it has one."""
+    if item.state == "inherited":
+        return f"the threshold is borrowed from {_lender(item)} and was not tested"
+    return item.silence
 
 
 def _lender(item: BinView) -> str:
@@ -261,7 +303,10 @@ def thresholds(view: CalibrationView) -> Markup:
     rows = [_threshold_row(item, highest, floor, asked) for item in view.bins]
     return laid_out(
         "calibrate/thresholds.html",
-        table=cells_table(head, rows, "thresholds", "Threshold by position"),
+        table=folded(
+            "Threshold by position", len(rows), cells_table(head, rows, "thresholds", "Threshold by position")
+        ),
+        evenness=evenness_sentence([item.evenness for item in view.bins if item.evenness is not None]),
         floor=f"{floor:.2f}",
         asked=asked,
     )
@@ -276,8 +321,8 @@ def _threshold_row(item: BinView, highest: float, floor: float, asked: float) ->
     )
     contexts = count(item.contexts)
     if item.state == "uninformative" and item.tau > 0:
-        return [steps, contexts, Markup('<div class="stem uninformative"></div>'), f"{item.tau:.1e}",
-                _two("caution", item.silence)]  # fmt: skip
+        stem = Markup('<div class="stem uninformative"></div>')
+        return [steps, contexts, stem, table_threshold(item.tau), _two("caution", item.silence)]
     if item.state == "uninformative":
         needs = f"needs at least {plural(item.needed, 'context')}, has {contexts}"
         return [steps, contexts, _two("caution", "none, every token passes"), _two("caution", needs)]
@@ -297,6 +342,19 @@ def _threshold_row(item: BinView, highest: float, floor: float, asked: float) ->
     span = Markup(f'<div class="span-bar" style="--a:{low};--b:{high};--t:{line}"></div>')
     possible = f"{item.coverage_low:.2f} to {item.coverage_high:.2f}"
     return [steps, contexts, stem, html("<strong>{{ tau }}</strong>", tau=tau), span, possible]
+
+
+def folded(name: str, rows: int, table: Markup) -> Markup:
+    """A table, folded where it is long."""
+    if rows <= MOST_ROWS:
+        return table
+    return html(
+        '<details class="smallest"><summary>{{ icon("chev", "chev") }}{{ name }}, {{ rows }} rows</summary>{{ table }}'
+        "</details>",
+        name=name,
+        rows=rows,
+        table=table,
+    )
 
 
 def _two(kind: str, text: str) -> Markup:
@@ -324,7 +382,7 @@ def _alpha_row(alpha: float, view: CalibrationView | str, strong: bool) -> list[
         return [level(alpha), html('<td colspan="3" class="caution">{{ why }}</td>', why=view)]
     first = view.bins[0]
     lacking = first.silence if first.tau > 0 else f"needs {plural(first.needed, 'context')}"
-    usable = f"1–{view.calibrated_up_to}" if view.calibrated_up_to else Markup(badge("uninformative", lacking))
+    usable = _named(ranges_by_reason(view)[""]) if view.usable else Markup(badge("uninformative", lacking))
     tau = table_threshold(first.tau) if first.state != "uninformative" else "none"
     cells: list[object] = [level(alpha), count(first.rank), tau, usable]
     return [html("<strong>{{ cell }}</strong>", cell=cell) for cell in cells] if strong else cells
@@ -350,18 +408,23 @@ def coverage_table(view: CalibrationView) -> Markup:
     return html(
         """
         {% if rows %}<section><div class="bar"><h2>Check on contexts it had not seen</h2>
-        <span class="hint">exact interval (Clopper-Pearson)</span></div>{{ table }}</section>{% endif %}
+        <span class="hint">exact interval (Clopper-Pearson)</span></div>{{ overall }}{{ table }}
+        <p class="hint">Too few to tell: an interval wider than {{ widest }}, or fewer contexts than alpha needs.</p>
+        </section>{% endif %}
         """,
         rows=view.coverage,
-        table=_measured(view.coverage, view, "Coverage on unseen contexts"),
+        overall=_measured(view.coverage[:1], view, "Coverage on unseen contexts"),
+        table=folded("By position", len(view.coverage) - 1, _measured(view.coverage[1:], view, "Coverage by position")),
+        widest=level(WIDEST_INTERVAL),
     )
 
 
 def coverage_by_step(view: CalibrationView) -> Markup:
-    """Empirical coverage at each step, which no threshold promises."""
+    """Empirical coverage at each step, where a threshold promises it on average over several only."""
+    shared = any(item.last_step != item.first_step for item in view.bins[:-1])
     return laid_out(
         "calibrate/coverage_by_step.html",
-        rows=view.coverage_by_step,
+        rows=view.coverage_by_step if shared else (),
         table=_measured(view.coverage_by_step, view, "Coverage by step on unseen contexts"),
     )
 

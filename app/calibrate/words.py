@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
@@ -131,6 +132,7 @@ def drift_foot(report: DriftReport) -> Markup:
     return laid_out(
         "calibrate/drift_foot.html",
         report=report,
+        reasons=Counter(audit.why for audit in report.left_out),
         table=cells_table(head, rows, "plain", "Audits left out"),
     )
 

@@ -30,6 +30,7 @@ from app.shared.step_words import (
     shown_token,
     signed,
     step_card,
+    times_likelier,
 )
 from app.shared.thinking import thinking_sentence
 from coft_core.types import Candidate, Certificate, Step
@@ -268,10 +269,7 @@ def peak(chain: ChainSummary, name: str) -> str:
     if not chain.steps:
         return ""
     step = max(chain.steps, key=lambda item: abs(item.diagnostics.log_ratio))
-    ratio = step.diagnostics.log_ratio
-    factor = math.exp(min(abs(ratio), 20.0))
-    direction = "likelier" if ratio > 0 else "less likely"
-    return f"{name} peaks at “{shown_token(step.token)}”, {factor:.1f} times {direction} with the attribute visible."
+    return f"{name} peaks at “{shown_token(step.token)}”, {times_likelier(step.diagnostics.log_ratio)}."
 
 
 NONE = "–"

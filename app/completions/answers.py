@@ -86,7 +86,7 @@ class Shape(ABC):
             listed.append(
                 {
                     "index": number,
-                    "certificate": plan.certificate.text,
+                    "certificate": plan.certificate.counted(end.steps).text,
                     "seed": plan.seed,
                     "greedy": plan.greedy,
                     "masked_tokens": len(plan.prompt.positions),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from app.shared.errors import ServiceError
 from coft_core.text.turns import Turn
 
 MOST_TOP = 20
 """Likeliest tokens that are told of a position at most."""
+MOST_CHAINS = 64
+"""Chains of a request at most: its prompts times ``n``."""
 WRITTEN = 16
 """Tokens that a completion has where nothing is said, as in OpenAI's interface."""
 
@@ -88,6 +90,14 @@ class CompletionRequest(Asked):
     suffix: str | None = None
     best_of: int | None = None
 
+    @field_validator("prompt")
+    @classmethod
+    def _few(cls, value: Any, others: ValidationInfo) -> Any:
+        prompts = 1 if isinstance(value, str) or (value and isinstance(value[0], int)) else len(value)
+        if not 0 < prompts * others.data.get("n", 1) <= MOST_CHAINS:
+            raise ValueError(f"give 1 to {MOST_CHAINS} prompts, each counted n times; send others by themselves")
+        return value
+
     @field_validator("suffix")
     @classmethod
     def _no_suffix(cls, value: str | None) -> str | None:
@@ -108,10 +118,8 @@ class CompletionRequest(Asked):
         given: Any = self.prompt
         if isinstance(given, str):
             return (given,)
-        if given and all(isinstance(item, int) for item in given):
+        if isinstance(given[0], int):
             return (tuple(given),)
-        if not given:
-            raise RefusedRequestError("There is no prompt; give at least one.", param="prompt")
         return tuple(item if isinstance(item, str) else tuple(item) for item in given)
 
 

@@ -56,7 +56,7 @@ def place_coefficients() -> CoefficientPart:
     with gr.Column(visible=False, min_width=0, elem_id="coefficients-part") as group:
         with gr.Row(elem_classes=["go"]):
             fit = gr.Button("Fit mixed-effects coefficients", elem_id="fit-coefficients")
-        hint("The model of the suite’s authors, with effects that differ between questions; takes up to a minute.")
+        hint("The model of the suite’s authors, with effects that differ between questions.")
         busy, table = markup("", "coefficients-busy"), markup("", "coefficients")
     return CoefficientPart(group, fit, busy, table)
 

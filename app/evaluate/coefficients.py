@@ -1,4 +1,4 @@
-"""Coefficients of the mixed-effects model of DiscrimEval, which are fitted on request: that takes up to a minute."""
+"""Coefficients of the mixed-effects model of DiscrimEval, which are fitted on request."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Coefficients:
         failed = [own.method for own in self.methods if not own.fitted]
         if failed:
             said.append(
-                f"The model could not be fitted for {', '.join(failed)}: there are too few questions, or too few "
-                "persons for a question; evaluate more items."
+                f"The model could not be fitted for {', '.join(failed)}: it needs at least two questions and persons "
+                "of every race, gender and age, and one of its two optimisers has to converge; evaluate more items."
             )
         return said
 
@@ -133,7 +133,6 @@ class CoefficientService:
 
         Raises:
             ServiceError: The evaluation has no such suite, several of them, or no answer of it yet.
-            CoftError: statsmodels is not installed.
             NotFoundError: There is no such evaluation.
         """
         view, suite, labels = self._asked(request)

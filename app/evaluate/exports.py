@@ -19,8 +19,8 @@ from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import EvaluationMethod, EvaluationView, SuitePlan
 from app.evaluate.tables import Cell, Column, Row, Table
 from app.shared.files import to_csv
-from app.shared.step_words import visible
 from coft_core.assets import assets_path
+from coft_core.effects import visible
 
 
 @dataclass(frozen=True, slots=True)

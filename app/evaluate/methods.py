@@ -23,6 +23,8 @@ from coft_core.suites.base import Suite
 from coft_core.types import FAMILIES
 
 CALIBRATED, UNCERTIFIED, DROPPED = "calibrated", "uncertified", "dropped"
+FUSION_ONLY = "fusion only"
+"""What tables say of a method that fuses, and certifies nothing for want of a calibration."""
 
 METHOD_SETS: dict[str, tuple[str, ...]] = {
     "table1": ("vanilla", "sdd", "dexperts", "dtcd:calibrated", "coft:calibrated"),
@@ -258,7 +260,7 @@ def _check_fits(method: EvaluationMethod, named: Set[str]) -> None:
 
 
 def label_of(method: EvaluationMethod, base: AuditSettings) -> str:
-    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, uncertified"``.
+    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, fusion only"``.
 
     Args:
         method: The method.
@@ -280,7 +282,7 @@ def label_of(method: EvaluationMethod, base: AuditSettings) -> str:
     parts += _begun("answer begins", settings.prefill) if settings.prefill != base.prefill else []
     parts += ["greedy"] if settings.top_k == 1 else []
     parts += [f"{method.dropped:.0%} of spans left out"] if method.dropped else []
-    parts += [UNCERTIFIED] if info.certifies and not method.calibrated else []
+    parts += [FUSION_ONLY if info.fuses else UNCERTIFIED] if info.certifies and not method.calibrated else []
     return ", ".join(parts)
 
 

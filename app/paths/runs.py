@@ -175,7 +175,7 @@ def _world_json(item: WorldPaths) -> dict[str, Any]:
         "label": world.label,
         "prompt": world.prompt,
         "policy": world.settings.policy,
-        "certificate": item.certificate,
+        "certificate": item.claim.text,
         "notes": [*world.notes, *item.warnings],
         "paths": len(item.paths),
         "thresholds_held": item.held if item.has_thresholds else None,

@@ -86,7 +86,8 @@ def threshold_sentence(item: WorldPaths) -> str:
     """Whether the thresholds of a world's paths held at every step."""
     if not item.has_thresholds:
         return "no thresholds"
-    return f"thresholds held at every step of {item.held} of {plural(len(item.paths), 'path')}"
+    counted = "" if item.claim.steps is None else f"{item.claim.text}; "
+    return f"{counted}thresholds held at every step of {item.held} of {plural(len(item.paths), 'path')}"
 
 
 def called(view: PathsView) -> str:

@@ -10,7 +10,7 @@ from coft_core.paths.parting import Difference, Parting
 from coft_core.paths.question import Comparison, ShareEstimate
 from coft_core.paths.sample import Path
 from coft_core.paths.tree import PathTree
-from coft_core.types import Span
+from coft_core.types import Certificate, Span
 
 MOST_PATHS = 2000
 LONGEST = 256
@@ -129,6 +129,12 @@ class WorldPaths:
     def held(self) -> int:
         """Paths whose thresholds held at every step."""
         return sum(path.held for path in self.paths)
+
+    @property
+    def claim(self) -> Certificate:
+        """The certificate with the number of all paths' steps at which a token is certified."""
+        marks = [mark for path in self.paths for mark in path.thresholds]
+        return Certificate.read(self.certificate).at(sum(mark in ("held", "borrowed") for mark in marks), len(marks))
 
     @property
     def thinks(self) -> bool:

@@ -36,7 +36,7 @@ from app.shared.json import chain_json
 from app.shared.thinking import thinking_json, thinking_view
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.families import AnyCalibration
-from coft_core.types import BinState, Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
+from coft_core.types import BinState, Candidate, Certificate, CertificateState, Diagnostics, FamilyStep, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
 
@@ -307,7 +307,7 @@ class ThresholdsPart(DocumentPart):
 class SummaryPart(GrownPart):
     """Counts and extremes of one branch's whole chain; steps count from 0."""
 
-    added = ("least_log_factual", "too_weak", "thinking")
+    added = ("least_log_factual", "too_weak", "thinking", "certificate")
 
     branch: Text
     steps: Whole
@@ -329,6 +329,7 @@ class SummaryPart(GrownPart):
     chain: dict[str, Any] | None
     too_weak: Whole | None = None
     thinking: dict[str, Any] | None = None
+    certificate: Text | None = None
 
 
 class ReportPart(DocumentPart):
@@ -378,7 +379,7 @@ def report_from(text: str | bytes) -> ReportPart:
 
 
 def summary_of(
-    branch: str, steps: Sequence[Step], chain: ChainCertificate | None, stored: Mapping[str, Any]
+    branch: str, steps: Sequence[Step], chain: ChainCertificate | None, stored: Mapping[str, Any], claim: str
 ) -> SummaryPart:
     """Counts and extremes of one chain, which begins with its first step.
 
@@ -387,6 +388,7 @@ def summary_of(
         steps: Its steps.
         chain: Its certificate as a whole.
         stored: The session's settings as they are stored.
+        claim: The session's certificate.
     """
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
     return SummaryPart(
@@ -410,6 +412,7 @@ def summary_of(
         chain=chain_json(chain),
         too_weak=sum(step.state == "uninformative" and step.log_tau > -math.inf for step in steps),
         thinking=thinking_json(thinking_view(steps, stored)),
+        certificate=Certificate.read(claim).counted(steps).text,
     )
 
 
@@ -442,7 +445,13 @@ def document_of(
         log=tuple(_log_part(record) for record in data.log),
         log_head=data.log[-1].digest if data.log else "",
         summary=tuple(
-            summary_of(branch.path, data.chains[branch.id], data.certificates[branch.id], data.record.policy_settings)
+            summary_of(
+                branch.path,
+                data.chains[branch.id],
+                data.certificates[branch.id],
+                data.record.policy_settings,
+                data.record.certificate,
+            )
             for branch in data.branches
         ),
         drift=data.drift,

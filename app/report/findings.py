@@ -1,4 +1,4 @@
-"""What an audit found: the tokens that depend most on the masked words, with the text around them."""
+"""What an audit found: the tokens that differ most between shown and masked, with the text around them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain as joined
 
-from app.report.messages import Catalogue
 from app.report.tables import SessionData
 from app.report.words import printable_token
 from app.shared.audits import SENSITIVE
-from app.shared.step_words import masked_words, visible
+from coft_core.effects import effect_sentence, factor_of, masked_words, named, visible
+from coft_core.messages import Catalogue
 from coft_core.types import Step
 from db.audits import BranchRecord
 
@@ -19,15 +19,11 @@ MOST_TOKENS = 6
 """Tokens that a finding lists."""
 AROUND = 44
 """Characters of the text on either side of a token."""
-MOST_WORDS = 3
-"""Masked words that a sentence names; the others are counted."""
-LARGEST_LOG = 20.0
-"""Log ratios beyond this are given as this one: nobody needs more than a factor of some hundred millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentToken:
-    """A written token, and how much likelier it is because of the masked words.
+    """A written token, and how much likelier it is with the marked words shown than with them masked.
 
     Attributes:
         session_id: Its session.
@@ -37,8 +33,8 @@ class DependentToken:
         token: Its text, made visible.
         before: The end of the text before it.
         after: The beginning of the text after it.
-        factual: Its probability with the words.
-        masked: Its probability without them.
+        factual: Its probability with the words shown.
+        masked: Its probability with them masked.
         log_ratio: Natural logarithm of the former over the latter.
         forced: Whether a reviewer chose it.
     """
@@ -63,12 +59,12 @@ class DependentToken:
     @property
     def factor(self) -> float:
         """How many times likelier or less likely it is."""
-        return math.exp(min(abs(self.log_ratio), LARGEST_LOG))
+        return factor_of(self.log_ratio)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the masked words did to the written tokens.
+    """How far the written tokens differ between the two readings.
 
     Attributes:
         tokens: Number of written tokens, each counted once.
@@ -150,24 +146,19 @@ def _in_line(text: str) -> str:
 
 
 def lead(finding: Finding, say: Catalogue) -> str:
-    """The finding in one sentence that begins with what the masked words did."""
+    """The finding in one sentence that begins with how far the two readings of the prompt differ."""
     if not finding.strongest:
         return say.say("finding.empty")
     first = finding.strongest[0]
-    if not first.words:
-        return say.say("finding.unmasked")
-    values = {
-        "factor": say.factor(first.factor),
-        "words": named(first.words, say),
-        "token": say.quoted(first.token),
-        "step": say.whole(first.step),
-        "factual": say.probability(first.factual),
-        "masked": say.probability(first.masked),
-    }
-    if not first.sensitive:
-        return say.counted("finding.none", finding.tokens, limit=say.number(math.exp(SENSITIVE)), **values)
-    way = "more" if first.log_ratio > 0 else "less"
-    return say.say(f"finding.{way}_{'one' if len(first.words) == 1 else 'many'}", **values)
+    token, step = say.quoted(first.token), say.whole(first.step)
+    shown, masked = say.probability(first.factual), say.probability(first.masked)
+    if first.sensitive or not first.words:
+        place = say.say("finding.place", token=token, step=step)
+        return effect_sentence(first.log_ratio, first.words, shown, masked, say, place)
+    return say.counted(
+        "finding.none", finding.tokens, limit=say.number(math.exp(SENSITIVE)), words=named(first.words, say),
+        token=token, step=step, shown=shown, masked=masked, factor=say.factor(first.factor),
+    )  # fmt: skip
 
 
 def counts(finding: Finding, say: Catalogue) -> str:
@@ -178,16 +169,8 @@ def counts(finding: Finding, say: Catalogue) -> str:
     return say.counted("finding.counts", finding.sensitive, tokens=tokens, limit=limit)
 
 
-def named(words: Sequence[str], say: Catalogue) -> str:
-    """Masked words in a sentence; beyond some they are counted."""
-    quoted = [say.quoted(word) for word in words[:MOST_WORDS]]
-    if (more := len(words) - MOST_WORDS) > 0:
-        quoted.append(say.counted("finding.more_words", more))
-    return say.listed(quoted)
-
-
 def effect(token: DependentToken, say: Catalogue) -> str:
-    """What the masked words did to one token, for a column."""
+    """How one token differs between the two readings, for a column."""
     return say.say("finding.likelier" if token.log_ratio > 0 else "finding.unlikelier", factor=say.factor(token.factor))
 
 
@@ -199,8 +182,8 @@ def row_of(token: DependentToken, say: Catalogue) -> dict[str, str]:
         "before": token.before,
         "token": token.token,
         "after": token.after,
-        "with": say.probability(token.factual),
-        "without": say.probability(token.masked),
+        "shown": say.probability(token.factual),
+        "masked": say.probability(token.masked),
         "effect": effect(token, say),
         "forced": say.say("page.forced") if token.forced else "",
     }

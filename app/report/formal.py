@@ -11,19 +11,19 @@ from markupsafe import Markup
 from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
-from app.report.findings import Finding, counts, finding_of, lead, named, row_of, together
+from app.report.findings import Finding, counts, finding_of, lead, row_of, together
 from app.report.html import environment
-from app.report.messages import Catalogue, catalogue
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.computations import session_noise
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
 from app.shared.policies import info_of, parameters_line
-from app.shared.step_words import masked_words, visible
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration
+from coft_core.effects import masked_words, named, visible
+from coft_core.messages import Catalogue, catalogue
 from coft_core.types import Step
 from db.audits import SessionRecord
 
@@ -106,7 +106,7 @@ def formal_session(
         statement: What the auditor says.
 
     Raises:
-        ServiceError: There is no such language.
+        InvalidInputError: There is no such language.
     """
     record, say = data.record, catalogue(statement.language)
     audited = Audited(
@@ -140,7 +140,7 @@ def formal_batch(
         statement: What the auditor says.
 
     Raises:
-        ServiceError: There is no such language.
+        InvalidInputError: There is no such language.
     """
     say = catalogue(statement.language)
     finding = together([finding_of(data) for data in sessions])
@@ -229,7 +229,12 @@ def _threshold_line(steps: Sequence[Step], say: Catalogue) -> str:
         return ""
     found = Counter(_held(step) for step in steps)
     names = ("held", "borrowed", "missed", "weak", "none")
-    return say.say("thresholds.line", tokens=say.whole(len(steps)), **{name: say.whole(found[name]) for name in names})
+    counted = {
+        "tokens": len(steps),
+        "certified": found["held"] + found["borrowed"],
+        **{name: found[name] for name in names},
+    }
+    return say.say("thresholds.line", **{name: say.whole(number) for name, number in counted.items()})
 
 
 def _held(step: Step) -> str:

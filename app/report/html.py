@@ -14,7 +14,6 @@ from app.report.bundle import digests_of
 from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.drawings import steps_chart, strip
 from app.report.findings import counts, finding_of, lead, row_of
-from app.report.messages import catalogue
 from app.report.tables import SessionData
 from app.shared.audits import FAMILY_NAMES, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
@@ -28,11 +27,12 @@ from app.shared.step_words import (
     signed,
     table_threshold,
     times,
-    visible,
 )
 from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
+from coft_core.effects import visible
+from coft_core.messages import catalogue
 from coft_core.text.rendering import moment_of
 from coft_core.types import Span, Step
 from db.audits import SessionRecord

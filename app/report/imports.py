@@ -9,9 +9,10 @@ from pathlib import Path
 from app.report.bundle import CALIBRATION, LOGITS_FILE, MANIFEST, logits_from
 from app.report.document import branch_records, chains_in, log_records, session_record
 from app.report.signing import SIGNATURES, fingerprint_of, signature_holds
-from app.report.verify.findings import Verification
+from app.report.verify.findings import Check, Verification
 from app.report.verify.loaded import Loaded
 from app.report.verify.run import BundleVerifier
+from app.report.verify.signatures import SIGNATURE_CHECK
 from app.shared.audits import preview_from_json
 from app.shared.calibrations import bins_of, fields_of
 from app.shared.computations import computations_of, session_noise
@@ -38,6 +39,7 @@ class ImportedSession:
         already: Whether it stood here before.
         origin: Where it came from, and whose key signed it, in one sentence.
         checks: How many checks of the bundle passed.
+        signature: The check of its signature; its status is ``unknown`` if no known key signed it.
     """
 
     session_id: int
@@ -45,6 +47,7 @@ class ImportedSession:
     already: bool
     origin: str
     checks: int
+    signature: Check
 
 
 class BundleImports:
@@ -85,8 +88,9 @@ class BundleImports:
         origin = _origin(path.name, loaded, loaded.bundle_digest)
         name, said = loaded.report.session.name, origin_words(origin)
         known, passed = self._imports.known(loaded.bundle_digest), found.count("passed")
+        signature = next(check for check in found.checks if check.name == SIGNATURE_CHECK)
         if known is not None:
-            return ImportedSession(known, name, True, said, passed)
+            return ImportedSession(known, name, True, said, passed, signature)
         if self._room is not None:
             self._room.require()
         try:
@@ -97,7 +101,7 @@ class BundleImports:
             raise ServiceError(
                 f"{path.name} holds a value that no session has ({type(error).__name__}: {error}); it was not imported."
             ) from error
-        return ImportedSession(number, name, False, said, passed)
+        return ImportedSession(number, name, False, said, passed, signature)
 
 
 def origin_words(origin: SessionOrigin) -> str:

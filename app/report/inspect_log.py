@@ -15,7 +15,7 @@ from app.shared.thinking import step_parts
 from app.shared.verdicts import standing
 from coft_core.step_numbers import finite, step_numbers
 from coft_core.text.turns import ASSISTANT, SYSTEM, USER, Turn, turns_of
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 from db.audits import BranchRecord
 
 PROVIDER = "coft"
@@ -103,12 +103,13 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
     from coft_core.adapters.inspect_provider import log_probabilities
 
     record, steps = data.record, data.chains[branch.id]
+    certificate = Certificate.read(record.certificate).counted(steps)
     read = _read(record.prompt)
     reply = ChatMessageAssistant(
         content=_written(data, steps),
         model=record.model,
         source="generate",
-        metadata={"certificate": record.certificate},
+        metadata={"certificate": certificate.text},
     )
     choice = ChatCompletionChoice(
         message=reply,
@@ -116,7 +117,7 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
         logprobs=log_probabilities(steps, TOP),
     )
     figures = {
-        "certificate": record.certificate,
+        "certificate": certificate.text,
         "chain": finite(chain_json(data.certificates.get(branch.id)) or {}),
         "drift": data.drift,
         "spans": [span_json(span) for span in record.spans],
@@ -135,7 +136,7 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
             usage=ModelUsage(output_tokens=len(steps), total_tokens=len(steps)),
             metadata={PROVIDER: [figures]},
         ),
-        scores={key: Score(value=value) for key, value in _scores(steps, record.certificate).items()},
+        scores={key: Score(value=value) for key, value in _scores(steps, certificate).items()},
         metadata={
             "session": record.id,
             "name": _encodable(record.name),
@@ -177,11 +178,11 @@ def _written(data: SessionData, steps: Sequence[Step]) -> Any:
     return [ContentReasoning(reasoning=by_part["thinking"]), ContentText(text=by_part["answer"])]
 
 
-def _scores(steps: Sequence[Step], certificate: str) -> Mapping[str, float]:
+def _scores(steps: Sequence[Step], certificate: Certificate) -> Mapping[str, float]:
     if not steps:
         return {}
     found = {STRONGEST: max(abs(step.diagnostics.log_ratio) for step in steps)}
-    if certificate == "certified":
+    if certificate.certified:
         found[HELD] = sum(step.certified for step in steps) / len(steps)
     return found
 

@@ -18,14 +18,15 @@ from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
-from app.shared.formal_reports import LANGUAGES, Statement
+from app.shared.formal_reports import Statement
 from app.shared.operations import command, operation
 from app.shared.wiring import Services
+from coft_core.messages import LANGUAGES
 
 TEXTS = ("csv", "json")
 """Formats that can be written to standard output."""
 
-MARKS = {"passed": "passed ", "failed": "FAILED ", "skipped": "skipped"}
+MARKS = {"passed": "passed ", "failed": "FAILED ", "unknown": "UNKNOWN", "skipped": "skipped"}
 WIDTH = 110
 
 
@@ -43,6 +44,9 @@ def print_verification(verification: Verification) -> None:
         f"{verification.count('skipped')} skipped: "
         + ("nothing contradicts the report." if verification.ok else "the report does not hold together.")
     )
+    for check in verification.checks:
+        if check.status == "unknown":
+            print(f"Anybody can have made it, because it is {check.detail}.")
     print("\nWhat these checks cannot tell:")
     for file, listed in groupby(sorted(verification.beyond, key=lambda item: item.file), key=lambda item: item.file):
         print(f"{file}:")
@@ -148,20 +152,24 @@ def report(
 
 @command("verify", json=lambda verification: {**asdict(verification), "ok": verification.ok}, text=print_verification,
          holds=lambda verification: verification.ok)  # fmt: skip
-def verify(wired: Services, file: Path, *, replay: bool = False, key: Path | None = None) -> Verification:
+def verify(
+    wired: Services, file: Path, *, replay: bool = False, key: Path | None = None, require_signature: bool = False
+) -> Verification:
     """Check an evidence bundle (.zip) or a report (.json): recompute what it says.
 
     Args:
         file: the bundle or the report
         replay: also load the model and write every branch again
-        key: file with the public key that must have signed the bundle
+        key: file with the public key that must have signed the bundle, or a folder of such files
+        require_signature: fail if no known key signed the bundle; without --key, only this server's own is known
     """
-    return wired[BundleVerifier].verify(file, replay, key)
+    return wired[BundleVerifier].verify(file, replay, key, require_signature)
 
 
 def _print_import(imported: ImportedSession) -> None:
     begun = "stands here already as" if imported.already else "is now"
     print(f"“{imported.name}” {begun} session {imported.session_id}; {imported.checks} checks of its bundle passed.")
+    print(f"It is {imported.signature.detail}.")
     print(imported.origin)
 
 
@@ -177,7 +185,7 @@ def import_bundle(wired: Services, file: Path, *, key: Path | None = None) -> Im
 
     Returns:
         The session's number here and its name, whether it stood here already, where it came from with the key that
-        signed it, and how many checks passed.
+        signed it, how many checks passed, and the check of its signature.
     """
     return wired[BundleImports].add(file, key)
 

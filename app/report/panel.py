@@ -11,10 +11,11 @@ from app.report.imports import BundleImports
 from app.report.service import FORMAL, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
 from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, told_of_failure
-from app.shared.formal_reports import LANGUAGES, Statement
+from app.shared.formal_reports import Statement
 from app.shared.markup import html, markup, place, upload
 from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services
+from coft_core.messages import LANGUAGES
 
 EXPORTS = (
     ("formal", "Formal report (HTML)", "One page with the finding, and annexes for the law. You sign it."),
@@ -56,7 +57,10 @@ BUNDLES = """
 <p class="hint">The bundle of another server is verified, and its session stands here read-only.</p>"""
 IMPORTED = """
 <p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
-{{ "stood here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>"""
+{{ "stood here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>
+{% if one.signature.status == "unknown" %}
+<p class="notice" role="alert">Anybody can have made it, because it is {{ one.signature.detail }}.</p>
+{% endif %}"""
 
 
 def place_imports(services: Services) -> None:

@@ -25,6 +25,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.report.document import canonical
+from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.wiring import Services
 from db.database import store_folder
@@ -68,8 +69,7 @@ class Signer:
     @classmethod
     def wired(cls, services: Services) -> Signer:
         """The key that the settings name; else the one beside the store."""
-        named = services.settings.signing_key
-        return cls(Path(named) if named else store_folder(services.settings.database_url) / KEY_FILE)
+        return cls(key_file(services.settings))
 
     @property
     def public_key(self) -> str:
@@ -98,6 +98,11 @@ class Signer:
             "public_key": _text(_raw(self._key.public_key())),
             "signature": _text(self._key.sign(signed_content(manifest))),
         }
+
+
+def key_file(settings: Settings) -> Path:
+    """Where the signing key of a server is."""
+    return Path(settings.signing_key) if settings.signing_key else store_folder(settings.database_url) / KEY_FILE
 
 
 def _make(path: Path) -> None:
@@ -137,6 +142,21 @@ def signature_holds(manifest: Mapping[str, Any], listed: Any) -> Ed25519PublicKe
 def fingerprint_of(key: Ed25519PublicKey) -> str:
     """SHA-256 of a public key's 32 bytes, in hexadecimal digits, by which people compare keys."""
     return hashlib.sha256(_raw(key)).hexdigest()
+
+
+def trusted_keys(path: Path) -> dict[str, str]:
+    """The names of trusted keys by fingerprint; each key is named after its file.
+
+    Args:
+        path: A PEM file with a public key, or a folder of such files (``*.pem``).
+
+    Raises:
+        ServiceError: There is no key, or a file holds none.
+    """
+    files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
+    if not files:
+        raise ServiceError(f"The folder {path} has no public key; put each key that you trust there as a .pem file.")
+    return {fingerprint_of(read_public_key(file)): file.stem for file in files}
 
 
 def read_public_key(path: Path) -> Ed25519PublicKey:

@@ -16,7 +16,7 @@ from app.shared.thinking import step_parts
 from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.step_numbers import step_numbers
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
 
@@ -43,6 +43,9 @@ RANGES = ("set_size_low", "set_size_high", "noise")
 
 PART = "part"
 """Further column, the last, of sessions whose model marks its thinking: ``thinking`` or ``answer``."""
+
+COUNTED = "certified_at"
+"""Further column of sessions under thresholds: at how many steps of the row's chain a token is certified."""
 
 CERTIFIED_IN = "certified_in"
 """Further column of tables whose tokens are certified in the factual reading alone."""
@@ -79,9 +82,10 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     branches = {branch.id: branch for branch in data.branches}
     verdicts = standing(data.log)
     common = _common_cells(data.record) | {"drift": data.drift}
-    rows, noise = [], stated_noise(data.record)
+    rows, noise, certificate = [], stated_noise(data.record), Certificate.read(data.record.certificate)
     for branch_id, chain in data.chains.items():
         whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
+        whole[COUNTED] = certificate.counted(chain).text
         told = step_parts(chain, data.record.policy_settings) or ()
         for step in chain:
             owner = owner_of(branches, branches[branch_id], step.index)
@@ -96,7 +100,8 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     computed = COMPUTED if common["computed"] is not None else ()
     ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
     marked = (PART,) if STORED_MARKS in data.record.policy_settings else ()
-    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked), rows)
+    counted = (COUNTED,) if certificate.certified else ()
+    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked, *counted), rows)
 
 
 def certified_alone(data: SessionData) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from app.report.document import ReportPart, SummaryPart, ThresholdsPart
 from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import has_threshold, plural, probability, shown_token, times_likelier
+from app.shared.step_words import counted_claim, has_threshold, plural, probability, shown_token, times_likelier
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step
@@ -39,7 +39,9 @@ def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSe
     if not steps:
         return ("No token has been written yet.",)
     opening = f"The model wrote {plural(summary.steps, 'token')}."
-    return (opening, *_sensitivity_sentences(summary, steps), *_threshold_sentences(summary, settings))
+    claim = counted_claim(summary.certificate or "")
+    sentences = (*_sensitivity_sentences(summary, steps), *_threshold_sentences(summary, settings))
+    return (opening, *sentences, *([claim] if claim else []))
 
 
 def _threshold_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:

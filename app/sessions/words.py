@@ -279,12 +279,15 @@ def _fold(fold: BatchFold) -> Markup:
 
 
 def _finding(batch: BatchFoldRecord) -> str:
-    """What the attribute did in the sessions of a batch, in one sentence."""
+    """In how many sessions of a batch a token differs between the two readings, in one sentence."""
     if batch.strongest is None:
         return "No token yet."
     if not batch.sensitive_count:
-        return "The attribute moved no token strongly."
-    return f"The attribute moved a token strongly in {count(batch.sensitive_count)} of {count(batch.session_count)}."
+        return "No token differs strongly between shown and masked."
+    return (
+        f"A token differs strongly between shown and masked in {count(batch.sensitive_count)} of "
+        f"{count(batch.session_count)}."
+    )
 
 
 def _strongest(value: float | None) -> Markup:
@@ -358,8 +361,10 @@ def _held_by(batch: BatchFoldRecord) -> tuple[str, str]:
 
 
 def _tokens_held(item: SessionEntryRecord | BatchFoldRecord) -> tuple[str, str]:
+    tokens = item.held_count + item.missed_count + item.weak_count
+    if not tokens:
+        return "uninformative", "no token yet"
+    counted = f"certified at {count(item.held_count)} of {plural(tokens, 'token')}"
     if item.missed_count:
-        return "missed", f"missed at {plural(item.missed_count, 'token')}"
-    if item.held_count:
-        return "calibrated", f"held, too weak at {count(item.weak_count)}" if item.weak_count else "thresholds held"
-    return "uninformative", "too weak to say anything" if item.weak_count else "no token yet"
+        return "missed", f"{counted}, missed at {count(item.missed_count)}"
+    return "calibrated" if item.held_count else "uninformative", counted

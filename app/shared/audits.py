@@ -248,7 +248,6 @@ class CalibrationView:
     Attributes:
         coverage: Overall row first, then one row per bin that has verification data.
         tokens: Number of stored values.
-        calibrated_up_to: Last step (1-based) with an own, informative threshold; None if there is none.
         fingerprint: Field and value, in order.
         log_values: Natural log support of the true tokens by bin label, for histograms.
         smallest_alpha: Smallest risk levels that the contexts support.
@@ -271,7 +270,6 @@ class CalibrationView:
     bins: tuple[BinView, ...]
     coverage: tuple[CoverageView, ...]
     tokens: int
-    calibrated_up_to: int | None
     fingerprint: tuple[tuple[str, str], ...]
     fingerprint_digest: str
     log_values: dict[str, tuple[float, ...]]
@@ -288,6 +286,11 @@ class CalibrationView:
     has_chains: bool = False
     sequence_coverage: tuple[CoverageView, ...] = ()
     coverage_by_step: tuple[CoverageView, ...] = ()
+
+    @property
+    def usable(self) -> tuple[BinView, ...]:
+        """Bins whose own threshold says something."""
+        return tuple(item for item in self.bins if item.state == "calibrated")
 
 
 ParameterValue = bool | int | float | str | tuple[str, ...]
@@ -537,6 +540,7 @@ class ChainProgress:
     """What each further step changes of a chain as a whole, and the prompt's masked words; see :class:`AuditView`."""
 
     finished: str | None
+    certificate: str = ""
     chain: ChainCertificate | None = None
     noise: NumericNoise = field(default_factory=lambda: noise_of(None))
     computed: tuple[Computation, ...] = ()
@@ -623,7 +627,7 @@ class CalibrationRequest:
         mask_mode: ``hard`` (sentinels) or ``soft`` (a neutral hint).
         mask_hint: Hint of the soft mask; None takes the usual one.
         whitelist: Terms that are never masked; part of the policy.
-        bin_width: Steps that share a threshold, beyond the first where bins widen.
+        bin_width: Steps that share a threshold, for widening and even bins.
         max_position: Steps beyond are tied to the last bin.
         max_new_tokens: Steps of a rollout, or of a recorded chain, at most.
         tolerance: Largest change of any bin's tau at which rollouts count as settled.
@@ -634,8 +638,8 @@ class CalibrationRequest:
         deployment: Prompts like those that will be audited; needed to estimate weights.
         certified_in: ``both`` readings, as COFT certifies, or the ``factual`` one alone, for methods of one branch;
             lambda and masks have no say in the latter.
-        bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``, as
-            in the paper.
+        bin_spacing: ``finest``: a threshold for each step that enough contexts reach; ``widening``: steps 1, 2, 3-4,
+            5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``, as in the paper.
         prompt_format: As in an audit's settings: ``auto``, ``chat`` or ``plain``.
         chat_date: As in an audit's settings; None takes the moment at which the calibration is asked for.
         system_prompt: As in an audit's settings.
@@ -675,7 +679,7 @@ class CalibrationRequest:
     weighting: str = "none"
     deployment: tuple[str, ...] = ()
     certified_in: str = "both"
-    bin_spacing: str = "widening"
+    bin_spacing: str = "finest"
     prompt_format: str = "auto"
     chat_date: str | None = None
     system_prompt: str | None = None
@@ -697,7 +701,7 @@ class ReadingRequest:
         group: The group whose own thresholds are read; None reads all contexts together.
         family: With factorized masks, the family whose bins are shown; None shows the first.
         alpha_by_family: With factorized masks, (family, its share of alpha).
-        bin_spacing: ``widening`` or ``even`` position bins.
+        bin_spacing: ``finest``, ``widening`` or ``even`` position bins.
     """
 
     alpha: float | None = None

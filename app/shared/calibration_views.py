@@ -60,14 +60,12 @@ class CalibrationReadings:
         whole = everyone if wanted.group is None else everyone.for_group(wanted.group)
         part = part_of(whole, family)
         reading = (calibration_id, replace(whole.reading, alpha=0.0), whole.group, family)
-        calibrated = [entry for entry in part.bins if entry.state == "calibrated"]
         return CalibrationView(
             summary=summary_of(record),
             alpha=whole.alpha,
             bins=merged_bins(part),
             coverage=coverage_rows(whole.coverage),
             tokens=len(part.values),
-            calibrated_up_to=_end(calibrated[-1], part) if calibrated else None,
             fingerprint=tuple((name, str(value)) for name, value in whole.fingerprint.to_dict().items()),
             fingerprint_digest=whole.fingerprint.digest,
             log_values=self._once(("log values", *reading), lambda: log_values(part)),
@@ -226,11 +224,6 @@ def _bin_view(entry: Bin, calibration: Calibration) -> BinView:
 def _coverage_view(row: CoverageRow) -> CoverageView:
     agrees = None if row.verdict in ("not measured", "too few") else row.agrees
     return CoverageView(row.label, row.contexts, row.kept, row.coverage, row.low, row.high, agrees)
-
-
-def _end(entry: Bin, calibration: Calibration) -> int:
-    """Last step of a bin, 1-based; the open last bin ends where positions do."""
-    return calibration.max_position if entry.last_step is None else entry.last_step + 1
 
 
 def _family_thresholds(family: str, part: Calibration) -> FamilyThresholds:

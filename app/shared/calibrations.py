@@ -13,6 +13,7 @@ from typing import Any
 
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
+from app.shared.prompt_sets import shipped_prompts
 from app.shared.wiring import Services
 from coft_core.assets import assets_path
 from coft_core.conformal.calibration import Calibration
@@ -127,7 +128,7 @@ def fields_of(calibration: AnyCalibration) -> CalibrationFields:
         lam=fingerprint.lam,
         estimator=calibration.estimator,
         source=calibration.source,
-        bin_width=calibration.positions.width,
+        bin_width=calibration.positions.widths[-1],
         max_position=calibration.positions.maximum,
         fingerprint_digest=fingerprint.digest,
         fingerprint=dict(fingerprint.to_dict()),
@@ -167,7 +168,8 @@ def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) ->
 
     Audits count that are like those chains: certified by this very calibration, drawn and not greedy, with the
     thresholds of all contexts together at the risk level of the chains. A prompt that was audited several times counts
-    once, with its first audit, since audits of one prompt depend on each other.
+    once, with its first audit, since audits of one prompt depend on each other. The program's own samples do not count:
+    they were not drawn as the calibration's prompts were, and say nothing of the prompts in use.
 
     Args:
         calibration: The calibration as it is stored.
@@ -202,6 +204,8 @@ def _obstacle(audit: SessionBeginning, alpha: float) -> str:
     """Why an audit is not like the chains that the calibrated policy wrote; empty where it is."""
     if not Certificate.read(audit.certificate).certified:
         return "not certified by it"
+    if audit.prompt in shipped_prompts():
+        return "of the program’s own samples"
     if audit.alpha != alpha:
         return f"at another alpha than {alpha:g}"
     if audit.group is not None:

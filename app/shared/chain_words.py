@@ -94,7 +94,7 @@ def _union(chain: ChainCertificate) -> ChainAnswer:
         None: (
             "uninformative",
             "says nothing",
-            "A step’s threshold is borrowed or lets every token pass, so the risks cannot be added up.",
+            "A step’s threshold is borrowed or says nothing, so the risks cannot be added up.",
         ),
     }[chain.union_certified]
     return ChainAnswer(
@@ -202,14 +202,14 @@ def calibration_status(view: CalibrationView | str | None, policy: str = "coft")
     if view.families:
         names = ", ".join(FAMILY_NAMES.get(part.family, part.family) for part in view.families)
         lines.append(f"own thresholds for {names}")
-    if first is None or first.state != "calibrated":
+    if first is None or not view.usable:
         if first is not None and first.silence and first.tau > 0:
             why = f"{first.silence}: {WHY_WEAK}"
             return ("uninformative", f"too weak to say anything, {_contexts(view)}", [why, *lines])
         needed = f", {count(first.needed)} needed" if first else ""
         return ("uninformative", f"too weak to say anything, {_contexts(view)}{needed}", lines)
-    if view.calibrated_up_to is not None:
-        lines.append(f"Calibrated for the first {plural(view.calibrated_up_to, 'token')}")
+    if len(view.usable) < len(view.bins):
+        lines.append(f"{len(view.usable)} of {plural(len(view.bins), 'range')} of steps usable")
     return ("calibrated", f"calibrated, {_contexts(view)}", lines)
 
 

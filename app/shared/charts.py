@@ -153,7 +153,7 @@ def support_histogram(
     figure.update_xaxes(
         tickmode="array",
         tickvals=ticks,
-        ticktext=[f"{10.0**t:g}" for t in ticks],
+        ticktext=[f"{10.0**t:.{-t}f}" for t in ticks],
         range=[first, 0.02],
         showgrid=False,
         title={"text": f"{support} of the true next token, log scale", "standoff": 8},
@@ -166,12 +166,11 @@ def support_histogram(
             x=limit,
             y=1,
             yref="paper",
-            yanchor="top",
+            # Above the bars, which reach the top.
+            yanchor="bottom",
             xanchor="right" if limit > first / 2 else "left",
-            text=f"<b>τ {tau_text}</b><br>{under:,} fall below",
-            align="right",
+            text=f"<b>τ {tau_text}</b>, {under:,} fall below",
             showarrow=False,
-            xshift=-6 if limit > first / 2 else 6,
         )
     return figure
 

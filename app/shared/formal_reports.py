@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Literal
 
-LANGUAGES = {"en": "English", "de": "Deutsch"}
-"""Languages of formal reports, each by its own name."""
-
 
 def _today() -> date:
     return datetime.now(UTC).date()

@@ -54,20 +54,20 @@ GLOSSARY = (
     ),
     Term(
         "Borrowed threshold",
-        "The threshold of earlier steps, applied where calibration saw too few texts. It is shown, but no guarantee "
-        "stands behind it.",
+        "The threshold of the nearest steps that have one, applied where calibration saw too few texts. It is shown, "
+        "but no guarantee comes with it.",
         ("borrowed", "inherited"),
     ),
     Term(
         "Calibration",
-        "Texts with known continuations are read once with the same settings; how likely the true words were under "
-        "both readings sets the threshold for later audits.",
+        "Texts whose true next words are known are read with the same settings; how likely those words were under both "
+        "readings sets the threshold for later audits.",
         ("Calibrations",),
     ),
     Term(
         "Certified",
-        "A token is certified when both its masked and its fused probability reach the threshold: it is plausible "
-        "without the sensitive words too. That says nothing about whether the text is fair.",
+        "The token's lower probability, masked or fused, reaches the threshold. A weak threshold makes this say "
+        "little, and a drawn token is in its set by construction: look at the set's size. It does not mean fair.",
         ("certified as typed", "certified now", "certified then", "threshold held"),
     ),
     Term(
@@ -87,8 +87,8 @@ GLOSSARY = (
     ),
     Term(
         "Contexts",
-        "Places in texts at which a true next word was known. More of them make a threshold more exact; places in the "
-        "same text or group count together.",
+        "The independent examples of a calibration, which decide how exact a threshold is. Tokens of one continuation "
+        "depend on each other; rows with the same entry in the column “context” count as one.",
         ("Context",),
     ),
     Term(
@@ -98,13 +98,13 @@ GLOSSARY = (
     ),
     Term(
         "Drift",
-        "Whether the prompts of recent audits still resemble those of the calibration. Where they don't, its "
-        "thresholds may not hold.",
+        "Whether the tokens of recent audits are as well supported as those that the policy wrote at calibration. "
+        "Where they are not, its thresholds may not hold.",
     ),
     Term(
         "Estimator",
-        "How thresholds of several steps or groups are drawn together: each by itself, or smoothed where there are few "
-        "contexts.",
+        "How the tokens of one context are weighed for a threshold: hierarchical gives each context one weight, which "
+        "its tokens share; one per context draws one token; pooled counts all as if they were independent.",
     ),
     Term(
         "F1 of words",
@@ -115,8 +115,8 @@ GLOSSARY = (
     Term("Factual", "The reading of the prompt as it was typed, with the sensitive words.", ("As typed",)),
     Term(
         "Fallback",
-        "At this step no token reached the threshold in both readings, so the policy took the best one, and nothing is "
-        "certified.",
+        "At this step no token reached the threshold in both readings, so the likeliest fused one was written, and "
+        "nothing is certified.",
         ("Fallbacks", "Fallbacks in a text"),
     ),
     Term(
@@ -160,7 +160,7 @@ GLOSSARY = (
     ),
     Term(
         "Lambda",
-        "How far the blend leans towards the masked reading: 0 keeps the model as it is, 1 ignores those words.",
+        "How far the blend leans towards the masked reading: 0 counts only the text as typed, 1 only the masked one.",
     ),
     Term("Log ratio", "Sensitivity on the scale on which it adds up: 0.7 is twice as likely, 1.6 five times."),
     Term(
@@ -177,7 +177,7 @@ GLOSSARY = (
     Term("Masked", "The reading of the prompt with every sensitive word hidden, and all else the same."),
     Term(
         "Overruled",
-        "Left alone, the policy would have drawn a token that is not certified; it drew another.",
+        "The threshold refused the likeliest token of a step, while another one passed.",
         ("Overruled steps in a text",),
     ),
     Term(
@@ -202,8 +202,8 @@ GLOSSARY = (
     ),
     Term(
         "Sensitivity",
-        "How much likelier the sensitive words made a token: the logarithm of its factual over its masked probability. "
-        "0 is no influence; +1.6 is five times likelier, −1.6 five times less likely.",
+        "How much likelier a token is with the sensitive words shown than with them masked: the logarithm of its "
+        "factual over its masked probability. 0: no difference; +1.6: five times likelier; −1.6: five times less.",
         ("Strongest sensitivity", "Mean sensitivity"),
     ),
     Term(
@@ -213,8 +213,8 @@ GLOSSARY = (
     ),
     Term(
         "Steps that share a threshold",
-        "Neighbouring steps are calibrated together, because each alone has too few contexts. The guarantee holds on "
-        "average over such a group.",
+        "Neighbouring steps are calibrated together where one of them has too few contexts of its own. The guarantee "
+        "holds on average over such a group.",
         ("Bin",),
     ),
     Term(

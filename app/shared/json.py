@@ -62,6 +62,7 @@ def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
         **({"certified_in": "factual", "least_factual": least} if factual else {"least_joint": least}),
         "sequence": {
             "certified": chain.sequence_certified,
+            "informative_steps": chain.informative_steps,
             "alpha": chain.sequence.alpha,
             "tau": chain.sequence.tau,
             "contexts": chain.sequence.contexts,

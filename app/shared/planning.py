@@ -423,6 +423,7 @@ class Planner:
                 "user_list": self._detectors.list_name(settings),
                 "preview": preview_to_json(preview_of(prepared, request.spans or ())),
                 "model_label": label_of(model),
+                "vocabulary": model.vocabulary_size,
                 **({} if marks is None else {STORED: marks}),
             },
             lam=settings.lam if info.fuses else None,

@@ -120,10 +120,14 @@ def row_errors(errors: Sequence[RowError], total: int) -> Markup:
     )
 
 
-def accept_box(total: int, errors: Sequence[RowError], **changes: Any) -> Any:
-    """Offer to go on with the good rows where there are others; what was ticked before stays so."""
+def accept_box(total: int, errors: Sequence[RowError], accepted: Sequence[RowError] | None = None) -> Any:
+    """Offer to go on with the good rows where there are others.
+
+    What was ticked for ``accepted`` is asked for again where more rows turn out to be unusable.
+    """
     good = plural(total - _bad_rows(errors), "good row")
-    return gr.Checkbox(visible=bool(errors), label=f"Go on with the {good}", **changes)
+    kept = accepted is not None and _bad_rows(errors) == _bad_rows(accepted)
+    return gr.Checkbox(visible=bool(errors), label=f"Go on with the {good}", **({} if kept else {"value": False}))
 
 
 def _bad_rows(errors: Sequence[RowError]) -> int:
@@ -207,7 +211,7 @@ class PromptHandlers:
         if parsed is None or isinstance(parsed, str):
             columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
             off = gr.update(interactive=False)
-            box = accept_box(0, (), value=False)
+            box = accept_box(0, ())
             return [refused_file(parsed or ""), gr.Accordion(visible=False), *columns, "", box, off, off, self._untried]
         mapping = dict(parsed.mapping)
         columns = [gr.Dropdown(column_choices(parsed), value=mapping.get(name, "")) for name in PROMPT_SET_FIELDS]
@@ -215,7 +219,7 @@ class PromptHandlers:
         usable = gr.update(interactive=bool(parsed.rows))
         return [
             prompt_set(parsed), fold, *columns, row_errors(parsed.errors, parsed.total),
-            accept_box(parsed.total, parsed.errors, value=False), usable, usable, self._untried,
+            accept_box(parsed.total, parsed.errors), usable, usable, self._untried,
         ]  # fmt: skip
 
 

@@ -111,8 +111,7 @@ def row_views(
 
 
 def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: int) -> BatchRowView:
-    certificate = record.certificate or ""
-    claim = Certificate.read(certificate)
+    claim = Certificate.read(record.certificate or "").at(record.certified, record.steps)
     thresholded = record.steps > 0 and claim.thresholded
     return BatchRowView(
         line=record.line,
@@ -124,7 +123,7 @@ def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: in
         context=row.example.context,
         text=record.text,
         error="" if record.finished else record.error or "",
-        certificate=certificate,
+        certificate=claim.text if record.certificate else "",
         verdict=verdict,
         verdicts=verdicts,
         steps=record.steps,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -461,6 +463,21 @@ def listed_samples(*uses: str) -> tuple[SamplePromptSet, ...]:
     """The listed sets of some uses, those of the first use first: ``calibration``, ``deployment`` or ``audit``."""
     listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
     return tuple(sample_of(entry) for use in uses for entry in listed if entry["use"] == use)
+
+
+@cache
+def shipped_prompts() -> frozenset[str]:
+    """The prompts of all examples and sample sets that come with the program."""
+    found: set[object] = set()
+    for path in assets_path(SAMPLES[0]).iterdir():
+        if path.suffix == ".csv":
+            with path.open(encoding="utf-8", newline="") as file:
+                found.update(row["prompt"] for row in csv.DictReader(file))
+            continue
+        text = path.read_text("utf-8")
+        for part in text.splitlines() if path.suffix == ".jsonl" else [text]:
+            json.loads(part, object_hook=lambda fields: found.add(fields.get("prompt")))
+    return frozenset(prompt for prompt in found if isinstance(prompt, str))
 
 
 def sample_of(entry: Mapping[str, Any]) -> SamplePromptSet:

@@ -12,7 +12,7 @@ from app.shared.wiring import Services
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
@@ -50,7 +50,7 @@ class AuditViews:
             branches=self._sessions.outlines(record.id),
             steps=steps,
             finished=branch.finished,
-            certificate=record.certificate,
+            certificate=Certificate.read(record.certificate).counted(steps).text,
             fingerprint_digest=record.fingerprint_digest,
             calibration=calibration,
             user_list=str(record.policy_settings.get("user_list", "")),
@@ -70,7 +70,7 @@ class AuditViews:
         reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
         if reading is None or reading.layout == "factorized" or not steps:
             return None
-        return certify_chain(reading, steps, finished)
+        return certify_chain(reading, steps, finished, record.policy_settings.get("vocabulary"))
 
     def drift(self, record: SessionRecord) -> DriftReport | None:
         """What the audits so far say against a session's calibration; None without one."""

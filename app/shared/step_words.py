@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TypedDict
 
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
-from coft_core.conformal.informative import silence
+from coft_core.conformal.informative import BY_CONSTRUCTION, silence
+from coft_core.effects import ABOUT_ONCE, effect_sentence, factor_of
+from coft_core.messages import catalogue
 from coft_core.model.noise import NumericNoise
-from coft_core.types import Candidate, Certificate, FamilyStep, Span, Step
+from coft_core.types import Candidate, Certificate, FamilyStep, Step
 
 
 def factual_overruled(step: Step) -> bool:
@@ -154,19 +155,6 @@ def shown_token(token: str) -> str:
     return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
 
 
-def visible(text: str) -> str:
-    """Text in which nothing reorders or hides other text: such control characters are named in place."""
-    return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
-
-
-_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def _misleads(char: str) -> bool:
-    """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
-    return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")
-
-
 def times_likelier(log_ratio: float) -> str:
     """What a log ratio of factual to masked says, as a factor."""
     factor = factor_text(log_ratio)
@@ -186,21 +174,19 @@ def times(log_ratio: float) -> str:
 
 def factor_text(log_ratio: float) -> str | None:
     """How many times likelier or less likely a log ratio is; None where that is about once."""
-    factor = math.exp(min(abs(log_ratio), 20.0))
-    if factor < 1.05:
-        return None
-    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
-
-
-def masked_words(prompt: str, spans: Sequence[Span]) -> tuple[str, ...]:
-    """The masked words of a prompt in its order; those that differ by case or blanks alone stand once."""
-    words = [" ".join(prompt[span.start : span.end].split()) for span in sorted(spans) if span.masked]
-    return tuple(visible(word) for word in {word.casefold(): word for word in reversed(words)}.values())[::-1]
+    factor = factor_of(log_ratio)
+    return None if factor < ABOUT_ONCE else catalogue("en").factor(factor)
 
 
 def certificate_words(text: str) -> str:
-    """What is said of a session: under which kind of thresholds its tokens stand, and never that all is well."""
-    return "under thresholds" if Certificate.read(text).certified else text
+    """What is said of a session: at how many steps it is certified, and never that all is well."""
+    return "under thresholds" if text == "certified" else text
+
+
+def counted_claim(text: str) -> str:
+    """At how many steps a session is certified, and what carries the information; empty where nothing is certified."""
+    certificate = Certificate.read(text)
+    return "" if certificate.steps is None else f"{certificate.text.capitalize()}. {BY_CONSTRUCTION}"
 
 
 THRESHOLD_STATES = {
@@ -210,29 +196,16 @@ THRESHOLD_STATES = {
 }
 """What a threshold rests on, in words."""
 
-NAMED_WORDS = 3
-"""Masked words that a sentence names; more are counted."""
-
 
 def finding(step: Step, masked: Sequence[str]) -> str:
-    """What the masked words did to the token, in one sentence with both probabilities.
+    """How the token's probability differs between the two readings, in one sentence with both.
 
     Args:
         step: The step.
-        masked: The masked words of the prompt, as :func:`masked_words` says them.
+        masked: The masked words of the prompt, as :func:`coft_core.effects.masked_words` gives them.
     """
-    if not masked:
-        return "Nothing is masked in this prompt, so there is nothing to compare."
-    words = f"the {len(masked)} masked words"
-    if len(masked) <= NAMED_WORDS:
-        marked = [f"\N{LEFT DOUBLE QUOTATION MARK}{word}\N{RIGHT DOUBLE QUOTATION MARK}" for word in masked]
-        words = " and ".join(filter(None, [", ".join(marked[:-1]), marked[-1]]))
-    seen, without = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
-    figures = f"{seen} with {'it' if len(masked) == 1 else 'them'}, {without} without"
-    ratio = step.diagnostics.log_ratio
-    if (factor := factor_text(ratio)) is None:
-        return f"{words[0].upper()}{words[1:]} hardly matter{'s' if len(masked) == 1 else ''} here: {figures}."
-    return f"{factor} times {'likelier' if ratio > 0 else 'less likely'} because of {words}: {figures}."
+    seen, hidden = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
+    return effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
 
 
 def clock(moment: datetime) -> str:
@@ -397,7 +370,10 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
         return ("A borrowed threshold held:", "no calibration data at this position.")
     if step.certified_in == "factual":
         return ("Threshold held as typed:", f"{_as_typed(step, digits)}.")
-    return ("Threshold held:", "plausible with the masked words and without them.")
+    return (
+        "Threshold held:",
+        "likely enough with the marked words shown and with them masked, however far the two differ.",
+    )
 
 
 def hint(step: Step, digits: int) -> str:
@@ -521,7 +497,7 @@ class Card(TypedDict):
 
     ``i`` index, ``id`` token id, ``t`` raw text, ``w`` shown text, ``c`` classes, ``k`` marks, ``h`` bar height,
     ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
-    ``e`` what the masked words did,
+    ``e`` how the two readings differ,
     ``v`` verdict, ``b`` the bin words the verdict, ``d`` hint, ``rows`` table, ``p`` bars (factual, masked, fused),
     ``tau`` threshold, ``tt`` its text, ``facts`` figures, ``s`` set size, ``st`` state, ``r`` log ratio,
     ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks, ``rest`` the candidates beyond the

@@ -156,13 +156,14 @@ def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibrati
 
 def _weakest(parts: list[Calibration | None], positions: PositionBins, index: int) -> BinView:
     """One bin over the families; a family that was never calibrated refuses nothing, so its threshold is 0."""
-    entries = [part.bins[index] for part in parts if part is not None]
+    first = positions.first_step(index)
+    entries = [part.bin(first) for part in parts if part is not None]
     worst = min(entries, key=lambda entry: _WORST_FIRST.index(entry.state), default=None)
     missing = worst is None or len(entries) < len(parts)
     lender = None if worst is None or missing else worst.inherited_from
     return BinView(
         label=positions.label(index),
-        first_step=positions.first_step(index),
+        first_step=first,
         last_step=positions.last_step(index),
         state="uninformative" if worst is None or missing else worst.state,
         tau=0.0 if missing else math.exp(min(entry.log_tau for entry in entries)),

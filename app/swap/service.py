@@ -388,7 +388,7 @@ class SwapService:
                 steps=steps,
                 text=prepared.model.continuation_text([step.token_id for step in steps]),
                 finished=finished,
-                certificate=prepared.certificate.text,
+                certificate=prepared.certificate.counted(steps).text,
                 start=StartAudit(variant.prompt, settings, variant.spans, name),
             )
         finally:

@@ -157,8 +157,8 @@ const source = (span) => {
   if (!span.kept) return found;
   return `${found}, ${span.whitelisted ? "never masked" : "kept by you"}`;
 };
-const button = (name, at, word, label, spoken = label) =>
-  html`<button type="button" class="btn small quiet" data-do=${name} data-at=${at} aria-label=${`${spoken}: ${word}`}>${label}</button>`;
+const button = (name, at, word, label) =>
+  html`<button type="button" class="btn small quiet" data-do=${name} data-at=${at} aria-label=${`${label}: ${word}`}>${label}</button>`;
 /* a menu of families has its entries while it has the focus; before that it shows its own alone */
 const menuOf = (name, at, category, spoken) => {
   const all = state.menu === `${name} ${at}`;
@@ -172,7 +172,7 @@ const row = (span, at, points, single) => {
   const kind = span.kept ? " white" : span.suggested ? ` offer f-${span.category}` : "";
   const actions = span.suggested
     ? [button("accept", at, word, "Accept"), button("remove", at, word, "Dismiss")]
-    : [span.kept ? button("keep", at, word, "Mask it", "Mask") : button("keep", at, word, "Keep visible"), button("remove", at, word, "Remove")];
+    : [span.kept ? button("keep", at, word, "Mask it") : button("keep", at, word, "Keep visible"), button("remove", at, word, "Remove")];
   return html`<tr class=${[span.picked && "picked", !single && "place"].filter(Boolean).join(" ") || nothing}>
     <td class="cut" dir="auto">${single ? html`<bdi class=${`word${kind}`}>${word}</bdi>` : around(span)}</td>
     <td><span class=${`sw f-${span.category}`}></span>${menuOf("relabel", at, span.category, `Family of ${word}`)}</td>
@@ -200,7 +200,7 @@ const group = ({ name, at, spans }) => {
     <td><span class=${`sw f-${category}`}></span>${menuOf("all-relabel", at, category, `Family of ${word}, at all ${times} places`)}</td>
     <td class="sub">${standing(spans)}</td>
     <td><button type="button" class="link" data-do="places" data-at=${at} aria-expanded=${String(open)}
-      aria-label=${`Places of ${word}`}>${open ? "Hide places" : "Places"}</button></td>
+      aria-label=${`${open ? "Hide places" : "Places"} of ${word}`}>${open ? "Hide places" : "Places"}</button></td>
     <td class="num">${[offer && all("all-accept", "Accept all"), kept && all("all-mask", "Mask all"), masked && all("all-keep", "Keep all visible"),
       all("all-remove", offer && !kept && !masked ? "Dismiss all" : "Remove all")].filter(Boolean)}</td></tr>`;
 };

@@ -2,7 +2,7 @@
 import { account } from "./account.js";
 import { address } from "./address.js";
 import { bell } from "./bell.js";
-import { act, download, expose, failed } from "./core.js";
+import { act, download, expose, failed, perFrame, whenReady } from "./core.js";
 import "./errors.js";
 import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
@@ -17,6 +17,11 @@ const LEAVING_MS = 3000;
 const real = window.fetch.bind(window);
 const ending = [];
 let box = null, leaving = false;
+
+/* Gradio's own names: an upload field is called what it shows instead, and an empty chart has no role that takes a name */
+const MISNAMED = ".upload-container[aria-label], .empty[aria-label='Empty value']";
+const rename = perFrame(() => document.querySelectorAll(MISNAMED).forEach((node) => node.removeAttribute("aria-label")));
+whenReady(() => new MutationObserver(rename).observe(document.body, { childList: true, subtree: true }));
 
 export const frame = {
   mount(element) {

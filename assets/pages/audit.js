@@ -57,7 +57,7 @@ const choose = (index, focus = false) => {
   state.follow = index >= state.cards.length - 1;
   select(index, focus);
 };
-/* where a reader of a finished chain looks first: the token that the masked words moved most, of this branch's own */
+/* where a reader of a finished chain looks first: the token that differs most between shown and masked, of this branch's own */
 const telling = () => {
   const cards = state.cards.slice(state.crumbs?.at ?? 0);
   const answer = thinking.answered() ? cards.filter(({ i }) => !thinking.within(i)) : [];
@@ -125,6 +125,7 @@ const extend = (message) => {
   thinking.show(message.thinking, tokens);
   if (message.finished) state.finished = message.finished;
   state.chain = message.chain;
+  find(".claim").textContent = message.claim;
   whole.computed(message.computed);
   caret.hidden = Boolean(state.finished);
   if (message.done) {
@@ -155,6 +156,7 @@ const load = (message) => {
   find(".empty").hidden = true;
   find(".chain").hidden = false;
   draw(find(".legend .open .w"), term(message.certified ? "too weak" : "no threshold"));
+  find(".claim").textContent = message.claim;
   if (same) cut(message.from);
   else { Object.assign(state, { cards: [], selected: -1 }); tokens = []; caret = caretNode(); strip.replaceChildren(caret); }
   append(message.steps);
@@ -176,11 +178,12 @@ const load = (message) => {
 };
 const ANSWERS = {
   session(message) {
-    const then = state.busy === "start" ? state.then : null;
+    const { busy } = state, then = busy === "start" ? state.then : null;
     if (then) forget();
     load(message);
     opened(message);
     if (then) then();
+    attend(busy);
   },
   steps(message) { (message.filled ? fill : extend)(message); },
   /* another session's prompt, spans and settings, to be changed and started */
@@ -200,6 +203,13 @@ const ANSWERS = {
     notice(text, html`<button type="button" class="btn small" data-do="proceed">Proceed uncertified</button>`);
   },
   overhead({ text }) { whole.measured(text); idle(); },
+};
+/* what was pressed is switched off or drawn anew by now: the focus goes to what it brought, and not to the top of the page */
+const attend = (busy) => {
+  if (busy === "fork") {
+    tokens[state.selected]?.focus({ preventScroll: true });
+    if (!state.finished) notice("Forced.", html`<button type="button" class="btn small" data-do="on" data-takes="run">Run on</button>`);
+  } else if (busy === "start" && (document.activeElement === document.body || root.contains(document.activeElement))) strip.focus({ preventScroll: true });
 };
 const receive = (message) => (ANSWERS[message.kind] || idle)(message);
 
@@ -306,6 +316,7 @@ const start = async (then, proceed = false) => {
 const run = (until = null) => {
   if (state.session === null || state.touched || state.busy || state.finished) return;
   Object.assign(state, { running: true, pausing: false, follow: true, why: "" });
+  notice();
   ask("run", { ...ids(), until });
 };
 const go = () => (state.session === null || state.touched ? start(() => run()) : run());
@@ -314,6 +325,7 @@ const step = (focus = false) => {
   if (state.session === null || state.touched) { start(() => step(focus)); return; }
   if (state.busy || state.finished) return;
   Object.assign(state, { follow: true, why: "" });
+  notice();
   ask("step", ids());
 };
 const back = (focus = false) => {
@@ -331,7 +343,7 @@ const force = (token, index = state.selected) => {
   if (!state.busy && !state.touched && index >= 0) ask("fork", { ...ids(), index, token });
 };
 const ACTIONS = {
-  back: () => back(), step: () => step(), go, pause,
+  back: () => back(), step: () => step(), go, on: () => { run(); strip.focus({ preventScroll: true }); }, pause,
   report: (button) => downloads.open(button, state.session),
   overhead: () => {
     if (state.busy) return;

@@ -103,16 +103,16 @@ const lanes = () => {
 const nameOf = (node) => {
   const parent = children(node.id).length > 0, first = node.step === null;
   const title = node.name ? `${node.name}, token “${node.token}”` : node.token;
-  return html`<span class="name" style=${`padding-left:${Math.min(node.depth, DEEPEST) * INDENT}px`}><span class=${`twist${parent ? "" : " leafy"}`}
+  return html`<span class="name" style=${`padding-left:${Math.min(node.depth, DEEPEST) * INDENT}px`}><span class=${`twist${parent ? "" : " leafy"}`} aria-hidden="true"
     data-twist=${node.id}>${parent ? icon("chev") : nothing}</span><span class=${`called cut${first || node.name ? "" : " mono"}`}
-    title=${first ? nothing : title}>${label(node)}</span>${first ? nothing : html`<span class="hint tnum">${`at ${node.step}`}</span>`}</span>`;
+    aria-hidden="true" title=${first ? nothing : title}>${label(node)}</span>${first ? nothing : html`<span class="hint tnum" aria-hidden="true">${`at ${node.step}`}</span>`}</span>`;
 };
 const row = (node) => {
   const peers = children(node.parent), here = node.id === shown;
   return html`<li role="treeitem" class=${`row${here ? " on" : ""}`} data-id=${node.id} tabindex=${node.id === active ? 0 : -1} aria-level=${node.depth + 1}
     aria-setsize=${peers.length} aria-posinset=${peers.indexOf(node) + 1} aria-expanded=${children(node.id).length ? String(!shut.has(node.id)) : nothing}
-    aria-selected=${String(here)} aria-current=${here ? "true" : nothing} aria-label=${spoken(node)} aria-keyshortcuts="Enter F2 Delete">${nameOf(node)}<span
-    class="room"></span><span class="leaf cut tnum">${plural(node.length, "step") + (node.end ? ` · ${node.end}` : "")}</span></li>`;
+    aria-selected=${String(here)} aria-current=${here ? "true" : nothing} aria-keyshortcuts="Enter F2 Delete"><span class="vh">${spoken(node)}</span>${
+    nameOf(node)}<span class="room"></span><span class="leaf cut tnum" aria-hidden="true">${plural(node.length, "step") + (node.end ? ` · ${node.end}` : "")}</span></li>`;
 };
 const actionsOf = (node) => html`<button type="button" class="btn quiet" data-more=${node.id} tabindex=${node.id === active ? 0 : -1} aria-haspopup="menu"
   aria-expanded="false" aria-controls="menu-branch" aria-label=${`Actions on ${label(node)}`}><span aria-hidden="true">⋯</span></button>`;

@@ -7,6 +7,8 @@ const MOST_CELLS = 256;
 const LINE = 54;
 const TYPICAL = 60;
 const MOST_LINES = 7;
+/* about the width of a letter under the overview */
+const LETTER = 7;
 const HOT = shared.sensitive;
 
 /* ---- tokens ---- */
@@ -20,9 +22,10 @@ export const appendToken = (strip, caret, card) => {
   if (!card.g || !last) strip.insertBefore(node, caret);
   else if (last.classList.contains("grp")) last.append(node);
   else {
-    const group = Object.assign(document.createElement("span"), { className: "grp" });
+    const group = Object.assign(document.createElement("span"), { className: "grp" }), focused = last === document.activeElement;
     last.replaceWith(group);
     group.append(last, node);
+    if (focused) last.focus({ preventScroll: true });
   }
   return node;
 };
@@ -62,6 +65,21 @@ export const overviewStep = (holder, clientX, state) => {
   const group = state.cards.slice(cell * per, (cell + 1) * per);
   return group.length ? strongest(group).i : state.cards.length;
 };
+/* labels of the bins that have room: the place of one reaches to the next that is shown, so that none is cut */
+const labelled = (bins, x) => {
+  const roomy = ({ first, end, text }) => x(end) - x(first) >= (text.length + 1) * LETTER;
+  const places = [];
+  for (const bin of bins) {
+    const last = places[places.length - 1];
+    if (last && !roomy(last)) last.end = bin.end;
+    else places.push({ ...bin, text: bin.label + bin.short });
+  }
+  if (places.length > 1 && !roomy(places[places.length - 1])) {
+    const { end } = places.pop();
+    places[places.length - 1].end = end;
+  }
+  return places;
+};
 /* what the last drawing showed, and its marker: another selection moves the marker alone */
 let overview = { shown: [], now: null, per: 1, width: 1, at: null };
 export const drawOverview = (holder, labels, state) => {
@@ -99,7 +117,8 @@ const drawSteps = (holder, labels, state, span) => {
   const peaks = cards.filter((card) => Math.abs(card.r) >= HOT).map((card) => card.i + 1);
   holder.setAttribute("aria-label", `Sensitivity of ${cards.length} steps: above the line the token is likelier with the attribute visible, `
     + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
-  labels.style.gridTemplateColumns = bins.map((bin) => `minmax(0, ${bin.end - bin.first}fr)`).join(" ");
-  draw(labels, bins.map((bin) => html`<span class="cut" title=${bin.state}>${bin.label + bin.short}</span>`));
+  const places = labelled(bins, x);
+  labels.style.gridTemplateColumns = places.map((place) => `minmax(0, ${place.end - place.first}fr)`).join(" ");
+  draw(labels, places.map((place) => html`<span class="cut" title=${place.state}>${place.text}</span>`));
   return { now, per, width, at: null };
 };

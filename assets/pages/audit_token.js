@@ -22,8 +22,8 @@ const mark = ({ mark: kind, why }) => (kind === "tick" ? html`${icon("tick")}<sp
 const word = (token) => html`${/^ ./.test(token) ? html`<span class="sp" aria-hidden="true">·</span>` : nothing}${shown(token)}`;
 const line = (row, place) => {
   const kind = [row.act && "chosen", row.mark === "out" && "out", place >= FIRST && !row.act && "rest"].filter(Boolean).join(" ");
-  const force = html`<button type="button" class="btn small" data-token=${row.id} aria-label=${`Force ${shown(row.t)} here`}>Force${place < KEYED
-    ? html`<kbd>${place + 1}</kbd>` : nothing}</button>`;
+  const force = html`<button type="button" class="btn small" data-token=${row.id}>Force<span class="vh">${` ${shown(row.t)} here`}</span>${place < KEYED
+    ? html`<kbd aria-hidden="true">${place + 1}</kbd>` : nothing}</button>`;
   return html`<tr class=${kind}><td class="t cut" dir="auto" title=${row.t}>${word(row.t)}</td>${[row.f, row.m, row.x, row.j].map((text) =>
     html`<td class="n">${text}</td>`)}<td>${mark(row)}</td><td>${row.act ? html`<span class="hint nowrap">${row.act}</span>` : force}</td></tr>`;
 };

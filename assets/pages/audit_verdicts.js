@@ -172,11 +172,19 @@ const settled = (target) => {
   const waiting = pending(target);
   return waiting ? { v: waiting.verdict, ...waiting.typed } : ownOf(target);
 };
+const focusRadio = () => find("[role=radio][tabindex='0']").focus();
+/* the reviewer's name; where it had to be asked for, the focus goes back to what needed it */
+const named = async (back) => {
+  if (reviewer.name()) return true;
+  const given = await reviewer.ask();
+  back();
+  return Boolean(given);
+};
 const judge = async (verdict) => {
   attend(page());
   const target = current();
   if (!target) return;
-  if (!(await reviewer.needed())) { say("Nothing was saved: verdicts need a name."); return; }
+  if (!(await named(focusRadio))) { say("Nothing was saved: verdicts need a name."); return; }
   const own = settled(target), typed = typedFor(target);
   if (own && own.v === verdict && alike(own, typed)) say(`You said ${verdict} on ${phrase(target)} before; nothing changed.`);
   else give(target, verdict, typed);
@@ -204,13 +212,12 @@ const recover = () => {
 const comment = async () => {
   const target = current(), text = reply.value.trim();
   if (!target || !text) { reply.focus(); return; }
-  if (!(await reviewer.needed())) { say("Nothing was saved: comments need a name."); return; }
+  if (!(await named(() => reply.focus()))) { say("Nothing was saved: comments need a name."); return; }
   const { session: number, branch, first, last } = target;
   view.queue.push({ kind: "comment", data: { session: number, branch, first, last, note: text, reviewer: reviewer.name() } });
   say("Saving …");
   pump();
 };
-const focusRadio = () => find("[role=radio][tabindex='0']").focus();
 const undo = () => {
   if (!view.undo) return;
   const { target, back } = view.undo;

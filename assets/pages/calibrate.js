@@ -32,7 +32,7 @@ const folded = (of) => {
   const view = { joint: `one view, ${many} families`, single: `${of.family} only`, factorized: `one view each, ${many} families` }[of.layout];
   return {
     "fold-mask": `${view}, ${of.mask_mode}`,
-    "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, ${of.bin_spacing === "even" ? "even bins" : "bins"} of ${of.bin_width}`,
+    "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, ${{ finest: "each step", even: `even bins of ${of.bin_width}` }[of.bin_spacing] ?? `bins of ${of.bin_width}`}`,
     "fold-shift": { none: "like these", rho: `ρ ${of.rho}`, column: "weighted by column", estimated: "weights estimated" }[of.shift],
     "fold-sampling": samplingWords(of.temperature, of.top_p, of.top_k),
     "fold-format": formatWords(of.prompt_format, of.chat_date, of.system_prompt, of.thinking, of.prefill),

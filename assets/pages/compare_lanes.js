@@ -112,7 +112,7 @@ const view = (column, beside, parts) => {
   const cell = step === null ? null : column.cells[step];
   if (!cell) return html`<div class="view"><h3>${column.name}</h3><p class="hint">No token here.</p></div>`;
   const { certifies, joint } = column;
-  const heading = ["Token", "Factual", "Masked", column.fuses ? "Fused" : "Policy", certifies && joint && "Joint",
+  const heading = ["Token", "Factual", "Masked", column.fuses ? "Fused" : "Policy", certifies && joint && "Lower",
     certifies && (joint ? "Certified" : "Certified as typed")].filter(Boolean);
   const threshold = certifies ? (cell.tt ? `, τ ${cell.tt}` : ", no threshold") : "";
   const apart = cell.v[0] === null ? "" : `; from vanilla TV ${cell.v[0].toFixed(3)}, KL ${nats(cell.v[1])}`;

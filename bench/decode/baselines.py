@@ -20,13 +20,13 @@ def two_forwards(work: Work, mark: Callable[[], None]) -> None:
     _decode(work, mark, [work.masked.factual_ids, work.masked.masked_ids])
 
 
-def one_batch(work: Work, mark: Callable[[], None]) -> None:
+def one_batch(work: Work, mark: Callable[[], None], greedy: bool = False) -> None:
     """Both branches as rows of one batch over one cache."""
-    _decode(work, mark, [(work.masked.factual_ids, work.masked.masked_ids)])
+    _decode(work, mark, [(work.masked.factual_ids, work.masked.masked_ids)], greedy)
 
 
 @torch.inference_mode()
-def _decode(work: Work, mark: Callable[[], None], passes: list[Any]) -> None:
+def _decode(work: Work, mark: Callable[[], None], passes: list[Any], greedy: bool = False) -> None:
     model, device = work.module, work.model.device
     inputs = [torch.tensor(rows, device=device).view(-1, len(work.masked.factual_ids)) for rows in passes]  # (r, P)
     inputs = [rows.repeat_interleave(work.batch, dim=0) for rows in inputs]  # (r * G, P)
@@ -38,13 +38,13 @@ def _decode(work: Work, mark: Callable[[], None], passes: list[Any]) -> None:
             for rows, cache in zip(inputs, caches, strict=True)
         ]
         factual, masked = torch.cat(outputs).chunk(2)  # (G, V) each
-        chosen = _step(factual, masked)[:, None]  # (G, 1)
+        chosen = _step(factual, masked, greedy)[:, None]  # (G, 1)
         inputs = [chosen.repeat(len(rows) // work.batch, 1) for rows in inputs]
         mark()
 
 
-def _step(factual: Tensor, masked: Tensor) -> Tensor:
-    """Fuse, certify, measure and draw, ``(G,)``; what an audit shows is taken to the host."""
+def _step(factual: Tensor, masked: Tensor, greedy: bool) -> Tensor:
+    """Fuse, certify, measure and choose, ``(G,)``; what an audit shows is taken to the host."""
     log_p, log_p_factual, log_p_masked = (
         torch.log_softmax(logits, dim=-1) for logits in ((1 - LAM) * factual + LAM * masked, factual, masked)
     )  # (G, V) each
@@ -58,7 +58,7 @@ def _step(factual: Tensor, masked: Tensor) -> Tensor:
     on_set, on_set_masked = p * certified, p_masked * certified
     mass = on_set.sum(-1)
     restricted = 0.5 * (on_set / mass[:, None] - on_set_masked / on_set_masked.sum(-1, keepdim=True)).abs().sum(-1)
-    chosen = _drawn(p, on_set, mass)
+    chosen = torch.where(mass > 0, on_set.argmax(-1), p.argmax(-1)) if greedy else _drawn(p, on_set, mass)
     rows = torch.maximum(torch.maximum(p, p_factual), p_masked).topk(CANDIDATES, dim=-1).indices  # (G, K)
     table = [view.gather(-1, rows).tolist() for view in (log_p_factual, log_p_masked, log_p, certified)]
     own = [view.gather(-1, chosen[:, None])[:, 0].tolist() for view in (log_p_factual, log_p_masked, log_p)]

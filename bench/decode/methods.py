@@ -22,6 +22,11 @@ def coft(work: Work, mark: Callable[[], None]) -> None:
     decode(work.plans(works.coft(work.model)), mark)
 
 
+def coft_greedy(work: Work, mark: Callable[[], None]) -> None:
+    """The same, greedy."""
+    decode(work.plans(works.coft(work.model), greedy=True), mark)
+
+
 def coft_kept(work: Work, mark: Callable[[], None]) -> None:
     """COFT with its full diagnostics, each step's logits being kept as an audit's are."""
     decode(work.plans(works.coft(work.model), keep_logits=True), mark)

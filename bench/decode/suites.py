@@ -28,7 +28,7 @@ from coft_core.experiments.speed import (
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 
-ROWS = {"coft": 2, "coft_kept": 2, "vanilla": 1, "vanilla_greedy": 1}
+ROWS = {"coft": 2, "coft_greedy": 2, "coft_kept": 2, "vanilla": 1, "vanilla_greedy": 1}
 """Rows of the model that the engine's methods run for a prompt."""
 
 COMPARED = (
@@ -36,6 +36,7 @@ COMPARED = (
     ("coft_kept", "vanilla"),
     ("coft", "plain_two_forwards"),
     ("coft", "plain_one_batch"),
+    ("coft_greedy", "plain_one_batch_greedy"),
     ("vanilla", "generate_sampled"),
     ("vanilla_greedy", "generate_greedy"),
     ("coft", "generate_sampled"),
@@ -48,6 +49,7 @@ def known_methods(static: bool) -> dict[str, Method]:
     """The methods by name; ``generate`` over a static cache compiles the model on CUDA, which takes a while."""
     found: dict[str, Method] = {
         "coft": methods.coft,
+        "coft_greedy": methods.coft_greedy,
         "coft_kept": methods.coft_kept,
         "vanilla": methods.vanilla,
         "vanilla_greedy": methods.vanilla_greedy,
@@ -55,6 +57,7 @@ def known_methods(static: bool) -> dict[str, Method]:
         "generate_greedy": methods.generated(sample=False),
         "plain_two_forwards": baselines.two_forwards,
         "plain_one_batch": baselines.one_batch,
+        "plain_one_batch_greedy": partial(baselines.one_batch, greedy=True),
     }
     if static:
         found["generate_static"] = methods.generated(sample=True, static=True)

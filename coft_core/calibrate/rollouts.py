@@ -24,12 +24,6 @@ from coft_core.policies.coft import Thresholds
 CONSISTENCY = 0.95
 """Probability with which the fixed point counts as consistent, over all families together."""
 
-BELOW = 1e-4
-"""How far under the thresholds that were read off those lie that write chains, in nats: twice the rounding of float32.
-
-Coarser number types round by more than could be given away; there a copy can still fall on either side.
-"""
-
 Parts = Mapping[str, Calibration]
 """Thresholds of each masked view: the only one of a joint mask, or the families'."""
 
@@ -149,21 +143,14 @@ class _Rounds(Generic[Thresholds]):
 
 
 def in_force(parts: Parts) -> Parts:
-    """Thresholds as chains are written under them: :data:`BELOW` under what was read off.
-
-    A threshold is the support of some prompt's true token. A copy of that prompt has the same support, up to the
-    rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
-    """
-    return {
-        view: replace(part, values=replace(part.values, values=part.values.values - BELOW))
-        for view, part in parts.items()
-    }
+    """Thresholds as chains are written under them; see :meth:`coft_core.conformal.values.CalibrationValues.lowered`."""
+    return {view: replace(part, values=part.values.lowered()) for view, part in parts.items()}
 
 
 def largest_change(before: Calibration | None, after: Calibration) -> float:
-    """Largest change of any bin's ``tau``, a probability; thresholds that certify everything count as 0."""
-    earlier = [0.0] * len(after.bins) if before is None else [entry.tau for entry in before.bins]
-    return max(abs(a.tau - b) for a, b in zip(after.bins, earlier, strict=True))
+    """Largest change of any step's ``tau``, a probability; thresholds that certify everything count as 0."""
+    starts = {*after.positions.starts, *(before.positions.starts if before else ())}
+    return max(abs(after.bin(step).tau - (before.bin(step).tau if before else 0.0)) for step in starts)
 
 
 def round_size(

@@ -183,7 +183,7 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
             view: task.thresholds(
                 fingerprint,
                 levels[view],
-                values.select(np.setdiff1d(values.contexts, held_out).tolist()),
+                values.select(np.setdiff1d(values.contexts, held_out).tolist()).lowered(),
                 verification=values.select(held_out),
                 **label,
             )

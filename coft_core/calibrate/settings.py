@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from coft_core.calibrate.ledger import Ledger
-from coft_core.conformal.bins import BinSpacing, PositionBins
+from coft_core.conformal.bins import BinSpacing, PositionBins, check_width
 from coft_core.conformal.quantile import check_draws, check_seed
 from coft_core.conformal.split import check_share
 from coft_core.errors import InvalidInputError
@@ -45,9 +45,10 @@ class CalibrationOptions(TypedDict, total=False):
         mask_hint: Hint of its soft mask.
         families: Attribute families that it masks; None is all.
         whitelist: Terms that it never masks; what an example keeps is added.
-        bin_width: Steps that share a threshold.
-        bin_spacing: ``"widening"``: the first steps have bins of their own, 1, 2, 3-4, 5-8, before those of
-            ``bin_width``; ``"even"``: all bins have that width, as in the paper.
+        bin_width: Steps that share a threshold, for the spacings ``"widening"`` and ``"even"``.
+        bin_spacing: ``"finest"``: a threshold for each step that enough contexts reach, ``ceil(1 / alpha) - 1``, and
+            later steps are tied to the last of these; ``"widening"``: the first steps have bins of their own, 1, 2,
+            3-4, 5-8, before those of ``bin_width``; ``"even"``: all bins have that width, as in the paper.
         max_position: Steps beyond are tied to the last bin.
         verification_share: Share of the contexts kept apart to measure coverage.
         seed: Seed of the split, of ``one_per_context`` and of rollouts.
@@ -108,7 +109,7 @@ class CalibrationSettings:
     families: tuple[str, ...] | None = None
     whitelist: tuple[str, ...] = ()
     bin_width: int = 8
-    bin_spacing: BinSpacing = "widening"
+    bin_spacing: BinSpacing = "finest"
     max_position: int = 256
     verification_share: float = 0.25
     seed: int = 0
@@ -127,6 +128,7 @@ class CalibrationSettings:
     def __post_init__(self) -> None:
         """Refuse what cannot be calibrated with, before any model runs."""
         _ = self.sampling, self.mask("joint"), PositionBins(self.bin_width, self.max_position, self.bin_spacing)
+        check_width(self.bin_width, self.bin_spacing)
         check_share(self.verification_share)
         check_seed(self.seed)
         check_draws(self.draws)

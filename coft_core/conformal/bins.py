@@ -16,19 +16,32 @@ from scipy.stats import chi2
 from coft_core.conformal.informative import is_weak
 from coft_core.conformal.quantile import exact_alpha, is_whole, one_of
 from coft_core.conformal.rule import Rule
+from coft_core.conformal.shift import Shift
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
 
-BinSpacing = Literal["widening", "even"]
-"""How the first steps are grouped; see :class:`PositionBins`."""
+BinSpacing = Literal["finest", "widening", "even"]
+"""Which steps share a bin; see :class:`PositionBins`."""
 
 BIN_SPACINGS: tuple[BinSpacing, ...] = get_args(BinSpacing)
-"""The spacings' names, the default first."""
+"""The spacings' names, first the one that a new calibration has by default."""
 
 
 def check_spacing(spacing: str) -> BinSpacing:
     """Return ``spacing`` if it is one of :data:`BIN_SPACINGS`."""
     return one_of(BIN_SPACINGS, spacing, "spacing of the bins")
+
+
+USUAL_WIDTH = 8
+"""Steps per bin, as in the paper."""
+
+
+def check_width(width: int, spacing: str) -> None:
+    """Refuse a width that somebody chose where each step has its own bin."""
+    if spacing == "finest" and width != USUAL_WIDTH:
+        raise InvalidInputError(
+            f"Bins of {width} steps need the spacing widening or even; with finest each step has its own bin."
+        )
 
 
 MOST_STEPS = 1 << 20
@@ -39,18 +52,18 @@ MOST_STEPS = 1 << 20
 class PositionBins:
     """Steps grouped into bins; every step from the last bin on belongs to the last bin.
 
-    A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are narrow where
-    steps differ most from each other: at the beginning.
+    A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are as narrow as
+    the contexts allow.
 
     Attributes:
-        width: Steps per bin.
+        width: Steps per bin, for ``widening`` and ``even``.
         maximum: Number of steps that get bins of their own.
-        spacing: ``widening``: the first ``width`` steps have bins that double, 1, 2, 3-4, 5-8, ...; ``even``: all bins
-            have the same width, as in the paper.
+        spacing: ``finest``: a bin for each step; ``widening``: the first ``width`` steps have bins that double, 1, 2,
+            3-4, 5-8, ..., later bins have ``width`` steps; ``even``: all bins have ``width`` steps, as in the paper.
         starts: First step of each bin, 0-based; computed.
     """
 
-    width: int = 8
+    width: int = USUAL_WIDTH
     maximum: int = 256
     spacing: BinSpacing = "widening"
     starts: tuple[int, ...] = field(init=False, compare=False, repr=False)
@@ -62,8 +75,8 @@ class PositionBins:
                 raise InvalidInputError(
                     f"The bins' {name} is {size!r}; choose a whole number, 1 or larger and at most {MOST_STEPS:,}."
                 )
-        starts = set(range(0, self.maximum, self.width))
-        if check_spacing(self.spacing) == "widening":
+        starts = set(range(0, self.maximum, 1 if check_spacing(self.spacing) == "finest" else self.width))
+        if self.spacing == "widening":
             first = min(self.width, self.maximum)
             starts |= {1 << power for power in range(first.bit_length()) if 1 << power < first}
         object.__setattr__(self, "starts", tuple(sorted(starts)))
@@ -76,7 +89,33 @@ class PositionBins:
     @property
     def widths(self) -> tuple[int, ...]:
         """Steps of each bin; of the last, which has no end, the usual width."""
-        return (*(after - before for before, after in pairwise(self.starts)), self.width)
+        last = 1 if self.spacing == "finest" else self.width
+        return (*(after - before for before, after in pairwise(self.starts)), last)
+
+    def within(
+        self,
+        steps: npt.NDArray[np.integer],
+        contexts: npt.NDArray[np.integer],
+        alpha: Fraction,
+        shift: Shift | None = None,
+    ) -> PositionBins:
+        """The bins that values can fill: with ``finest``, the last bin begins at the last step with enough contexts.
+
+        Later steps are tied to that bin. How many contexts reach a step decides this, not their values.
+
+        Args:
+            steps: Steps of the values, 0-based, ``(n,)``.
+            contexts: Their contexts, ``(n,)``.
+            alpha: Risk level; a bin needs ``ceil(1 / alpha) - 1`` contexts, or as much weight.
+            shift: What is assumed of new contexts.
+        """
+        if self.spacing != "finest":
+            return self
+        shift = shift or Shift()
+        pairs = np.unique(np.stack([steps, contexts]).astype(np.intp), axis=1)  # (2, p)
+        weight = np.bincount(pairs[0], shift.of(pairs[1]))  # (S,)
+        enough = np.flatnonzero(weight >= float(1 / alpha - 1) * shift.test_weight)
+        return replace(self, maximum=min(self.maximum, int(enough[-1]) + 1 if enough.size else 1))
 
     def bin_of(self, step: int) -> int:
         """Bin of a step (0-based)."""

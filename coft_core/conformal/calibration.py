@@ -11,12 +11,13 @@ import numpy as np
 
 from coft_core.conformal import archive
 from coft_core.conformal.bins import (
+    USUAL_WIDTH,
     Bin,
     BinEvenness,
     BinSpacing,
     PositionBins,
     bin_evenness,
-    evenness_sentence,
+    check_width,
     stepwise_bins,
 )
 from coft_core.conformal.certifiable import Certifiable, certifiable
@@ -57,7 +58,7 @@ class Calibration(archive.Stored):
         alpha: Risk level, averaged over the steps of each bin; no single step of a wider bin is promised anything.
         values: Values of the calibration contexts.
         verification: Values of contexts kept apart to measure coverage; may be empty.
-        bin_width: Steps per position bin, beyond the first where they widen.
+        bin_width: Steps per position bin, see :class:`coft_core.conformal.bins.PositionBins`.
         max_position: Steps that get bins of their own; later ones belong to the last bin.
         seed: Seed of the draws (``one_per_context``, coverage).
         created: When it was computed, ISO 8601.
@@ -69,7 +70,9 @@ class Calibration(archive.Stored):
         chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, the
             baseline of drift; may be empty.
         chains: How the policy's chains were generated; None for a calibration on references alone.
-        bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``.
+        bin_spacing: ``finest``: a bin for each step that enough contexts reach; ``widening``: steps 1, 2, 3-4, 5-8,
+            then bins of ``bin_width``; ``even``: all of ``bin_width``.
+        positions: The position bins; computed.
         bins: The thresholds, one per position bin; computed.
     """
 
@@ -77,7 +80,7 @@ class Calibration(archive.Stored):
     alpha: float
     values: CalibrationValues
     verification: CalibrationValues = field(default_factory=CalibrationValues.empty)
-    bin_width: int = 8
+    bin_width: int = USUAL_WIDTH
     max_position: int = 256
     seed: int = 0
     created: str = ""
@@ -91,6 +94,7 @@ class Calibration(archive.Stored):
     bin_spacing: BinSpacing = "widening"
     layout: ClassVar[Literal["joint"]] = "joint"
     families: ClassVar[tuple[str, ...]] = ()
+    positions: PositionBins = field(init=False, compare=False, repr=False)
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
     _evenness: tuple[BinEvenness, ...] | None = field(default=None, init=False, compare=False, repr=False)
@@ -102,6 +106,8 @@ class Calibration(archive.Stored):
         object.__setattr__(self, "draws", check_draws(self.draws))
         values = self.values
         level = self.shift.level(self.exact_alpha)
+        positions = PositionBins(self.bin_width, self.max_position, self.bin_spacing)
+        object.__setattr__(self, "positions", positions.within(values.steps, values.contexts, level, self.shift))
         bins = stepwise_bins(values.values, values.steps, values.contexts, level, self.rule, self.positions)
         object.__setattr__(self, "bins", bins)
         # Contexts kept apart need a weight too; without one the calibration is refused now, not when it is measured.
@@ -164,11 +170,6 @@ class Calibration(archive.Stored):
         return self.fingerprint.source
 
     @property
-    def positions(self) -> PositionBins:
-        """The position bins."""
-        return PositionBins(self.bin_width, self.max_position, self.bin_spacing)
-
-    @property
     def reading(self) -> Reading:
         """How the thresholds are read off the values at present."""
         shift = self.shift
@@ -186,7 +187,7 @@ class Calibration(archive.Stored):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that must be shown with the thresholds; empty when there is nothing to add."""
-        sentences = [self.shift.sentence, evenness_sentence(self.evenness)]
+        sentences = [self.shift.sentence]
         if self.chains is not None and self.source == "rollout":
             sentences += [self.chains.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
         return tuple(sentence for sentence in sentences if sentence)
@@ -236,6 +237,7 @@ class Calibration(archive.Stored):
             InvalidInputError: A setting is outside its domain.
         """
         asked: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        check_width(asked.get("bin_width", USUAL_WIDTH), asked.get("bin_spacing", self.bin_spacing))
         if (estimator := asked.pop("estimator", None)) is not None:
             asked["fingerprint"] = replace(self.fingerprint, estimator=estimator)
         if (rho := asked.pop("rho", None)) is not None:

@@ -37,7 +37,8 @@ class Certifiable:
     Attributes:
         contexts: Number of contexts of the calibration.
         overall: Smallest level at which any bin has a threshold of its own; None if there is none.
-        everywhere: Smallest level at which every bin with data has one; None if there is none.
+        everywhere: Smallest level at which every bin with data has one; None if there is none. With the finest bins it
+            is ``overall``: at a smaller level late steps are tied to an earlier one.
         sequence: Smallest level of the certificate for whole chains; None if there is none.
         bins: The bins that have data, in order.
     """
@@ -77,7 +78,7 @@ def certifiable(values: CalibrationValues, rule: Rule, positions: PositionBins, 
     return Certifiable(
         contexts=values.context_count,
         overall=min(known, default=None),
-        everywhere=max(known) if known and len(known) == len(bins) else None,
+        everywhere=(min if positions.spacing == "finest" else max)(known) if len(known) == len(bins) > 0 else None,
         sequence=smallest(rule, whole.minima[whole.counted], whole.contexts[whole.counted]),
         bins=bins,
     )

@@ -1,16 +1,20 @@
 """What may be claimed of a whole chain so far: the sequence certificate, and the union bound beside it.
 
 Both speak of the same reading as the chain's steps: the fused and the masked one together, or the factual one alone.
+A chain is judged by the sets at its own threshold, which is far below those of its steps: where such a set lets too
+much through (:mod:`coft_core.conformal.informative`), nothing is shown of its step, and so nothing of the whole chain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.informative import is_wide
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound, union_bound, why_silent
 from coft_core.errors import InvalidInputError
 from coft_core.types import CertifiedIn, Step
@@ -30,9 +34,11 @@ class ChainCertificate:
             chain is none of those that it speaks of (longer than the horizon, or stopped before it ended).
         union: The union bound for this length.
         union_certified: Whether every token is certified at its own step; None where a step's threshold is inherited
-            or certifies everything, so that no bound can be given.
+            or says nothing, so that no bound can be given.
         reason: Why one of them says nothing; empty otherwise.
         certified_in: The readings that both speak of.
+        informative_steps: Steps at which the set at the threshold for whole chains says something, as far as the
+            figures of the steps show; None where that is not known.
     """
 
     steps: int
@@ -44,6 +50,7 @@ class ChainCertificate:
     union_certified: bool | None
     reason: str = ""
     certified_in: CertifiedIn = "both"
+    informative_steps: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -66,7 +73,9 @@ class ChainCertificate:
         return " ".join(sentence for sentence in sentences if sentence)
 
 
-def certify_chain(calibration: Calibration, steps: Sequence[Step], finished: str | None = None) -> ChainCertificate:
+def certify_chain(
+    calibration: Calibration, steps: Sequence[Step], finished: str | None = None, vocabulary: int | None = None
+) -> ChainCertificate:
     """Certify a chain from its steps, in the readings by which the steps are certified.
 
     A token that a step does not certify although it reaches the threshold, because the method has a limit of its own,
@@ -76,17 +85,60 @@ def certify_chain(calibration: Calibration, steps: Sequence[Step], finished: str
         calibration: The calibration that the chain was decoded with.
         steps: The chain so far, from its first step.
         finished: How the chain ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
+        vocabulary: Tokens of the model's vocabulary, ``model.vocabulary_size``; None where it is not known, and then
+            no chain is certified as a whole.
 
     Raises:
         InvalidInputError: There is no step.
     """
     certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
-    certificate = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
-    if all(step.state not in ("mismatch", "none") for step in steps):
-        every = all(step.certified for step in steps)
-        return replace(certificate, union_certified=certificate.union_certified and every)
-    reason = "The chain was decoded without this calibration or under another policy."
-    return replace(certificate, sequence_certified=None, union_certified=None, reason=reason)
+    found = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
+    if any(step.state in ("mismatch", "none") for step in steps):
+        reason = "The chain was decoded without this calibration or under another policy."
+        return replace(found, sequence_certified=None, union_certified=None, reason=reason)
+    if found.union_certified and not all(step.certified for step in steps):
+        found = replace(found, union_certified=False)
+        if all(step.certified or step.state == "uninformative" for step in steps):
+            found = replace(found, union_certified=None, reason=found.reason or WEAK_STEP)
+    if not found.sequence_certified:
+        return found
+    if vocabulary is None:
+        return replace(found, sequence_certified=None, reason=UNKNOWN_VOCABULARY)
+    informative = sum(not _is_wide_at(step, found.sequence.log_tau, vocabulary) for step in steps)
+    found = replace(found, informative_steps=informative)
+    if informative == len(steps):
+        return found
+    reason = (
+        f"Every token reaches the threshold of whole chains, {found.sequence.tau:.1g}, but only at {informative} of "
+        f"{len(steps)} steps is the set at that threshold shown to be small enough to say anything."
+    )
+    return replace(found, sequence_certified=None, reason=reason)
+
+
+WEAK_STEP = "At a step the threshold is too weak to say anything."
+UNKNOWN_VOCABULARY = (
+    "It is not known how many tokens the vocabulary has, so that the sets at the threshold of whole chains cannot be "
+    "compared with it."
+)
+
+
+def _is_wide_at(step: Step, log_tau: float, vocabulary: int) -> bool:
+    """Whether the set at another threshold may let too much through.
+
+    The set itself is not stored. Each token that is not listed has at least ``tau`` of the probability that is left, so
+    that what is stored bounds their number from above.
+    """
+    tau = math.exp(log_tau)
+    inside = sum(row.log_support(step.certified_in) >= log_tau for row in step.candidates)
+    outside = [row for row in step.candidates if row.log_support(step.certified_in) < log_tau]
+    if step.certified_in == "factual":
+        left = 1 - math.fsum(math.exp(row.log_p_factual) for row in step.candidates)
+        return is_wide(inside + max(left, 0.0) / tau, 1.0, vocabulary)
+    refused = [row for row in step.candidates if not row.certified]
+    between = sum(row.log_joint >= log_tau for row in refused)
+    left = 1 - step.certified_mass - math.fsum(math.exp(row.log_p_fused) for row in refused)
+    mass = 1 - math.fsum(math.exp(row.log_p_fused) for row in outside)
+    return is_wide(step.set_size + between + max(left, 0.0) / tau, mass, vocabulary)
 
 
 def certify_supports(

@@ -19,6 +19,9 @@ from coft_core.errors import InvalidInputError
 INTERVAL_LEVEL = 0.95
 """Probability of the intervals."""
 
+WIDEST_INTERVAL = 0.2
+"""An interval wider than this is too wide to agree with any level."""
+
 CoverageVerdict = Literal["not measured", "too few", "agrees", "above", "below"]
 """What a measured coverage says of the level asked for; see :attr:`CoverageRow.verdict`."""
 
@@ -62,15 +65,15 @@ class CoverageRow:
     def verdict(self) -> CoverageVerdict:
         """The measurement in a word.
 
-        ``not measured`` (no contexts); ``too few`` (so few that no threshold could be set with them, and the
-        interval is not below); ``below`` or ``above`` (the interval misses ``1 - alpha``; above keeps the
-        promise and is cautious); else ``agrees``.
+        ``not measured`` (no contexts); ``too few`` (no threshold could be set with so few, or the interval is wider
+        than :data:`WIDEST_INTERVAL`, and it is not below); ``below`` or ``above`` (the interval misses ``1 - alpha``;
+        above keeps the promise and is cautious); else ``agrees``.
         """
         if self.low is None or self.high is None:
             return "not measured"
         if self.high < 1 - self.alpha:
             return "below"
-        if self.contexts < minimum_contexts(self.alpha):
+        if self.contexts < minimum_contexts(self.alpha) or self.high - self.low > WIDEST_INTERVAL:
             return "too few"
         return "above" if self.low > 1 - self.alpha else "agrees"
 

@@ -243,4 +243,4 @@ def _obstacle(
         return "the chains were generated under other thresholds than these"
     if baseline.size < LEAST_BASELINE:
         return f"only {baseline.size} baseline contexts are long enough and {LEAST_BASELINE} are needed"
-    return "" if audits.size else "no audit is long enough without a forced token"
+    return "" if audits.size else "no audit can be compared with them yet"

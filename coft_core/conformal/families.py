@@ -17,7 +17,7 @@ import numpy as np
 from coft_core.conformal import archive
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.certifiable import BinSupport, Certifiable
+from coft_core.conformal.certifiable import BinSupport, Certifiable, certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
@@ -236,8 +236,8 @@ class FactorizedCalibration(archive.Stored):
 
     @property
     def positions(self) -> PositionBins:
-        """The position bins."""
-        return self._first.positions
+        """The position bins that tell all families' bins apart: those of the family with the most."""
+        return max((part.positions for _, part in self.parts), key=lambda positions: positions.count)
 
     @property
     def reading(self) -> Reading:
@@ -380,7 +380,7 @@ class FactorizedCalibration(archive.Stored):
 
         A family without any supported true token is left out; it refuses nothing at any level.
         """
-        supported = [part.smallest_alpha() for _, part in self.parts]
+        supported = [certifiable(part.values, part.rule, self.positions, part.horizon) for _, part in self.parts]
 
         def together(levels: Iterable[float | None]) -> float | None:
             known = [level for level in levels if level is not None]
@@ -418,7 +418,7 @@ class FactorizedCalibration(archive.Stored):
         for _, part in self.parts:
             values = part.verification.select(drawn)
             log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
-            flags.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
+            flags.append(values.values >= log_tau[part.positions.bins_of(values.steps)])  # (n,)
             columns.append(np.stack([values.rows, values.steps, values.contexts]))  # (3, n)
         table = np.concatenate(columns, axis=1)  # (3, N)
         order = np.lexsort(table)  # (N,), by context, step and row
@@ -483,4 +483,5 @@ def load_calibration(data: bytes) -> AnyCalibration:
 
 def _common(part: Calibration) -> tuple[object, ...]:
     """What all families share, so that their certificates can be intersected."""
-    return (part.positions, part.shift, part.seed, part.draws, part.group, part.context_groups)
+    bins = (part.bin_width, part.max_position, part.bin_spacing)
+    return (bins, part.shift, part.seed, part.draws, part.group, part.context_groups)

@@ -1,10 +1,12 @@
-"""When a threshold says anything: one rule, for calibrations, steps, pages, tables, reports and their verification.
+"""When a threshold says anything: one rule, for calibrations, steps, chains, pages, reports and their verification.
 
 A threshold says nothing where there is none (too few contexts for alpha, so that every token passes), and where it is
 too weak. Two measures are at hand. Of a calibration only the threshold itself is known: below :data:`WEAKEST_TAU` even
-the bound on the set that it gives, ``1 / tau`` tokens, is larger than most vocabularies. Of a step the set is known:
-one of several hundred tokens, or of many that hold nearly all of the probability, refuses next to nothing. A small set
-that holds nearly all of the probability is not weak: the model is sure there.
+the bound on the set that it gives, ``1 / tau`` tokens, is about as large as the largest vocabularies. Of a step the set
+is known, and it is compared with the vocabulary. A token that is picked blindly is in a set by its share of the
+vocabulary, so that a set of :data:`LARGE` tells a token that the reading supports from chance no better than a test at
+that level. A set of :data:`MANY` is smaller, but where it holds nearly all of the probability, it refuses next to
+nothing that the model would write. A still smaller set that holds nearly all of it is not weak: the model is sure.
 """
 
 from __future__ import annotations
@@ -20,17 +22,23 @@ if TYPE_CHECKING:
 WEAKEST_TAU = 1e-5
 """Thresholds below this probability are too weak, whatever the set."""
 
-LARGEST_SET = 300
-"""Sets of this many tokens are too weak, whatever their probability."""
+LARGE = 0.05
+"""Sets with this share of the vocabulary are too weak, whatever their probability."""
 
-MANY, NEARLY_ALL = 100, 0.99
-"""Sets of this many tokens are too weak if they hold at least this share of the fused probability."""
+MANY, NEARLY_ALL = 0.03, 0.99
+"""Sets with the former share of the vocabulary are too weak if they hold the latter share of the fused probability."""
+
+BY_CONSTRUCTION = (
+    "A token that the policy draws is in its certified set by construction: the size of the set and its probability "
+    "carry the information, not this count."
+)
+"""What is said once wherever certified steps are counted."""
 
 TOO_FEW = "too few contexts for this alpha, so every token passes"
 TOO_WEAK = "the threshold is too weak to say anything"
 WHY_WEAK = (
-    f"a threshold under {WEAKEST_TAU:.0e}, a set of {LARGEST_SET} tokens or more, or one of {MANY} or more with "
-    f"{NEARLY_ALL:.0%} of the probability refuses next to nothing"
+    f"a threshold under {WEAKEST_TAU:.0e}, a set of {LARGE:.0%} of the vocabulary or more, or one of {MANY:.0%} or "
+    f"more with {NEARLY_ALL:.0%} of the probability refuses next to nothing"
 ).replace("1e-05", "0.00001")
 """The rule in words."""
 
@@ -40,14 +48,17 @@ def is_weak(log_tau: float) -> bool:
     return -math.inf < log_tau < math.log(WEAKEST_TAU)
 
 
-def is_wide(set_size: float, certified_mass: float) -> bool:
-    """Whether a certified set lets too much through."""
-    return set_size >= LARGEST_SET or (set_size >= MANY and certified_mass >= NEARLY_ALL)
+def is_wide(set_size: float, certified_mass: float, vocabulary: int) -> bool:
+    """Whether a certified set lets too much through; ``vocabulary`` is the number of tokens that it is a part of."""
+    share = set_size / vocabulary
+    return share >= LARGE or (share >= MANY and certified_mass >= NEARLY_ALL)
 
 
-def stated(state: CertificateState, log_tau: float, set_size: float, certified_mass: float) -> CertificateState:
+def stated(
+    state: CertificateState, log_tau: float, set_size: float, certified_mass: float, vocabulary: int
+) -> CertificateState:
     """What a step's threshold may be said to rest on, once its set and the fused probability of that are known."""
-    if state in ("calibrated", "inherited") and (is_weak(log_tau) or is_wide(set_size, certified_mass)):
+    if state in ("calibrated", "inherited") and (is_weak(log_tau) or is_wide(set_size, certified_mass, vocabulary)):
         return "uninformative"
     return state
 

@@ -41,6 +41,8 @@ class Reading:
     @property
     def bin_words(self) -> str:
         """The bins in words, such as ``1, 2, 3-4, 5-8, then 8 steps`` (with en dashes)."""
+        if self.bin_spacing == "finest":
+            return "each step"
         positions = PositionBins(self.bin_width, self.max_position, self.bin_spacing)
         first = [positions.label(index) for index, start in enumerate(positions.starts[1:]) if start <= self.bin_width]
         return ", ".join([*first, f"then {self.bin_width} steps"]) if len(first) > 1 else f"{self.bin_width} steps"
@@ -57,7 +59,7 @@ class ReadingChanges(TypedDict, total=False):
         draws: Another number of draws of ``one_per_context``.
         rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
             (paper, Theorem 5). It takes the place of weights.
-        bin_spacing: Another spacing of the bins, ``"widening"`` or ``"even"``.
+        bin_spacing: Another spacing of the bins: ``"finest"``, ``"widening"`` or ``"even"``.
     """
 
     alpha: float | None

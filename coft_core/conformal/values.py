@@ -6,7 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,13 @@ from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 ROUNDING = 1e-4
 """How far above 0 a log-probability may lie by floating-point rounding (nats)."""
+
+
+BELOW = 1e-4
+"""How far under the thresholds that were read off those lie that are in force, in nats: twice the rounding of float32.
+
+Coarser number types round by more than could be given away; there a copy can still fall on either side.
+"""
 
 
 def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
@@ -241,6 +248,14 @@ class CalibrationValues:
         """The values of some contexts, in their present order; unknown contexts have none."""
         chosen = np.isin(self.contexts, np.fromiter(contexts, dtype=np.int64))  # (n,)
         return CalibrationValues(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def lowered(self) -> CalibrationValues:
+        """The values by :data:`BELOW` lower, for thresholds that are in force.
+
+        A threshold is the support of some prompt's true token. A copy of that prompt has the same support, up to the
+        rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
+        """
+        return replace(self, values=self.values - np.float32(BELOW))
 
     @property
     def sequences(self) -> npt.NDArray[np.intp]:

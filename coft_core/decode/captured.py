@@ -48,15 +48,15 @@ class Numbers:
 
 
 def to_host(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
-    """What a step's packed rows ``(G, N)`` float64 and kept logits ``(G, M)`` bytes say, on the host.
+    """What a step's packed rows ``(G, N)`` float32 and kept logits ``(G, M)`` bytes say, on the host.
 
     They cross as one, since two transfers would wait for the device twice.
     """
     if kept is None:
         return Numbers(views, packed.tolist(), [b""] * len(packed))
     size = packed.shape[-1] * packed.element_size()
-    data = torch.cat([packed.contiguous().view(torch.uint8), kept], dim=-1).cpu().numpy()  # (G, 8 N + M)
-    rows = [np.frombuffer(row[:size].tobytes()).tolist() for row in data]
+    data = torch.cat([packed.contiguous().view(torch.uint8), kept], dim=-1).cpu().numpy()  # (G, 4 N + M)
+    rows = [np.frombuffer(row[:size].tobytes(), dtype=np.float32).tolist() for row in data]
     return Numbers(views, rows, [row[size:].tobytes() for row in data])
 
 
@@ -135,10 +135,10 @@ class StepFunctions:
         views, width, run = function
         data = run(logits, draws, forced).numpy().tobytes()
         count = width * len(draws)
-        rows = np.frombuffer(data, count=count).reshape(len(draws), width).tolist()
+        rows = np.frombuffer(data, dtype=np.float32, count=count).reshape(len(draws), width).tolist()
         if form.keeper is None:
             return Numbers(views, rows, [b""] * len(rows))
-        kept = np.frombuffer(data, dtype=np.uint8, offset=8 * count).reshape(len(draws), -1)  # (G, M)
+        kept = np.frombuffer(data, dtype=np.uint8, offset=4 * count).reshape(len(draws), -1)  # (G, M)
         return Numbers(views, rows, [row.tobytes() for row in kept])
 
     def _make(

@@ -65,7 +65,7 @@ class StepForm:
             views: What the policy says of the logits.
 
         Returns:
-            The packed rows, ``(G, N)`` float64, and the kept logits as bytes, ``(G, M)``.
+            The packed rows, ``(G, N)`` float32, and the kept logits as bytes, ``(G, M)``.
         """
         # A draw from the certified set, or the likeliest fused token where that is empty.
         choice = choose(views.log_p_fused, views.certified, self.policy.sampling, draws, self.greedy)
@@ -96,16 +96,16 @@ class NextStep:
     past: Past
     forced: int | None = None
 
-    def record(self, views: Views, row: list[float], keeper: Keeper | None, kept: bytes) -> Step:
+    def record(self, views: Views, row: list[float], form: StepForm, kept: bytes) -> Step:
         """The step from its numbers, which are on the host already.
 
         Raises:
             CoftError: The model returned NaN.
         """
-        plan = self.plan
-        context = StepContext(self.index, self.forced is not None, plan.certificate.mismatched, plan.noise.nats)
-        step = unpack_step(row, plan.model.token_text, views, context)
-        return step if keeper is None else replace(step, logits=keeper.unpack(kept))
+        plan, forced, logits = self.plan, self.forced is not None, form.keeper.unpack(kept) if form.keeper else None
+        mismatched, vocabulary = plan.certificate.mismatched, plan.model.vocabulary_size
+        context = StepContext(self.index, forced, mismatched, vocabulary, form.noise, logits)
+        return unpack_step(row, plan.model.token_text, views, context)
 
 
 def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
@@ -128,7 +128,7 @@ def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
             views = form.views(logits, [step.past for step in steps])
             numbers = to_host(views, *form.tensors(logits, draws, forced, views))
     rows = zip(steps, numbers.rows, numbers.kept, strict=True)
-    return [step.record(numbers.views, row, form.keeper, kept) for step, row, kept in rows]
+    return [step.record(numbers.views, row, form, kept) for step, row, kept in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +173,13 @@ class NextSteps:
         with torch.inference_mode():
             views = form.policy.views_at(stacked, log_tau)
             numbers = to_host(views, *form.tensors(stacked, _draws(steps, stacked), None, views))
-        return [partial(_one, steps[place], numbers, place, form.keeper) for place in range(len(steps))]
+        return [partial(_one, steps[place], numbers, place, form) for place in range(len(steps))]
 
 
-def _one(step: NextStep, numbers: Numbers, place: int, keeper: Keeper | None) -> list[Step]:
+def _one(step: NextStep, numbers: Numbers, place: int, form: StepForm) -> list[Step]:
     log_tau, state = step.plan.policy.threshold(step.index)
     views = replace(numbers.views, log_tau=log_tau, state=state)
-    return [step.record(views, numbers.rows[place], keeper, numbers.kept[place])]
+    return [step.record(views, numbers.rows[place], form, numbers.kept[place])]
 
 
 def _form(step: NextStep, logits: Tensor) -> StepForm:

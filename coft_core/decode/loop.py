@@ -159,13 +159,13 @@ def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, 
         logits: What the steps were decided from, ``(G * B, V)``.
         steps: One a chain.
     """
-    rows = logits.view(len(chains), -1, logits.shape[-1])  # (G, B, V)
+    width = len(logits) // len(chains)
     taken = [
-        (chain, step, chain.remembered(step, row))
-        for chain, step, row in zip(chains, steps, rows, strict=True)
+        (chain, step, chain.remembered(step, logits[place * width : (place + 1) * width]))
+        for place, (chain, step) in enumerate(zip(chains, steps, strict=True))
         if chain.finished is None
     ]
-    group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(rows.shape[1]))
+    group.append(torch.tensor([step.token_id for step in steps for _ in range(width)]))
     for chain, step, memory in taken:
         chain.take(step, memory)
 
@@ -245,7 +245,7 @@ class Chain(Generic[Decided]):
     @property
     def tokens(self) -> tuple[int, ...]:
         """What is written."""
-        return tuple(step.token_id for step in self.steps)
+        return tuple([step.token_id for step in self.steps])
 
     @property
     def finished(self) -> str | None:
@@ -329,7 +329,7 @@ class PlannedChain(Chain[Step]):
             spans=self.plan.prompt.spans,
             seed=self.plan.seed,
             finished=self.finished or "",
-            certificate=self.plan.certificate.text,
+            certificate=self.plan.certificate.counted(self.steps).text,
             warnings=(*self.plan.warnings, *filter(None, [warning(self.steps)])),
         )
 

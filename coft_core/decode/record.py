@@ -15,6 +15,7 @@ from coft_core.errors import CoftError
 from coft_core.policies.base import FamilyView, Views
 from coft_core.policies.certify import size_range, step_figures, total_variation_bound
 from coft_core.policies.sampling import Choice
+from coft_core.stored_logits import StoredLogits
 from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Step
 
 CANDIDATE_ROWS = 24
@@ -24,8 +25,6 @@ TextOf = Callable[[int], str]
 """A token's text as it continues a sentence, by its id."""
 
 SCALARS = (
-    "emitted",
-    "chosen",
     "fallback",
     "set_size_low",
     "set_size_high",
@@ -47,13 +46,15 @@ SCALARS = (
 class StepContext:
     """What a step is, besides its numbers: position, whether a person forced it, and what its threshold rests on.
 
-    ``noise`` is the bound with which its set size became a range, nats.
+    ``vocabulary`` is V, ``noise`` the bound with which its set size became a range, nats; ``logits`` are kept with it.
     """
 
     index: int
     forced: bool
     mismatched: bool
+    vocabulary: int
     noise: float = 0.0
+    logits: StoredLogits | None = None
 
 
 def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0) -> Tensor:
@@ -66,25 +67,31 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0)
         noise: Nats by which log-probabilities may differ between ways of running the model.
 
     Returns:
-        ``(G, len(SCALARS) + F + columns * rows)`` float64 for F families (none with one masked branch): the scalars,
-        the emitted token's log-probability in each family's branch, then per row token id, the three
-        log-probabilities, membership and, with families, which of them refuse the token, as the bits of a number.
-        Float64 holds token ids and float32 values exactly.
+        ``(G, len(SCALARS) + F + columns * K)`` for F families (none with one masked branch) and K candidates: the
+        scalars, the emitted token's log-probability in each family's branch, then the candidates' token ids, their
+        membership, the three log-probabilities and, with families, which of them refuse each, as the bits of a number.
+        The last two candidates are the chosen and the emitted token. All is float32, which holds token ids below
+        2**24 exactly.
     """
     log_p = torch.stack([views.log_p_factual, views.log_p_masked, views.log_p_fused])  # (3, G, V)
-    factual = views.logits_factual.gather(-1, emitted[:, None])[:, 0]  # (G,)
-    masked = views.logits_masked.gather(-1, emitted[:, None])[:, 0]  # (G,)
-    # A token that both branches forbid is no more sensitive than any other, and -inf - -inf would be NaN.
-    gap = torch.where(factual == masked, 0.0, factual - masked)  # (G,)
-    further = [gap, *(view.log_p.gather(-1, emitted[:, None])[:, 0] for view in views.families)]
-    head = [
-        torch.stack([emitted, choice.token_ids, choice.fallback], dim=-1),  # (G, 3)
-        _sizes(views, noise),  # (G, 2)
+    needed = torch.stack([choice.token_ids, emitted], dim=-1)  # (G, 2)
+    likeliest = log_p.amax(0).topk(min(CANDIDATE_ROWS, log_p.shape[-1]), dim=-1).indices  # (G, K - 2)
+    ids, written = torch.cat([likeliest, needed], dim=-1), needed[:, 1:]  # (G, K), (G, 1)
+    factual, masked = views.logits_factual.gather(-1, written), views.logits_masked.gather(-1, written)  # (G, 1) each
+    parts = [
+        choice.fallback[:, None],  # (G, 1)
+        ids.new_zeros(len(ids), 2) if views.margins is None else size_range(views.margins, noise),  # (G, 2)
         step_figures(log_p, views.certified),  # (G, 10)
-        torch.stack(further, dim=-1),  # (G, 1 + F)
+        # A token that both branches forbid is no more sensitive than any other, and -inf - -inf would be NaN.
+        (factual - masked).masked_fill(factual == masked, 0.0),  # (G, 1)
+        *(view.log_p.gather(-1, written) for view in views.families),  # (G, 1) each
+        ids,
+        torch.zeros_like(ids) if views.certified is None else views.certified.gather(-1, ids),  # (G, K)
+        log_p.gather(-1, ids.expand(3, -1, -1)).transpose(0, 1).flatten(1),  # (G, 3 K)
     ]
-    table = _candidate_rows(views, log_p, torch.stack([choice.token_ids, emitted], dim=-1))  # (G, K, 5 or 6)
-    return torch.cat([*(part.double() for part in head), table.flatten(1)], dim=-1)
+    if views.families:
+        parts.append(_refusals(views.families, ids))
+    return torch.cat([part.float() for part in parts], dim=-1)
 
 
 def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
@@ -98,17 +105,15 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         raise CoftError(
             f"The model returned NaN at step {context.index + 1}; load it in float32, or check its weights."
         )
-    emitted, chosen = int(scalar["emitted"]), int(scalar["chosen"])
     log_tau, set_size, mass = views.log_tau, int(scalar["set_size"]), min(scalar["certified_mass"], 1.0)
-    state = effective_state(stated(views.state, log_tau, set_size, mass), context.mismatched)
+    state = effective_state(stated(views.state, log_tau, set_size, mass, context.vocabulary), context.mismatched)
     rest = packed[len(SCALARS) :]
-    table = _table(rest[len(views.families) :], text_of, tuple(view.family for view in views.families))
-    row = table[emitted]
+    *candidates, policys, row = _table(rest[len(views.families) :], text_of, views.families)
     families = tuple(_family_step(view, row, log_p, context) for view, log_p in zip(views.families, rest, strict=False))
-    candidates = sorted(table.values(), key=lambda c: (-c.log_p_factual, c.token_id))
+    listed = {candidate.token_id: candidate for candidate in (*candidates, policys, row)}.values()
     return Step(
         index=context.index,
-        token_id=emitted,
+        token_id=row.token_id,
         token=row.token,
         log_p_factual=row.log_p_factual,
         log_p_masked=row.log_p_masked,
@@ -119,33 +124,16 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         certified_mass=mass,
         fallback=bool(scalar["fallback"]),
         forced=context.forced,
-        policy_token_id=chosen,
-        policy_token=text_of(chosen),
+        policy_token_id=policys.token_id,
+        policy_token=policys.token,
         state=state,
-        candidates=tuple(candidates),
+        candidates=tuple(sorted(listed, key=lambda c: (-c.log_p_factual, c.token_id))),
         diagnostics=_diagnostics(scalar, row, views, state, families),
         families=families,
         certified_in=views.certified_in,
+        logits=context.logits,
         **({} if views.margins is None else _range(scalar, context.noise)),
     )
-
-
-def _sizes(views: Views, noise: float) -> Tensor:
-    """Between which sizes the certified set lies, ``(G, 2)``; zeros where there is none."""
-    if views.margins is None:
-        return torch.zeros(len(views.log_p_fused), 2, device=views.log_p_fused.device)
-    return size_range(views.margins, noise)
-
-
-def _candidate_rows(views: Views, log_p: Tensor, needed: Tensor) -> Tensor:
-    """The candidate table, ``(G, K, 5)`` or, with families, ``(G, K, 6)``; ``needed`` tokens ``(G, 2)`` come last."""
-    best = log_p.amax(0)  # (G, V)
-    ids = torch.cat([best.topk(min(CANDIDATE_ROWS, best.shape[-1]), dim=-1).indices, needed], dim=-1)  # (G, K)
-    columns = [ids, *log_p.gather(-1, ids.expand(3, -1, -1))]  # (G, K) each
-    columns.append(torch.zeros_like(ids) if views.certified is None else views.certified.gather(-1, ids))
-    if views.families:
-        columns.append(_refusals(views.families, ids))
-    return torch.stack([column.double() for column in columns], dim=-1)
 
 
 def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
@@ -165,17 +153,19 @@ def _range(scalar: dict[str, float], noise: float) -> dict[str, Any]:
     }
 
 
-def _table(values: list[float], text_of: TextOf, families: tuple[str, ...]) -> dict[int, Candidate]:
-    rows: dict[int, Candidate] = {}
-    width = 6 if families else 5
-    for start in range(0, len(values), width):
-        token_id = int(values[start])
-        if token_id not in rows:
-            factual, masked, fused, member = values[start + 1 : start + 5]
-            bits = int(values[start + 5]) if families else 0
-            refused_by = tuple(name for index, name in enumerate(families) if bits >> index & 1)
-            rows[token_id] = Candidate(token_id, text_of(token_id), factual, masked, fused, bool(member), refused_by)
-    return rows
+def _table(values: list[float], text_of: TextOf, families: tuple[FamilyView, ...]) -> list[Candidate]:
+    """The candidates from their columns, the chosen and the emitted token last."""
+    count = len(values) // (6 if families else 5)
+    ids, members, factual, masked, fused, *refusals = (
+        values[start : start + count] for start in range(0, len(values), count)
+    )
+    tokens = [int(number) for number in ids]
+    refused: list[tuple[str, ...]] = [()] * count
+    if families:
+        names = [(1 << index, view.family) for index, view in enumerate(families)]
+        refused = [tuple(name for bit, name in names if int(bits) & bit) for bits in refusals[0]]
+    columns = zip(tokens, map(text_of, tokens), factual, masked, fused, map(bool, members), refused, strict=True)
+    return [Candidate(*column) for column in columns]
 
 
 def effective_state(state: CertificateState, mismatched: bool) -> CertificateState:

@@ -272,13 +272,15 @@ def read_full(kept: Sequence[Kept], reader: Reader) -> list[RereadStep]:
         if policy.reads_rowwise:
             threshold, state = policy.threshold(step.index)
             views = replace(views, log_tau=threshold, state=state)
-        readings.append(_reading(step, stored.mode, row, views, noise, reader))
+        readings.append(_reading(step, stored, row, views, noise, reader))
     return readings
 
 
-def _reading(step: Step, mode: Mode, packed: list[float], views: Views, noise: float, reader: Reader) -> RereadStep:
+def _reading(
+    step: Step, stored: StoredLogits, packed: list[float], views: Views, noise: float, reader: Reader
+) -> RereadStep:
     """A step's reading from its row of numbers."""
-    context = StepContext(step.index, step.forced, reader.mismatched, noise)
+    context = StepContext(step.index, step.forced, reader.mismatched, stored.vocabulary_size, noise)
     read = unpack_step(packed, reader.text_of, views, context)
     if step.noise is None:
         # Without a bound nothing can be said of what lies within it.
@@ -298,7 +300,7 @@ def _reading(step: Step, mode: Mode, packed: list[float], views: Views, noise: f
         index=read.index,
         token_id=read.token_id,
         token=step.token,
-        mode=mode,
+        mode=stored.mode,
         log_p_fused=Bounds.at(read.log_p_fused),
         log_tau=read.log_tau,
         state=read.state,
@@ -331,8 +333,8 @@ def read_head(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
     place = head.place(step.token_id)
     size, mass = set_size(certified), set_mass(head, certified)
     # Whether the set is too wide to say anything can hang on tokens that were not kept, as its members can.
-    state = stated(views.state, views.log_tau, size.low, mass.low)
-    widest = stated(views.state, views.log_tau, size.high, mass.high)
+    state = stated(views.state, views.log_tau, size.low, mass.low, stored.vocabulary_size)
+    widest = stated(views.state, views.log_tau, size.high, mass.high, stored.vocabulary_size)
     families = tuple(
         RereadFamily(
             family=view.family,

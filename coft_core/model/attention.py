@@ -148,9 +148,9 @@ class Part:
         return self.slots.places(self.ids.shape[1]) + self.before
 
     @property
-    def cells_to_write(self) -> tuple[Tensor, Tensor] | None:
-        """Rows and cells of the new tokens; None where they are behind one length that the host knows."""
-        return None if self.slots.uniform and self.width is None else self.slots.cells(self.ids.shape[1])
+    def cells_to_write(self) -> Tensor | None:
+        """Cells of the new tokens, ``(R, q)``; None where they are behind one length that the host knows."""
+        return None if self.slots.uniform and self.width is None else self.slots.places(self.ids.shape[1])
 
     @property
     def mask(self) -> Tensor | None:
@@ -167,7 +167,7 @@ class StepCache(Cache):  # type: ignore[misc]
     def __init__(self, parts: Sequence[Part], layers: int) -> None:
         self._parts = tuple(parts)
         self._masks: tuple[Tensor | None, ...] = ()
-        self._cells: tuple[tuple[Tensor, Tensor] | None, ...] = ()
+        self._cells: tuple[Tensor | None, ...] = ()
         super().__init__(layers=[_StepLayer(self, index) for index in range(layers)])
 
     @property
@@ -195,15 +195,17 @@ class StepCache(Cache):  # type: ignore[misc]
         """Write the new states of a layer; return what attention is to read, where the rows are one part."""
         if not self._cells:
             self._cells = tuple(part.cells_to_write for part in self._parts)
+        if self.whole:
+            slots = self._parts[0].slots
+            slots.write(index, keys, values, self._cells[0])
+            held = slots.read(index, self.cells)
+            return held.keys, held.values
         start = 0
         for part, cells in zip(self._parts, self._cells, strict=True):
             end = start + part.slots.rows
             part.slots.write(index, keys[start:end], values[start:end], cells)
             start = end
-        if not self.whole:
-            return keys, values
-        held = self._parts[0].slots.read(index, self.cells)
-        return held.keys, held.values
+        return keys, values
 
     def let_go(self) -> None:
         """Forget the parts: cache and layers know each other, and would keep memories until they are collected."""

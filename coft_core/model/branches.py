@@ -6,8 +6,8 @@ chosen token becomes pending. Stepping back and forking are therefore a shorter 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,13 +34,12 @@ Hook = Callable[[Any], Removable]
 """Attaches itself to a transformers module and returns what takes it off again."""
 
 
-@contextmanager
-def attached(module: Any, hooks: Sequence[Hook]) -> Iterator[None]:
-    """Attach hooks to a module inside a ``with`` block; errors in the block, or in a later hook, remove them too."""
+def attached(module: Any, hooks: Sequence[Hook]) -> AbstractContextManager[object]:
+    """Attach hooks to a module for the length of a ``with`` block; an error in one takes off those before it."""
     with ExitStack() as stack:
         for hook in hooks:
             stack.callback(hook(module).remove)
-        yield
+        return stack.pop_all()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,14 +70,16 @@ class Slots:
             self._counted, self._size = counted, sum(layer.size for layer in self.layers)
         return self._size
 
-    @torch.inference_mode()
     def reserve(self, length: int) -> None:
         """See to it that every row can hold so many tokens; larger tensors are filled by copy, layer by layer.
 
         Where memory runs out on the way, the rows hold what they held and can be used and grown as before.
         """
-        if length <= self.capacity:
-            return
+        if length > self.capacity:
+            self._grow(length)
+
+    @torch.inference_mode()
+    def _grow(self, length: int) -> None:
         before, self.capacity = self.capacity, capacity_for(length, self._context_length)
         try:
             for layer in self.layers:
@@ -89,26 +91,26 @@ class Slots:
             self.capacity = max(before - 1, 0)
             raise
 
-    def write(self, index: int, keys: Tensor, values: Tensor, cells: tuple[Tensor, Tensor] | None = None) -> None:
+    def write(self, index: int, keys: Tensor, values: Tensor, places: Tensor | None = None) -> None:
         """Put the states of new tokens behind each row's own; lengths change only by :meth:`advance`.
 
         Args:
             index: The layer.
             keys: ``(R, heads, q, width)``.
             values: ``(R, heads, q, value width)``.
-            cells: Where they go, as :meth:`cells` says; None puts them behind rows that all have one length.
+            places: Where they go, as :meth:`places` says; None puts them behind rows that all have one length.
         """
         if index == len(self.layers):
             self.layers.append(LayerMemory(self._allocated(keys), self._allocated(values)))
         layer, count = self.layers[index], keys.shape[2]
-        if cells is None:
+        if places is None:
             layer.keys.narrow(2, self.longest, count).copy_(keys)
             layer.values.narrow(2, self.longest, count).copy_(values)
             return
         # A layer of a model that is spread over devices may be elsewhere than the lengths.
-        rows, places = (tensor.to(keys.device) for tensor in cells)
-        layer.keys[rows, :, places] = keys.transpose(1, 2)
-        layer.values[rows, :, places] = values.transpose(1, 2)
+        cells = places.to(keys.device)[:, None, :, None]  # (R, 1, q, 1)
+        layer.keys.scatter_(2, cells.expand_as(keys), keys)
+        layer.values.scatter_(2, cells.expand_as(values), values)
 
     def read(self, index: int, width: int) -> LayerMemory:
         """Views of a layer's first ``width`` cells."""
@@ -118,10 +120,6 @@ class Slots:
     def places(self, count: int) -> Tensor:
         """Cells of each row's next tokens, ``(R, count)``."""
         return self.lengths[:, None] + torch.arange(count, device=self.lengths.device)
-
-    def cells(self, count: int) -> tuple[Tensor, Tensor]:
-        """Rows ``(R, 1)`` and cells ``(R, count)`` of the next tokens, from the lengths on the device."""
-        return torch.arange(self.rows, device=self.lengths.device)[:, None], self.places(count)
 
     @torch.inference_mode()
     def advance(self, count: int) -> None:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
@@ -272,7 +273,7 @@ class Policy(ABC):
             pasts: What each of the G chains has written; only policies that look back need them.
         """
 
-    @property
+    @cached_property
     def sampling(self) -> Sampling:
         """The sampling controls."""
         return Sampling(self.temperature, self.top_p, self.top_k)

@@ -111,12 +111,14 @@ class BaselinePolicy(Policy):
         named = {name: logits[:, place].float() for place, name in enumerate(names)}  # (G, V) each
         factual = named[FACTUAL]
         masked = named.get(MASKED, factual)
-        decision = self.decide(named, step, pasts)
+        log_p = log_probabilities(factual, self.temperature)
+        plain = type(self).decide is BaselinePolicy.decide and self.drawn_from == FACTUAL
+        decision = Decision(log_p) if plain else self.decide(named, step, pasts)
         return Views(
             logits_factual=factual,
             logits_masked=masked,
-            log_p_factual=log_probabilities(factual, self.temperature),
-            log_p_masked=log_probabilities(masked, self.temperature),
+            log_p_factual=log_p,
+            log_p_masked=log_p if masked is factual else log_probabilities(masked, self.temperature),
             log_p_fused=decision.log_p,
             certified=decision.certified,
             log_tau=decision.log_tau,

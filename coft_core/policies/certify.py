@@ -33,10 +33,9 @@ def size_range(margins: Tensor, noise: float) -> Tensor:
     Returns:
         ``(..., 2)``: tokens that reach the threshold by the noise or more, and those that miss it by no more.
     """
-    # A token of probability 0 at a threshold of 0 is in the set, and -inf - -inf gives no number.
-    sure = (margins >= noise) | margins.isnan()  # (..., V)
-    possible = (margins >= -noise) | margins.isnan()  # (..., V)
-    return torch.stack([sure.sum(-1), possible.sum(-1)], dim=-1)
+    # A token of probability 0 at a threshold of 0 is in the set: -inf - -inf gives no number, which is never less.
+    missing = [(margins < noise).sum(-1), (margins < -noise).sum(-1)]  # (...) each
+    return margins.shape[-1] - torch.stack(missing, dim=-1)
 
 
 def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
@@ -49,7 +48,7 @@ def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
     tau = torch.exp(torch.as_tensor(log_tau, dtype=kl.dtype, device=kl.device))
     bound = torch.sqrt(kl / 2) / tau
     # tau = 0 states nothing even where KL is 0, and 0 / 0 would be NaN.
-    return torch.where(tau == 0, torch.full_like(bound, torch.inf), bound)
+    return bound.masked_fill(tau == 0, torch.inf)
 
 
 def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
@@ -68,21 +67,23 @@ def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
         and the masked view on the certified set; ``KL(fused || factual)``; total variation of these two.
     """
     p = log_p.exp()  # (3, G, V)
+    p_factual, p_masked, p_fused = p.unbind()  # (G, V) each
     # 0 times the lowest number is 0, where 0 times -inf would be NaN.
     finite = log_p.clamp_min(torch.finfo(log_p.dtype).min)  # (3, G, V)
-    entropies = -(p * finite).sum(-1)  # (3, G)
+    entropies = (p * finite).sum(-1).neg().unbind()  # (G,) each
     forbidden = ((log_p[:2] == -torch.inf) & (log_p[2] > -torch.inf)).any(-1)  # (2, G)
-    divergences = (p[2] * (finite[2] - finite[:2])).sum(-1).masked_fill(forbidden, torch.inf).clamp_min(0.0)  # (2, G)
-    from_factual = (0.5 * (p[2] - p[0]).abs().sum(-1)).clamp_max(1.0)  # (G,)
+    divergences = (p_fused * (finite[2] - finite[:2])).sum(-1).masked_fill(forbidden, torch.inf)  # (2, G)
+    from_factual_kl, from_masked_kl = divergences.clamp_min(0.0).unbind()  # (G,) each
+    from_factual = (0.5 * (p_fused - p_factual).abs().sum(-1)).clamp_max(1.0)  # (G,)
     if certified is None:
         size = mass = torch.zeros_like(from_factual)
         on_set = torch.full_like(from_factual, torch.nan)
     else:
         size = certified.sum(-1).to(p.dtype)  # (G,)
-        inside = p[1:] * certified  # (2, G, V)
-        masses = inside.sum(-1, keepdim=True)  # (2, G, 1)
-        shares = inside / masses
-        mass, on_set = masses[1, :, 0], 0.5 * (shares[1] - shares[0]).abs().sum(-1)  # (G,) each
+        masked, fused = p_masked * certified, p_fused * certified  # (G, V) each
+        mass = fused.sum(-1)  # (G,)
+        on_set = 0.5 * (fused / mass[:, None] - masked / masked.sum(-1, keepdim=True)).abs().sum(-1)  # (G,)
     # A NaN anywhere in a view makes its entropy NaN, and nothing else does.
-    broken = entropies[:2].isnan().any(0).to(p.dtype)  # (G,)
-    return torch.stack([broken, size, mass, *entropies, divergences[1], on_set, divergences[0], from_factual], dim=-1)
+    broken = (entropies[0] + entropies[1]).isnan().to(p.dtype)  # (G,)
+    figures = [broken, size, mass, *entropies, from_masked_kl, on_set, from_factual_kl, from_factual]
+    return torch.stack(figures, dim=-1)

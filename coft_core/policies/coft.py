@@ -117,9 +117,9 @@ class CoftPolicy(FusedPolicy[Calibration]):
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse (Eq. 4) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
         log_tau, state = self.threshold(step)
-        return replace(self.views_at(logits, log_tau), log_tau=log_tau, state=state)
+        return self.views_at(logits, log_tau, state)
 
-    def views_at(self, logits: Tensor, log_tau: float | Tensor) -> Views:
+    def views_at(self, logits: Tensor, log_tau: float | Tensor, state: CertificateState = "none") -> Views:
         """Fuse and certify ``(G, 2, V)`` at given thresholds, one number or ``(G, 1)``."""
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_factual = log_probabilities(factual, self.temperature)
@@ -137,8 +137,8 @@ class CoftPolicy(FusedPolicy[Calibration]):
             log_p_masked=log_p_masked,
             log_p_fused=log_p_fused,
             certified=certified,
-            log_tau=math.nan,
-            state="none",
+            log_tau=math.nan if isinstance(log_tau, Tensor) else log_tau,
+            state=state,
             certified_in=self.certified_in,
             margins=margins,
         )
@@ -147,4 +147,5 @@ class CoftPolicy(FusedPolicy[Calibration]):
         """Log-threshold at a step and what it rests on."""
         if self.calibration is None:
             return -math.inf, "none"
-        return self.calibration.threshold(step), self.calibration.state(step)
+        found = self.calibration.bin(step)
+        return found.log_tau, found.state

@@ -54,9 +54,10 @@ def fuse_logits(factual: Tensor, masked: Tensor, lam: float) -> Tensor:
 
 def at_least_float32(logits: Tensor) -> Tensor:
     """Return the logits in float32, or in float64 if they are float64 already."""
-    return logits if logits.dtype == torch.float64 else logits.float()
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
 
 
 def log_probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """Natural log-softmax of ``logits / temperature``, ``(..., V)``, over the last axis and in at least float32."""
-    return torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)
+    logits = at_least_float32(logits)
+    return torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)

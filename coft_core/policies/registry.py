@@ -95,7 +95,7 @@ METHODS: tuple[Method, ...] = (
         "Nothing: it draws from the model under the sampling controls alone.",
     ),
     Method(
-        "coft", "fusion", "Blends answers with and without the sensitive words; keeps words plausible in both.",
+        "coft", "fusion", "Mixes the readings with the sensitive words shown and masked; keeps words likely in both.",
         "COFT, ICML 2026", CoftPolicy,
         "The paper pools the tokens of all texts; here thresholds count texts unless the pooled estimator is "
         "chosen, and scores are compared as logarithms.", calibrated=True, fuses=True,

@@ -69,16 +69,17 @@ def choose(
         restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)
     else:
         empty = ~certified.any(-1)  # (G,)
-        restricted = torch.where(certified | empty[:, None], log_p, -torch.inf)  # (G, V)
+        # In an empty set every token is as far outside as the others, and none is taken out.
+        restricted = log_p.masked_fill(certified == empty[:, None], -torch.inf)  # (G, V)
     if greedy:
         return Choice(restricted.argmax(-1), empty)
     first, *further = _sizes(restricted, sampling)
     token_ids, settled = _draw(restricted, empty, sampling, uniform, first)
     for size in further:
         # Further sizes are a CPU's alone, where this reads memory and waits for nothing.
-        left = torch.from_numpy(np.flatnonzero(~settled.numpy()))
-        if not len(left):
+        if settled.numpy().all():
             break
+        left = torch.from_numpy(np.flatnonzero(~settled.numpy()))
         token_ids[left], settled[left] = _draw(restricted[left], empty[left], sampling, uniform[left], size)
     return Choice(token_ids, empty)
 
@@ -115,11 +116,11 @@ def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, siz
     kept = p > 0
     if sampling.top_p < 1:
         kept &= cumulative - p < sampling.top_p  # the mass of the likelier tokens
-    total = torch.where(kept, cumulative, 0.0).amax(-1, keepdim=True)  # (G, 1)
-    target = uniform.to(p)[:, None] * total  # (G, 1)
+    # Those that are kept come first; of a model that returns NaN there is none.
+    last = (kept.sum(-1, keepdim=True) - 1).clamp_min(0)  # (G, 1)
+    target = uniform.to(p)[:, None] * cumulative.gather(-1, last)  # (G, 1)
     # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
-    rank = torch.searchsorted(cumulative, target, right=True)  # (G, 1)
-    rank = torch.minimum(rank, kept.sum(-1, keepdim=True) - 1).clamp_min(0)
+    rank = torch.minimum(torch.searchsorted(cumulative, target, right=True), last)  # (G, 1)
     rank = rank.masked_fill(empty[:, None], 0)
     drawn = token_ids.gather(-1, rank)[:, 0]
     if size == vocabulary:

@@ -15,6 +15,7 @@ from threading import RLock
 from cachetools import LRUCache
 
 from coft_core.errors import InvalidInputError
+from coft_core.text.language import other_language
 from coft_core.text.lexicon import Lexicons
 from coft_core.text.matching import LexicalMatches, LexiconMatcher
 from coft_core.text.merging import cut_spans, merge_spans, only_hints, settle_hints
@@ -132,12 +133,14 @@ class SpanDetector:
     def _detect(self, text: str) -> list[Span]:
         reading = self._pipeline.read(text) if self._pipeline else None
         judge = reading.probability if self._pipeline and reading and self._pipeline.judges else None
-        matches = self._matcher.match(text, judge)
+        english = not other_language(text)
+        matches = self._matcher.match(text if english else "", judge)
         spans = self._uncovered([self._offered(span) for span in _lexicon_spans(matches, text)], text)
         for entity in reading.entities if reading else ():
-            if not _shielded(entity, matches):
+            unlisted = entity.label.lower() in FAMILIES
+            if not _shielded(entity, matches) and (english or not unlisted):
                 span = self._offered(self._entity_span(entity, text))
-                spans = _with_entity(spans, span, text, unlisted=entity.label.lower() in FAMILIES)
+                spans = _with_entity(spans, span, text, unlisted)
         if self._settles_hints:
             spans = settle_hints(spans, text)
         if self._user_list is None:

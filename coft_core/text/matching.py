@@ -45,8 +45,8 @@ class Hit:
         inflected: Whether an inflected form matched, such as a plural.
         score: How sure it is, 0 to 1. An unambiguous term has 1.0, which says that the term is listed without a
             condition and nothing of this text. An ambiguous term has the trained pipeline's probability that it names
-            or reveals a protected attribute here; without a pipeline, for a token pattern and
-            for a term whose rules only exclude (``not_...``), :data:`RULE_SCORE`.
+            or reveals a protected attribute here; without a pipeline, for a token pattern, for a name whose rule holds
+            and for a term whose rules only exclude (``not_...``), :data:`RULE_SCORE`.
         in_rule: Whether one of the record's context rules holds, or it has none.
     """
 
@@ -154,7 +154,9 @@ def _judged(hit: Hit, view: TokenView, judge: Judge | None) -> Hit | None:
     if not hit.record.context:
         return hit
     vetoed_only = all(name.startswith(_VETO) for name in hit.record.context)
-    if judge is None or vetoed_only or isinstance(hit.record, TokenPattern):
+    # The pipeline rates single words, and a name low whose word has another meaning ("Rose"); its rule is surer.
+    named = hit.in_rule and hit.record.family == "name"
+    if judge is None or vetoed_only or named or isinstance(hit.record, TokenPattern):
         return replace(hit, score=RULE_SCORE) if hit.in_rule else None
     score = judge(view.starts[hit.start], view.ends[hit.end - 1])
     bar = BAR_APPEARANCE if hit.record.family == "appearance" else BAR

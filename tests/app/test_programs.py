@@ -98,7 +98,8 @@ def test_an_agent_audits_a_prompt_with_the_embedded_calibration(address: str):
     settings = {"calibration_id": embedded["calibration_id"], "max_new_tokens": 4}
     begun = answer(agent(address, ("start_audit", {"prompt": PROMPT, "settings": settings}))[1][0])
     whole = answer(agent(address, ("run_to_end", {"session_id": begun["session_id"]}))[1][0])
-    assert whole["certificate"] == "certified"
+    held = sum(step["certified"] for step in whole["steps"])
+    assert whole["certificate"] == f"certified at {held} of {len(whole['steps'])} steps"
     assert [step["step"] for step in whole["steps"]] == [1, 2, 3, 4]
     assert all(step["certified"] == (min(step["p_fused"], step["p_masked"]) >= step["tau"]) for step in whole["steps"])
 
@@ -117,7 +118,7 @@ def test_the_examples_of_the_documentation_do_what_they_say(address: str, tmp_pa
     for code in EXAMPLES:
         exec(compile(code.replace(OWN, address), "docs/api.md", "exec"), names)
     assert OWN in EXAMPLES[0]
-    assert names["session"]["certificate"] == "certified"
+    assert names["session"]["certificate"].startswith("certified")
     assert names["fork"]["branch_id"] != names["session"]["branch_id"]
     assert [(row["step"], row["token"]) for row in names["forced"]] == [("2", " she")]
     assert len(names["rows"]) == len(names["session"]["steps"]) + len(names["fork"]["steps"]) - 1

@@ -69,8 +69,8 @@ def test_the_script_prints_one_json_object_last(
     *lines, last = capsys.readouterr().out.splitlines()
     result = json.loads(last)
     assert "left out: line 61, prompt is empty" in lines
-    assert (result["benchmark"], result["bin_spacing"], result["left_out"]) == ("coverage", "widening", 1)
-    assert list(result["bins"])[:4] == ["1", "2", "3–4", "5–8"]
+    assert (result["benchmark"], result["bin_spacing"], result["left_out"]) == ("coverage", "finest", 1)
+    assert list(result["bins"])[:4] == ["1", "2", "3", "4"]
     assert result["overall"]["n"] == 30
     assert set(result["groups"]) == {"a", "b"}
     stored = tmp_path / "stored.zip"

@@ -18,7 +18,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import wrap_model
 
 PROMPT = "The uncle finished rounds and then he prepared the reports"
-"""Ten tokens; “uncle” (family role) and “he” (gender) are sensitive."""
+"""Ten tokens; “uncle” and “he” (both gender) are sensitive."""
 LONG_PROMPT = "The elderly German, a Muslim, finished rounds and then he left"
 """Thirteen tokens; four sensitive words, each of another family, are masked unless the settings say otherwise."""
 

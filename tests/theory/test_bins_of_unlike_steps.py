@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coft_core.conformal.bins import PositionBins, stepwise_bins
+from coft_core.conformal.bins import BIN_SPACINGS, PositionBins, stepwise_bins
 from coft_core.conformal.rule import Rule
 
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 600, 99, 40, 16, 0.1
@@ -17,7 +17,7 @@ def missed(request):
     generator = np.random.default_rng(0)
     scale = np.array([4.0, 2.5, *[1.6] * 2, *[1.0] * (STEPS - 4)])  # (S,)
     step, context = np.tile(np.arange(STEPS), CONTEXTS), np.repeat(np.arange(CONTEXTS), STEPS)
-    found = {"widening": np.zeros(STEPS), "even": np.zeros(STEPS)}
+    found = {spacing: np.zeros(STEPS) for spacing in BIN_SPACINGS}
     for repetition in range(REPETITIONS):
         common = generator.normal(size=(CONTEXTS + NEW, 1))
         values = -scale * np.exp(0.5 * common + generator.normal(size=(CONTEXTS + NEW, STEPS)))
@@ -46,5 +46,6 @@ def test_single_steps_of_a_wide_bin_need_not_hold(missed):
     assert (even[4:8] < 0.7 * ALPHA).all()
 
 
-def test_the_first_steps_hold_in_the_default_bins(missed):
+def test_the_first_steps_hold_in_bins_that_widen_and_every_step_in_the_finest(missed):
     assert (np.abs(missed["widening"][:8] - ALPHA) < 0.01).all()
+    assert (np.abs(missed["finest"] - ALPHA) < 0.01).all()

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-CheckStatus = Literal["passed", "failed", "skipped"]
+CheckStatus = Literal["passed", "failed", "unknown", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Check:
 
     Attributes:
         name: What was verified, e.g. ``"Thresholds by step"``.
-        status: ``passed``, ``failed`` or ``skipped``.
+        status: ``passed``, ``failed``, ``skipped``, or ``unknown`` for a signature that says nothing of who made it.
         detail: How much was looked at, or why nothing was.
         problems: What does not fit, each with its place; the first ones if there are many.
         problem_count: How many there are.
@@ -113,16 +113,17 @@ class Findings:
             f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(recomputed)}.",
         )
 
-    def check(self, detail: str = "") -> Check:
+    def check(self, detail: str = "", otherwise: CheckStatus = "passed") -> Check:
         """The finished check.
 
         Args:
             detail: What was looked at; empty counts the comparisons.
+            otherwise: Its status where nothing failed.
         """
         count = len(self._problems)
         return Check(
             name=self._name,
-            status="failed" if count else "passed",
+            status="failed" if count else otherwise,
             detail=detail or f"{self._looked_at:,} comparisons",
             problems=tuple(self._problems[:MOST_PROBLEMS]),
             problem_count=count,

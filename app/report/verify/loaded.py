@@ -27,7 +27,7 @@ from coft_core.conformal import informative
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError
-from coft_core.types import Certificate, Step
+from coft_core.types import Certificate, CertificateState, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,12 @@ class Loaded:
         chains = self.stated_chains()
         if not self.before_weakness:
             return chains
-        return {path: tuple(_under_rule(step) for step in steps) for path, steps in chains.items()}
+        return {path: tuple(self._under_rule(step) for step in steps) for path, steps in chains.items()}
+
+    def _under_rule(self, step: Step) -> Step:
+        """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
+        state = self.judged(step.state, step, step.log_tau)
+        return replace(step, state=state, certified=step.certified and informative.certifies(state))
 
     def stated_chains(self) -> dict[str, tuple[Step, ...]]:
         """The same, as the report states them."""
@@ -104,7 +109,13 @@ class Loaded:
         calibration = self.applied
         if calibration is None or calibration.layout == "factorized" or not steps:
             return None
-        return certify_chain(calibration, steps, finished)
+        return certify_chain(calibration, steps, finished, self.vocabulary)
+
+    def computed(self, fresh: Step, stated: Step) -> Step:
+        """A step computed again; one of an earlier session, which another rule judged, keeps what is stated of it."""
+        if self.vocabulary is not None or "uninformative" not in (fresh.state, stated.state):
+            return fresh
+        return replace(fresh, state=stated.state, certified=stated.certified)
 
     @property
     def before_weakness(self) -> bool:
@@ -112,17 +123,18 @@ class Loaded:
         return any(item.too_weak is None for item in self.report.summary)
 
     @property
-    def claims_longest_chain(self) -> bool:
-        """Whether the report was written when a certificate of whole chains was for any up to the longest one.
+    def vocabulary(self) -> int | None:
+        """Tokens of the model's vocabulary; None where the session was stored without it."""
+        stated = self.report.session.policy_settings.get("vocabulary")
+        return stated if isinstance(stated, int) and stated > 0 else None
 
-        It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less. The
-        calibration is then of such a version too, and does not know how its chains ended.
-        """
-        calibration = self.calibration
-        if calibration is not None and calibration.layout == "joint" and calibration.values.ends_known:
-            return False
-        chains = [item.chain for item in self.report.summary if item.chain is not None]
-        return any("holds_for" not in chain.get("sequence", {}) for chain in chains)
+    def judged(self, state: CertificateState, step: Step, log_tau: float) -> CertificateState:
+        """What a step's threshold may be said to rest on, by the rule with which its session was written."""
+        if self.vocabulary is not None:
+            return informative.stated(state, log_tau, step.set_size, step.certified_mass, self.vocabulary)
+        # Earlier versions had other rules, and a session can have been continued under a later one.
+        silent = informative.is_weak(log_tau) or step.state == "uninformative"
+        return "uninformative" if silent and informative.certifies(state) else state
 
     def data(self) -> SessionData:
         """The session as its tables are written from it; only where the branches hold together."""
@@ -142,12 +154,6 @@ class Loaded:
 def place_of(branch: BranchPart, step: Step | StepPart) -> str:
     """Where a step stands, in words; steps count from 1."""
     return f"Branch {branch.path}, step {step.index + 1}"
-
-
-def _under_rule(step: Step) -> Step:
-    """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
-    state = informative.stated(step.state, step.log_tau, step.set_size, step.certified_mass)
-    return replace(step, state=state, certified=step.certified and informative.certifies(state))
 
 
 def load(path: Path) -> Loaded:

@@ -181,12 +181,13 @@ def check_summary(loaded: Loaded) -> Check:
     chains = loaded.stated_chains()
     findings.same("Summary", "the list of branches", list(stated), list(chains))
     for path, steps in chains.items():
-        fresh = summary_of(path, steps, None, loaded.report.session.policy_settings)
+        session = loaded.report.session
+        fresh = summary_of(path, steps, None, session.policy_settings, session.certificate)
         for name in SummaryPart.model_fields:
             if name in ("branch", "chain") or path not in stated:
                 continue
             given, other = getattr(stated[path], name), getattr(fresh, name)
-            if name == "too_weak" and given is None:  # written before such steps were counted
+            if name in ("too_weak", "certificate") and given is None:  # written before such steps were counted
                 continue
             if isinstance(given, float) and isinstance(other, float):
                 findings.near(f"Summary of branch {path}", name, given, other, EXACT * max(1.0, abs(other)))

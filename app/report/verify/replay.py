@@ -15,7 +15,6 @@ from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
 from app.shared.planning import policy_of, preview_of, rendering_of
-from coft_core.conformal import informative
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.heads import Bounds
 from coft_core.decode.loop import Rollout
@@ -59,6 +58,8 @@ def check_logits(loaded: Loaded) -> Check:
             continue
         counts[logits.mode] += 1
         kept = replace(step, logits=logits)
+        if loaded.vocabulary is not None:
+            findings.same(place, "the size of the vocabulary", loaded.vocabulary, logits.vocabulary_size)
         try:
             (fresh,) = reread(
                 [kept], policy, seed=session.seed, path=branch.path, greedy=session.greedy, fingerprint=fingerprint
@@ -68,10 +69,10 @@ def check_logits(loaded: Loaded) -> Check:
             continue
         if fresh.step is not None:
             boundary, at_edges = _boundaries(kept, policy)
-            _compare_steps(findings, place, step, fresh.step, TOLERANCE, boundary)
+            _compare_steps(findings, place, step, loaded.computed(fresh.step, step), TOLERANCE, boundary)
             _compare_ranges(findings, place, step, fresh.step, at_edges)
         else:
-            _compare_bounds(findings, place, step, fresh)
+            _compare_bounds(findings, loaded, place, step, fresh)
     findings.expect(not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have.")
     return findings.check(
         f"{counts['full']:,} steps from all logits, {counts['head']:,} within bounds from the likeliest ones, "
@@ -100,7 +101,7 @@ def _compare_ranges(findings: Findings, place: str, stated: Step, fresh: Step, a
         findings.expect(fits, f"{place}: {name} is stated as {given} and computed as {other}.")
 
 
-def _compare_bounds(findings: Findings, place: str, stated: Step, fresh: RereadStep) -> None:
+def _compare_bounds(findings: Findings, loaded: Loaded, place: str, stated: Step, fresh: RereadStep) -> None:
     """A step of which only the likeliest logits were kept: every number lies within its bounds."""
     numbers: tuple[tuple[str, float, Bounds], ...] = (
         ("log_p_fused", stated.log_p_fused, fresh.log_p_fused),
@@ -122,7 +123,7 @@ def _compare_bounds(findings: Findings, place: str, stated: Step, fresh: RereadS
             "what the threshold rests on",
             stated.state,
             # Whether the set is too wide is known of the stated one where the kept logits leave it open.
-            informative.stated(fresh.state, fresh.log_tau, stated.set_size, stated.certified_mass),
+            loaded.judged(fresh.state, stated, fresh.log_tau),
         ),
     )
     for what, stated_flag, computed in flags:
@@ -172,7 +173,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         _check_plan(findings, loaded, plan)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
             with host.memory.held(reserved_bytes(plan, len(chain))):
-                _replay(findings, plan, branch, chain, tolerance)
+                _replay(findings, loaded, plan, branch, chain, tolerance)
     except (CoftError, ServiceError) as error:
         return failed(REPLAY_CHECK, f"The audit cannot be decoded again: {error}")
     steps = sum(len(branch.steps) for branch in loaded.report.branches)
@@ -232,12 +233,16 @@ def _check_plan(findings: Findings, loaded: Loaded, plan: Plan) -> None:
     fits = same_digests(plan.model.chat_template_digest, template)
     findings.expect(fits, f"The model's chat template is {plan.model.chat_template_digest}, not {template}.")
     findings.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
+    if loaded.vocabulary is not None:
+        findings.same("Session", "the size of the vocabulary", loaded.vocabulary, plan.model.vocabulary_size)
     if loaded.report.thresholds is None:
         claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text
         findings.same("Session", "the certificate", session.certificate, claims)
 
 
-def _replay(findings: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
+def _replay(
+    findings: Findings, loaded: Loaded, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float
+) -> None:
     first = branch.fork_step or 0
     rollout = Rollout(plan, branch.path, chain[:first])
     try:
@@ -254,7 +259,7 @@ def _replay(findings: Findings, plan: Plan, branch: BranchPart, chain: tuple[Ste
                 rollout.back()
                 rollout.step(step.token_id)
                 continue
-            _compare_steps(findings, place, step, fresh, tolerance)
+            _compare_steps(findings, place, step, loaded.computed(fresh, step), tolerance)
             _compare_texts(findings, place, step, plan.model.token_text)
         if branch.finished is not None:
             findings.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.report.signing import read_public_key
+from app.report.signing import Signer, key_file, trusted_keys
 from app.report.verify.findings import Check, Verification, failed
 from app.report.verify.loaded import Loaded, load
 from app.report.verify.numbers import (
@@ -37,46 +38,58 @@ from app.shared.planning import detector_of
 from app.shared.wiring import Services
 from coft_core.text.detection import SpanDetector
 
+OWN = "this server"
+"""The name of this server's own key."""
+
 
 class BundleVerifier:
     """Verifies evidence bundles and reports; needs the model only for a replay."""
 
-    def __init__(self, host: ModelHost, detector: Callable[[], SpanDetector]) -> None:
+    def __init__(self, host: ModelHost, detector: Callable[[], SpanDetector], own: Path | None = None) -> None:
         """Wire to the models.
 
         Args:
             host: Loads the model of a report that is replayed.
             detector: The program's own span detector, for calibrations that are made again.
+            own: This server's signing key, which is known where no other key is named; it need not exist.
         """
-        self._host, self._detector = host, detector
+        self._host, self._detector, self._own = host, detector, own
 
     @classmethod
     def wired(cls, services: Services) -> BundleVerifier:
         """It opens no store, and loads a model only for a replay."""
-        return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, services.settings))
+        settings = services.settings
+        return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, settings), key_file(settings))
 
-    def verify(self, path: Path, replay: bool = False, key: Path | None = None) -> Verification:
+    def verify(
+        self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
+    ) -> Verification:
         """Check a bundle or a report; see :meth:`examined`.
 
         Raises:
             ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
         """
-        return self.examined(path, replay, key)[1]
+        return self.examined(path, replay, key, require_signature)[1]
 
-    def examined(self, path: Path, replay: bool = False, key: Path | None = None) -> tuple[Loaded, Verification]:
+    def examined(
+        self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
+    ) -> tuple[Loaded, Verification]:
         """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read.
 
         Args:
             path: The bundle (``.zip``) or report (``.json``).
             replay: Load the model and write every branch again.
-            key: File with the public key that must have signed the bundle; None asks for none.
+            key: File with the public key that must have signed the bundle, or a folder of such files of which one
+                must have; None knows the key of this server only, and asks for none.
+            require_signature: Whether a bundle fails that no known key signed.
 
         Raises:
             ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
         """
-        signer = None if key is None else read_public_key(key)
+        known = self._own_key() if key is None else trusted_keys(key)
         loaded = load(path)
-        checks = [check_files(loaded), check_signature(loaded, signer), check_branches(loaded)]
+        signature = check_signature(loaded, known, require_signature or key is not None)
+        checks = [check_files(loaded), signature, check_branches(loaded)]
         if checks[-1].status == "failed":
             checks.append(
                 failed("Everything else", "Its branches do not hold together, so that nothing can be checked.")
@@ -91,8 +104,14 @@ class BundleVerifier:
             session=f"Session {session.id}: {session.name}",
             bundle_digest=loaded.bundle_digest,
             checks=tuple(checks),
-            beyond=untold(loaded, checks, signer is not None),
+            beyond=untold(loaded, checks),
         )
+
+    def _own_key(self) -> dict[str, str]:
+        """The key of this server; none where it has not made one, or where this user cannot read it."""
+        if self._own is None or not os.access(self._own, os.R_OK):
+            return {}
+        return {Signer(self._own).fingerprint: OWN}
 
 
 def _of_content(loaded: Loaded) -> list[Check]:

@@ -105,7 +105,7 @@ def check_tables(loaded: Loaded) -> tuple[Check, ...]:
 def _unknown_columns(loaded: Loaded) -> frozenset[str]:
     """Columns that need a calibration which is not in the bundle, or were written under a rule that claimed more."""
     missing = loaded.report.thresholds is not None and loaded.lacks_calibration
-    return frozenset({"chain_certificate"}) if missing or loaded.claims_longest_chain else frozenset()
+    return frozenset({"chain_certificate"}) if missing or loaded.vocabulary is None else frozenset()
 
 
 def _rows(data: bytes) -> list[list[str]]:

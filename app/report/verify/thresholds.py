@@ -14,7 +14,6 @@ from app.report.verify.numbers import uncalibrated_threshold
 from app.shared.json import chain_json
 from app.shared.planning import other_layout
 from app.shared.policies import policy_info
-from coft_core.conformal import informative
 from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
@@ -97,10 +96,10 @@ def check_chains(loaded: Loaded) -> Check:
     name = "Certificates of whole chains"
     if loaded.report.thresholds is not None and loaded.lacks_calibration:
         return _without(loaded, name)
-    if loaded.claims_longest_chain:
+    if loaded.vocabulary is None:
         why = (
-            "the report was written when they were claimed for every chain up to the longest calibrated one, which "
-            "chains cut short do not support; export it again"
+            "the session was stored without the size of the vocabulary, by a version that claimed more of whole "
+            "chains; run the audit again"
         )
         return skipped(name, why)
     findings = Findings(name)
@@ -155,9 +154,7 @@ def _check_step(findings: Findings, loaded: Loaded, place: str, step: Step, unca
             (state_of_family for _, state_of_family in families), key=_WORST_FIRST.index, default="uninformative"
         )
     findings.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
-    expected = _effective(
-        loaded, informative.stated(cast(CertificateState, state), log_tau, step.set_size, step.certified_mass)
-    )
+    expected = _effective(loaded, loaded.judged(cast(CertificateState, state), step, log_tau))
     findings.same(place, "what the threshold rests on", step.state, expected)
 
 

@@ -88,6 +88,11 @@ _WITHOUT_REPLAY = _of_report(
     ("Why a session without calibration is uncertified.",
      "session.certificate"),
 )  # fmt: skip
+_WITHOUT_VOCABULARY = _of_report(
+    ("At which steps the set is too large for its threshold to say anything: the session was stored without the size "
+     "of the vocabulary.",
+     "branches.steps.state branches.steps.certified"),
+)  # fmt: skip
 _WITHOUT_LOGITS = _of_report(
     ("Size and mass of the certified set beyond the candidates listed, entropies, divergences and total variation: "
      "without all logits they are only checked against what the candidates imply.",
@@ -95,15 +100,21 @@ _WITHOUT_LOGITS = _of_report(
      "branches.steps.entropy_masked branches.steps.entropy_fused branches.steps.kl_fused_masked "
      "branches.steps.kl_fused_factual branches.steps.tv_fused_factual branches.steps.tv_on_set "
      "branches.steps.tv_bound"),
+    ("How many tokens the vocabulary has, where no set comes to another side of the rule for sets that say nothing.",
+     "session.policy_settings.vocabulary"),
     ("The sensitivity in logits: candidates keep probabilities, which leave the logits' offset open.",
      "branches.steps.sensitivity"),
 )  # fmt: skip
 
 
-def untold(loaded: Loaded, checks: list[Check], known: bool = False) -> tuple[Untold, ...]:
-    """What no check of these can tell; ``known`` says that the key is known by which the bundle must be signed."""
+def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
+    """What no check of these can tell."""
     carried_out = {check.name for check in checks if check.status != "skipped"}
-    gaps = [*([] if known else [_signed(loaded)]), *_ALWAYS, *_of_calibration(loaded, carried_out), *_shortened(loaded)]
+    unknown = any(check.status == "unknown" for check in checks)
+    gaps = [*([_signed(loaded)] if unknown else []), *_ALWAYS, *_of_calibration(loaded, carried_out)]
+    gaps += _shortened(loaded)
+    if loaded.vocabulary is None:
+        gaps += _WITHOUT_VOCABULARY
     if REPLAY_CHECK not in carried_out:
         gaps += _WITHOUT_REPLAY
         if LOGITS_CHECK in carried_out:
@@ -114,7 +125,7 @@ def untold(loaded: Loaded, checks: list[Check], known: bool = False) -> tuple[Un
 
 
 def _signed(loaded: Loaded) -> Untold:
-    who = "Who made the bundle: it is unsigned"
+    who = "Who made the bundle: it is not signed"
     if loaded.manifest is not None and loaded.manifest.get("signatures"):
         who = "Who made the bundle: anybody can sign with a key of their own. Give the auditor's with --key"
     file = REPORT if loaded.manifest is None else MANIFEST
@@ -142,9 +153,15 @@ def _of_calibration(loaded: Loaded, carried_out: set[str]) -> Iterator[Untold]:
     else:
         yield Untold(
             CALIBRATION,
-            ("values", "verification", "chosen", "chains", "contexts", "seed", "name", "created", "fingerprint"),
+            ("values", "chosen", "chains", "contexts", "seed", "name", "created", "fingerprint"),
             "That its values are those of the model on its prompts: thresholds are read off them as they stand. A "
             "bundle that was exported with the calibration's prompts is calibrated again by a replay.",
+        )
+        yield Untold(
+            CALIBRATION,
+            ("verification",),
+            "That coverage was verified on contexts of its own: the verification values can be replaced by the values "
+            "that the thresholds come from, which those thresholds cover almost by construction.",
         )
         yield Untold(
             REPORT,

@@ -61,7 +61,7 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
     stored = wired[CalibrationService].load(recorded)
     assert wired[CalibrationService].drift(recorded).status == "unknown"
     views = [audit(wired, f"He took number {i} home", calibration_id=recorded, seed=i) for i in range(4)]
-    assert {view.certificate for view in views} == {"certified"}
+    assert all(view.certificate.startswith("certified") for view in views)
     audit(wired, "He was audited at another level", calibration_id=recorded, alpha=0.3)
     audit(wired, "He was audited greedily", calibration_id=recorded, greedy=True)
     audit(wired, "He was audited without thresholds")

@@ -70,7 +70,7 @@ def ran(wired, **changes):
 
 def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_prompt_masks(wired, factorized):
     view = ran(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.8)
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     assert view.preview.branches == ("factual", "gender", "religion")
     stored = wired[CalibrationService].load(factorized).read(alpha=0.8)
     for step in view.steps:
@@ -137,7 +137,7 @@ def test_a_mask_that_does_not_exist_is_one_sentence(wired, changes):
 def test_one_attribute_alone_fits_a_calibration_of_that_attribute_and_no_other(wired, joint, tmp_path):
     alone = calibrated(wired, tmp_path, masked_families=("gender",))
     settings = {"masked_families": ("gender",)}
-    assert start(wired, calibration_id=alone, **settings).certificate == "certified"
+    assert start(wired, calibration_id=alone, **settings).certificate.startswith("certified")
     with pytest.raises(CalibrationMismatch) as refused:
         start(wired, calibration_id=joint, **settings)
     assert refused.value.fields == ("detector",)
@@ -147,7 +147,7 @@ def test_a_soft_mask_and_a_whitelist_are_part_of_the_policy_and_of_the_reading(w
     settings = {"mask_mode": "soft", "mask_hint": "someone; else", "whitelist": ("Muslim",)}
     number = calibrated(wired, tmp_path, **settings)
     view = start(wired, calibration_id=number, **settings)
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     assert view.settings.whitelist == ("Muslim",)
     assert "Muslim" in "".join(piece.text for piece in view.preview.pieces if not piece.masked)
     assert "<mask>" not in view.preview.pieces[1].text
@@ -173,7 +173,7 @@ def test_what_is_never_masked_is_kept_when_it_is_detected_and_said_when_it_is_ma
 def test_a_groups_audit_uses_the_thresholds_of_that_group_alone(wired, grouped):
     view = ran(wired, calibration_id=grouped, group="ward")
     alone = wired[CalibrationService].load(grouped).for_group("ward")
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     assert [step.log_tau for step in view.steps] == [alone.threshold(step.index) for step in view.steps]
     assert view.bins[0].contexts == alone.bins[0].contexts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
@@ -96,26 +95,10 @@ def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family
     expect(page.locator(".cand thead th").nth(4)).to_be_visible()
 
 
-def test_one_attribute_alone_suggests_the_words_of_the_others(audit, services: Services):
+def test_one_attribute_a_soft_mask_and_words_never_masked_change_the_reading_before_start(audit, services: Services):
     page = audit()
     type_prompt(page)
     expect(page.locator(".masked b")).to_have_count(4)
-    expect(page.locator("#attribute")).to_be_hidden()
-    choose(page, "Mask", "One attribute alone")
-    choose(page, "Attribute", "religion")
-    expect(page.locator(".masked b")).to_have_count(1)
-    expect(page.locator(".offers")).to_contain_text("3 suggestions")
-    proceed(page)
-    settings = settings_of(services)
-    assert (settings.mask_layout, settings.masked_families) == ("joint", ("religion",))
-    page.reload()
-    expect(page.get_by_label("Mask", exact=True)).to_have_value("One attribute alone")
-    expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
-
-
-def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_start(audit, services: Services):
-    page = audit()
-    type_prompt(page)
     page.locator(".fold .label-wrap", has_text="Masking").click()
     expect(page.locator("#mask-hint")).to_be_hidden()
     choose(page, "In place of a word", "Soft: a neutral hint")
@@ -123,17 +106,24 @@ def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_s
     expect(page.locator(".masked b").first).to_have_text("a")
     page.locator("#mask-hint input, #mask-hint textarea").fill("nobody")
     expect(page.locator(".masked b").first).to_have_text("nobody")
-    page.locator("#whitelist textarea, #whitelist input").fill("German, muslim")
-    expect(page.locator(".masked b")).to_have_count(2)
-    expect(page.locator(".spanlist tbody tr").nth(1)).to_contain_text("never masked")
     page.locator("#whitelist textarea, #whitelist input").fill("German")
     expect(page.locator(".masked b")).to_have_count(3)
+    expect(page.locator(".spanlist tbody tr").nth(1)).to_contain_text("never masked")
+    expect(page.locator("#attribute")).to_be_hidden()
+    choose(page, "Mask", "One attribute alone")
+    choose(page, "Attribute", "religion")
+    expect(page.locator(".masked b")).to_have_count(1)
+    expect(page.locator(".offers")).to_contain_text("2 suggestions")
     proceed(page)
     settings = settings_of(services)
+    assert (settings.mask_layout, settings.masked_families) == ("joint", ("religion",))
     assert (settings.mask_mode, settings.mask_hint, settings.whitelist) == ("soft", "nobody", ("German",))
+    page.reload()
+    expect(page.get_by_label("Mask", exact=True)).to_have_value("One attribute alone")
+    expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
 
 
-def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_are_refused(
+def test_a_group_is_chosen_where_the_calibration_knows_some_and_vanilla_offers_none_of_it(
     audit, services: Services, tmp_path
 ):
     number = calibrate_anew(services, tmp_path, "By ward", "grouped")
@@ -141,45 +131,33 @@ def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_a
     expect(page.locator("#group")).to_be_hidden()
     page.locator("#calibration input").click()
     page.get_by_role("option", name="By ward").click()
-    expect(page.locator("#group")).to_be_visible()
     choose(page, "Group", "street: too few, 5 of 9 contexts")
     note = page.locator(".rail .block.note").nth(1)
     expect(note).to_contain_text("nothing is certified for it")
     choose(page, "Group", "school, 15 contexts")
     expect(note).to_contain_text("calibrated, 15 contexts")
-    expect(note).to_contain_text("thresholds of the group “school” alone")
     type_prompt(page)
     steps(page, 1)
     assert (settings_of(services).calibration_id, settings_of(services).group) == (number, "school")
-    page.locator("#calibration input").click()
-    page.get_by_role("option", name="Ward notes, reference").click()
-    expect(page.locator("#group")).to_be_hidden()
-
-
-def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_certifies_nothing(
-    audit, services: Services
-):
-    page = audit()
     choose(page, "Mask", "One mask for each family")
     page.get_by_label("Policy", exact=True).select_option("vanilla")
-    for name in ("#mask", "#calibration", "#lam", "#alpha"):
+    for name in ("#group", "#mask", "#calibration", "#lam", "#alpha"):
         expect(page.locator(name)).to_be_hidden()
-    expect(page.locator(".rail .note .badge")).to_have_text("uncertified: Vanilla")
-    type_prompt(page)
+    expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     steps(page, 1)
     assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
 
 
-@pytest.mark.parametrize(("status", "warned"), [("watch", 1), ("fresh", 0)])
-def test_drift_stands_beside_the_calibration_and_warns_in_the_session_where_audits_speak_against_it(
-    audit, services: Services, monkeypatch, status: str, warned: int
+def test_drift_is_said_beside_the_calibration_and_warns_in_the_session_where_audits_speak_against_it(
+    audit, services: Services, monkeypatch
 ):
-    report = drift_report(status)
-    monkeypatch.setattr(Thresholds, "drift", lambda self, number: report)
-    monkeypatch.setattr(services[CalibrationService], "drift", lambda number: report)
     page = audit("?session=1")
-    link = page.locator("#drift-note a")
-    expect(link).to_have_class(f"badge drift-{status}")
-    expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
-    expect(link).to_have_attribute("title", f"{report.sentence} {report.figures}")
-    expect(page.locator("#transcript .cautions li", has_text=report.sentence)).to_have_count(warned)
+    for status, warned in (("watch", 1), ("fresh", 0)):
+        report = drift_report(status)
+        monkeypatch.setattr(Thresholds, "drift", lambda self, number, report=report: report)
+        monkeypatch.setattr(services[CalibrationService], "drift", lambda number, report=report: report)
+        page.reload()
+        link = page.locator("#drift-note a")
+        expect(link).to_have_class(f"badge drift-{status}")
+        expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
+        expect(page.locator("#transcript .cautions li", has_text=report.sentence)).to_have_count(warned)

@@ -1,19 +1,50 @@
-"""The audit page clicked through."""
+"""Journeys over the audit page: from a prompt to a report, by keys, through a stored chain, and what goes wrong."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, Request, expect
 
 from app.audit.service import AuditService
+from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.wiring import Services
+from coft_core.types import Span
 from tests.story.model import PROMPT
 from tests.story.seed import newest, slowed
 
+STRONGEST = 4
+"""Step of the token that differs most between shown and masked in the chains of these tests."""
+IN_REEL = """(index) => {
+  const token = document.querySelector(`.tok[data-i='${index}']`).getBoundingClientRect();
+  const reel = document.querySelector(".reel").getBoundingClientRect();
+  return token.top >= reel.top - 1 && token.bottom <= reel.bottom + 1;
+}"""
+WATCHED = """() => {
+  const table = document.querySelector("#inspector .cand"), said = document.querySelector("#inspector .announce");
+  Object.assign(window, { moved: 0, places: new Set([table.getBoundingClientRect().top]) });
+  new PerformanceObserver((list) => list.getEntries().forEach((entry) => { window.moved += entry.value; }))
+    .observe({ type: "layout-shift", buffered: false });
+  new MutationObserver(() => window.places.add(table.getBoundingClientRect().top))
+    .observe(said, { childList: true, subtree: true, characterData: true });
+  document.querySelector(".tok[data-i='0']").dataset.same = "yes";
+}"""
+"""How far parts of the page move, and where the candidates lie."""
+ONE_FRAME_LOST = """() => {
+  const real = JSON.parse;
+  let frames = 0;
+  JSON.parse = (text) => {
+    const message = real(text);
+    const lost = message && message.kind === "steps" && !message.filled && !message.done && (frames += 1) === 1;
+    return lost ? { ...message, steps: [], from: -1 } : message;
+  };
+}"""
+CUT = "() => [...document.querySelectorAll('.ovlab .cut')].filter((node) => node.scrollWidth > node.clientWidth).length"
 
-def type_prompt(page: Page, text: str = PROMPT) -> None:
-    page.locator("#prompt").fill(text)
+
+def type_prompt(page: Page) -> None:
+    page.locator("#prompt").fill(PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(2)
 
 
@@ -21,242 +52,334 @@ def tokens(page: Page):
     return page.locator(".strip .tok[data-i]")
 
 
-def test_a_whole_audit_from_prompt_to_report(audit, services: Services, picture, tmp_path):
+def token(page: Page, step: int):
+    return page.locator(f".tok[data-i='{step - 1}']")
+
+
+def selected(page: Page, step: int) -> None:
+    expect(page.locator(".tok.sel")).to_have_attribute("data-i", str(step - 1))
+    expect(page.locator("#inspector .where")).to_contain_text(f"step {step} of")
+
+
+def started(services: Services, steps: int = 64, calibration: int | None = 1) -> int:
+    """A session that has no step yet."""
+    settings = AuditSettings(calibration_id=calibration, max_new_tokens=steps, greedy=True)
+    return services[AuditService].start(StartAudit(PROMPT, settings, (Span(35, 37, "gender"),))).session_id
+
+
+def test_from_a_prompt_to_a_report_while_nothing_on_the_page_moves(audit, services: Services, tmp_path):
     page = audit()
-    expect(page.locator("#transcript .empty")).to_contain_text("Press Start")
-    picture(page, "audit-empty-1440-light")
     type_prompt(page)
-    expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".reading .counts")).to_have_text("10 tokens, 2 masked, same length")
     expect(page.locator(".reading .several")).to_have_text(services[AuditService].model("demo").sentinel)
     page.locator("[data-do=step]").click()
     expect(tokens(page)).to_have_count(1)
     expect(page.locator("#inspector .where")).to_have_text("step 1 of 1")
-    page.locator("[data-do=go]").click()
+    expect(page.locator("#candidates-plot .barlayer .point").first).to_be_visible()
+    expect(page.locator("#steps-plot .main-svg").first).to_be_visible()
+    page.evaluate(WATCHED)
+    page.evaluate("coft.session.run()")
     expect(page.locator(".count")).to_contain_text("64 of 64 steps")
-    expect(page.locator(".count")).to_contain_text("length reached")
     expect(tokens(page)).to_have_count(64)
+    expect(tokens(page).first).to_have_attribute("data-same", "yes")
     expect(page.locator("[data-do=go]")).to_be_disabled()
+    selected(page, STRONGEST)
+    assert page.evaluate("window.moved") < 0.02
+    assert page.evaluate("window.places.size") == 1
     with page.expect_download() as waiting:
         page.locator("[data-do=report]").click()
         page.get_by_role("menuitem", name="CSV One table").click()
-    target = tmp_path / "report.csv"
-    waiting.value.save_as(target)
-    assert target.read_text("utf-8").count("\r\n") == 65 or len(target.read_text("utf-8").splitlines()) == 65
-    assert "session=3" in page.url
+    waiting.value.save_as(tmp_path / "report.csv")
+    assert len((tmp_path / "report.csv").read_text("utf-8").splitlines()) == 65
+    page.goto(page.url.split("?")[0])
+    expect(page.locator("[data-do=go]")).to_be_enabled()
+    expect(page.locator("#prompt")).to_have_value("")
 
 
-def test_the_session_reopens_from_its_address(audit, services: Services):
+def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit, services: Services):
+    page = audit()
+    type_prompt(page)
+    page.locator("[data-do=step]").focus()
+    page.keyboard.press("Enter")
+    expect(tokens(page)).to_have_count(1)
+    assert page.evaluate("document.querySelector('.strip').contains(document.activeElement)")
+    for number in (2, 3):
+        page.keyboard.press("ArrowRight")
+        expect(tokens(page)).to_have_count(number)
+        expect(token(page, number)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(token(page, 2)).to_be_focused()
+    expect(page.locator("#inspector .where")).to_contain_text("step 2 of")
+    page.keyboard.press("3")
+    expect(page.locator("#inspector .where")).to_have_text("step 2 of 2 · you forced it")
+    expect(token(page, 2)).to_be_focused()
+    page.keyboard.press("b")
+    page.keyboard.type("two words")
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast-body")).to_contain_text("is not one token of this model")
+    expect(page.locator("#typed")).to_have_value("two words")
+    page.locator("#typed").fill(" nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator("#inspector .bigtok")).to_contain_text("nobody")
+    expect(token(page, 2)).to_be_focused()
+    on = page.get_by_role("button", name="Run on")
+    on.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
+    expect(on).to_have_count(0)
+    assert page.evaluate("document.querySelector('.strip').contains(document.activeElement)")
+    page.keyboard.press("u")
+    expect(page.locator("dialog#reviewer")).to_be_visible()
+    page.keyboard.type("R. Osei")
+    page.keyboard.press("Enter")
+    expect(page.locator("[role=radio][aria-checked=true]")).to_be_focused()
+    expect(page.locator("[role=radio][aria-checked=true]")).to_have_attribute("data-verdict", "unfair")
+    assert services[AuditService].view(newest(services)).settings.calibration_id == 1
+
+
+def test_every_listed_key_works_and_typing_keeps_them_away(audit, visit):
     page = audit("?session=1")
-    expect(tokens(page)).to_have_count(38)
+    page.evaluate("coft.keys.add('Q', () => { window.asked = (window.asked || 0) + 1; }, 'a key of a test')")
+    page.locator("h2#h-chain").click()
+    selected(page, 2)
+    page.keyboard.press("q")
+    for key, step in (("End", 38), ("Home", 1), ("ArrowRight", 2), ("n", 4), ("Shift+N", 2), ("ArrowLeft", 1)):
+        page.keyboard.press(key)
+        selected(page, step)
+    page.keyboard.press("g")
+    page.keyboard.type("12")
+    page.keyboard.press("Enter")
+    selected(page, 12)
+    expect(token(page, 12)).to_be_focused()
+    expect(page.locator(".strip .tok[tabindex='0']")).to_have_count(1)
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("ArrowRight")
+    selected(page, 13)
+    page.keyboard.press("b")
+    expect(page.locator("#typed")).to_be_focused()
+    page.keyboard.type("n1q")
+    expect(page.locator("#typed")).to_have_value("n1q")
+    assert page.evaluate("window.asked") == 1
+    page.keyboard.press("Escape")
+    expect(token(page, 13)).to_be_focused()
+    page.keyboard.press("[")
+    expect(page.locator(".audit")).to_have_class(re.compile("rail-folded"))
+    page.keyboard.press("?")
+    sheet = page.locator("dialog#help")
+    listed = page.evaluate("coft.keys.list().map((entry) => entry.description)")
+    assert len(listed) >= 15
+    assert sorted(sheet.locator("dd").all_inner_texts()) == sorted(listed)
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+    expect(token(page, 13)).to_be_focused()
+    page.keyboard.press(" ")
+    expect(tokens(page)).to_have_count(64)
+    page.goto(f"{page.url.split('?')[0]}lists")
+    page.locator("[data-do=help]").click()
+    expect(sheet.locator("dd")).to_have_count(2)
+
+
+def test_a_stored_chain_opens_from_its_address_explains_each_kind_of_step_and_asks_the_server_nothing(audit):
+    page = audit("?session=1&branch=3&step=15")
+    selected(page, 15)
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("#calibration input")).to_have_value("Ward notes, reference")
     expect(page.locator("#transcript .notice")).to_be_empty()
-    page.reload()
-    expect(tokens(page)).to_have_count(38)
-
-
-def test_every_state_shows_by_shape_and_in_words(audit):
-    page = audit("?session=1")
-
-    def has(step: int, *classes: str, spoken: str, marks: int = 0) -> None:
-        token = page.locator(f".tok[data-i='{step - 1}']")
-        for name in classes:
-            expect(token).to_have_class(re.compile(rf"\b{name}\b"))
-        expect(token.locator(".vh")).to_contain_text(spoken)
-        expect(token.locator(".mk svg")).to_have_count(marks)
-
-    has(2, "sensitive", spoken="forced by you, threshold held, sensitivity +0.89", marks=1)
-    has(13, "fallback", spoken="fallback, nothing certified", marks=1)
-    has(26, "open", spoken="threshold too weak to say anything")
-    has(34, "inherited", "sensitive", spoken="borrowed threshold held, sensitivity +0.74")
-    plain = page.locator(".tok[data-i]:not(.fallback):not(.open):not(.inherited):not(.outside)")
-    expect(plain).to_have_count(23)
-
-
-def test_stepping_by_keyboard_moves_back_and_forth_without_deleting(audit):
-    page = audit()
-    type_prompt(page)
-    page.locator("h2#h-chain").click()
-    for number in range(1, 4):
-        page.keyboard.press("ArrowRight")
-        expect(tokens(page)).to_have_count(number)
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator(".tok.sel")).to_have_attribute("data-i", "0")
-    expect(tokens(page)).to_have_count(3)
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".tok.sel")).to_have_attribute("data-i", "1")
-    expect(tokens(page)).to_have_count(3)
-    page.keyboard.press(" ")
-    expect(tokens(page)).to_have_count(64)
-
-
-def test_only_the_selected_token_can_be_tabbed_to(audit):
-    page = audit("?session=1")
-    page.locator(".tok[data-i='12']").click()
-    expect(page.locator(".tok[data-i='12']")).to_be_focused()
-    expect(page.locator(".strip .tok[tabindex='0']")).to_have_count(1)
-    page.keyboard.press("Home")
-    expect(page.locator(".tok[data-i='0']")).to_be_focused()
-    page.keyboard.press("End")
-    expect(page.locator(".tok[data-i='37']")).to_be_focused()
-
-
-def test_the_inspector_explains_each_kind_of_step(audit, picture):
-    page = audit("?session=1")
-    verdict = page.locator("#inspector .verdict")
-    expect(page.locator("#inspector .effect")).to_contain_text("2.4 times likelier because of")
-    expect(page.locator("#inspector .effect")).to_contain_text("0.34 with it, 0.14 without.")
-    expect(page.locator("#inspector .effect")).to_have_class(re.compile("strong"))
-    expect(verdict).to_contain_text("Threshold held: plausible with the masked words and without them.")
-    expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")
-    expect(page.locator("#facts dl")).not_to_contain_text("bound")
-    expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")
-    expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")
-    expect(page.locator(".cand tbody tr").nth(5)).to_contain_text("both < τ")
-    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(18)
-    expect(page.locator("#candidates-plot .annotation")).to_contain_text("τ 0.07")
-    picture(page, "audit-forced-1440-light")
-    page.locator(".tok[data-i='12']").click()
-    expect(verdict).to_contain_text("Fallback: no token reached the threshold in both worlds")
-    page.locator(".tok[data-i='26']").click()
-    expect(verdict).to_contain_text("Not certified in any useful sense: 6 contexts, 9 needed, so every token passes.")
-    expect(page.locator(".cand .tick")).to_have_count(0)
-    page.locator(".tok[data-i='34']").click()
-    expect(verdict).to_contain_text(
-        "A borrowed threshold held: no calibration data at steps 33 and later, τ comes from 17–24."
-    )
-    expect(page.locator(".cand .tick")).to_have_count(0)
-
-
-def test_selecting_a_token_asks_the_server_nothing(audit):
-    page = audit("?session=1")
     asked: list[Request] = []
     page.on("request", lambda request: asked.append(request))
-    for index in (5, 12, 33, 0):
-        page.locator(f".tok[data-i='{index}']").click()
-        expect(page.locator("#inspector .where")).to_contain_text(f"step {index + 1} of 38")
+    states = {2: ("sensitive", 1), 13: ("fallback", 1), 26: ("open", 0), 34: ("inherited", 0)}
+    for step, (shape, marks) in states.items():
+        token(page, step).click()
+        selected(page, step)
+        expect(token(page, step)).to_have_class(re.compile(rf"\b{shape}\b"))
+        expect(token(page, step).locator(".mk svg")).to_have_count(marks)
+        if shape != "sensitive":
+            expect(page.locator(".cand .tick")).to_have_count(0)
+    plain = page.locator(".tok[data-i]:not(.fallback):not(.open):not(.inherited):not(.outside)")
+    expect(plain).to_have_count(23)
+    token(page, 2).click()
+    expect(page.locator("#inspector .effect")).to_contain_text("2.4 times likelier with")
+    expect(page.locator("#inspector .effect")).to_have_class(re.compile("strong"))
+    expect(page.locator("#inspector .because")).to_contain_text("they")
+    expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")
+    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(18)
+    expect(page.locator("#candidates-plot .annotation")).to_contain_text("τ 0.07")
+    box = page.locator(".overview").bounding_box()
+    page.locator(".overview").click(position={"x": box["width"] * 12.5 / 64, "y": 20})
+    selected(page, 13)
+    page.locator("#seek-kind").select_option("sensitive")
+    for way, step in (("next", 15), ("back", 9)):
+        page.locator(f"[data-do=find-{way}]").click()
+        selected(page, step)
     # Whatever a part of the page asks carries its data; what the opened session's settings ask for carries none.
     joined = [request.post_data_json for request in asked if request.url.endswith("/queue/join")]
     assert [request for request in joined if request["event_data"] is not None] == []
+    expect(page).to_have_url(re.compile(r"session=1&branch=3&step=9$"))
+    page.reload()
+    selected(page, 9)
 
 
-def test_forcing_a_candidate_makes_a_branch(audit):
+def test_a_click_on_force_makes_a_branch_that_runs_on_and_the_first_chain_stays(audit):
     page = audit("?session=1")
-    page.locator(".tok[data-i='4']").click()
+    token(page, 5).click()
     page.locator(".cand tbody tr", has_text="they").get_by_role("button").click()
-    expect(tokens(page)).to_have_count(5)
     expect(page.locator("#inspector .where")).to_have_text("step 5 of 5 · you forced it")
-    expect(page.locator(".crumbs .node.on")).to_contain_text("5")
+    expect(token(page, 5)).to_be_focused()
     expect(page.locator(".crumbs .node.on")).to_contain_text("they")
+    page.get_by_role("button", name="Run on").click()
+    expect(tokens(page)).to_have_count(64)
     page.locator(".crumbs button.node", has_text="he").first.click()
     expect(tokens(page)).to_have_count(38)
 
 
-def test_number_keys_and_typed_tokens_force_too(audit):
-    page = audit("?session=1")
-    page.locator(".tok[data-i='2']").click()
-    expect(page.locator("#inspector .where")).to_contain_text("step 3 of")
-    page.keyboard.press("3")
-    expect(tokens(page)).to_have_count(3)
-    expect(page.locator("#inspector .where")).to_contain_text("you forced it")
-    page.locator("#typed").fill(" nobody")
-    page.keyboard.press("Enter")
-    expect(page.locator("#inspector .bigtok")).to_contain_text("nobody")
-    expect(page.locator("#inspector .verdict")).to_contain_text("You forced a token that is not certified")
-    page.locator("#typed").fill("two words")
-    page.keyboard.press("Enter")
-    expect(page.locator(".toast-body")).to_contain_text("is not one token of this model")
-    expect(page.locator("#typed")).to_have_value("two words")
+def test_a_run_stops_at_its_condition_which_is_chosen_by_key_and_refused_where_nothing_can_meet_it(
+    visit, services: Services
+):
+    page = visit(f"/?session={started(services)}")
+    panel = page.locator(".untilbox")
+    for kind, value, steps in (("steps", "3", 3), ("sensitive", "1", 4), ("fallback", None, 13)):
+        expect(page.locator("[data-do=until]")).to_be_enabled()
+        page.locator("h2#h-chain").click()
+        page.keyboard.press("r")
+        expect(page.locator("[data-until=fallback]")).to_be_focused()
+        if value is not None:
+            field = panel.locator(f"[data-until={kind}] ~ label input")
+            field.fill(value)
+            field.press("Enter")
+        else:
+            panel.locator(f"[data-until={kind}]").click()
+        expect(panel).to_be_hidden()
+        expect(page.locator(".stopped")).to_contain_text(f"step {steps}")
+        expect(tokens(page)).to_have_count(steps)
+        selected(page, steps)
+    page.goto(f"{page.url.split('?')[0]}?session={started(services, calibration=None)}")
+    expect(page.locator("[data-do=until]")).to_be_enabled()
+    page.locator("[data-do=until]").click()
+    page.locator("[data-until=fallback]").click()
+    expect(page.locator(".toast-body")).to_contain_text("This session has no threshold")
     expect(page.locator("[data-do=go]")).to_be_enabled()
+    expect(tokens(page)).to_have_count(0)
 
 
-def test_a_changed_prompt_begins_a_new_audit_and_the_old_one_can_be_had_back(audit, services: Services):
-    page = audit("?session=1")
+def test_a_long_chain_scrolls_in_its_own_region_and_asks_for_frames_that_it_never_saw(visit, services: Services):
+    page = visit(f"/?session={started(services, steps=128)}")
+    expect(page.locator("[data-do=until]")).to_be_enabled()
+    height = page.locator(".reel").bounding_box()["height"]
+    page.evaluate(ONE_FRAME_LOST)
+    page.locator("[data-do=go]").click()
+    expect(tokens(page)).to_have_count(128)
+    selected(page, STRONGEST)
+    assert page.evaluate("coft.session.state().cards.every((card, at) => card.i === at)")
+    page.wait_for_function(IN_REEL, arg=STRONGEST - 1)
+    assert not page.evaluate(IN_REEL, 127)
+    assert page.locator(".reel").bounding_box()["height"] == height
+    page.locator("#jump").fill("128")
+    page.keyboard.press("Enter")
+    page.wait_for_function(IN_REEL, arg=127)
+    for width in (1440, 768):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_function(f"({CUT})() === 0")
+    assert page.locator(".ovlab .cut").count() > 1
+
+
+def test_a_run_is_paused_and_a_name_that_is_being_typed_survives_its_tokens(audit, services: Services, monkeypatch):
+    slowed(monkeypatch, services, 0.05)
+    page = audit("?session=1&branch=4")
+    page.locator(".branching > summary").click()
+    page.locator("[data-do=go]").click()
+    expect(tokens(page).nth(4)).to_be_attached()
+    page.locator("[data-do=pause]").click()
+    expect(page.locator("[data-do=go]")).to_be_enabled()
+    expect(page.locator("[data-do=pause]")).to_be_disabled()
+    shown = tokens(page).count()
+    assert 4 < shown < 64
+    page.locator("[data-do=go]").click()
+    row = page.locator("[role=treeitem][data-id='3']")
+    row.focus()
+    page.keyboard.press("F2")
+    field = row.get_by_role("textbox")
+    field.fill("half a na")
+    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
+    expect(field).to_have_value("half a na")
+    field.press("Enter")
+    expect(row.locator(".called")).to_have_text("half a na")
+
+
+def test_what_is_not_started_survives_a_reload_and_can_be_discarded(audit):
+    page = audit()
+    type_prompt(page)
+    page.locator(".spanlist [data-do=keep]").first.click()
+    page.get_by_label("number input for Lambda").fill("0.3")
+    page.keyboard.press("Tab")
+    expect(page.locator(".rail .block.note").nth(1)).to_contain_text("belongs to another policy")
+    page.reload()
+    expect(page.locator(".notice")).to_contain_text("is here again")
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
+    expect(page.locator(".spanlist tbody tr").first).to_contain_text("kept")
+    expect(page.get_by_label("number input for Lambda")).to_have_value("0.3")
+    page.locator(".notice button").click()
+    expect(page.locator("#prompt")).to_have_value("")
+    expect(page.get_by_label("number input for Lambda")).to_have_value("0.6")
+    page.goto(f"{page.url.split('?')[0]}?session=1")
+    expect(token(page, 38)).to_be_attached()
     page.locator("#prompt").fill("The German uncle said that she")
     expect(page.locator(".notice")).to_contain_text("Start begins a new audit")
+    expect(page.locator(".spanlist tbody tr")).to_have_count(3)
+    page.reload()
+    expect(page.locator(".notice")).to_contain_text("is here again")
+    expect(page.locator("#prompt")).to_have_value("The German uncle said that she")
     expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     page.locator("[data-do=revert]").click()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("[data-do=go] .word")).to_have_text("Run")
-    assert newest(services) == 2
 
 
-def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: Services, picture):
+def test_an_audit_that_certifies_nothing_is_started_knowingly_and_looks_so(audit, services: Services):
     page = audit()
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".notice")).to_contain_text("The prompt is empty")
+    expect(page.locator("#prompt")).to_be_focused()
     type_prompt(page)
     page.get_by_label("number input for Lambda").fill("0.3")
     page.keyboard.press("Tab")
     expect(page.locator(".rail .block.note").nth(1)).to_contain_text("belongs to another policy")
-    page.locator("[data-do=go]").click()
+    page.locator("[data-do=step]").click()
     expect(page.locator(".notice")).to_contain_text("This calibration belongs to another policy")
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     page.locator("[data-do=proceed]").click()
     expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: policy mismatch")
     expect(tokens(page).first).to_have_class(re.compile("open"))
-    expect(page.locator("#inspector .verdict")).to_contain_text("Not certified:")
-    picture(page, "audit-mismatch-1440-light")
     assert services[AuditService].view(newest(services)).settings.proceed_uncertified
-
-
-def test_without_a_calibration_nothing_looks_certified(audit):
-    page = audit()
-    type_prompt(page)
     page.locator("#calibration input").click()
     page.get_by_role("option", name="None: audit without certificate").click()
-    expect(page.locator(".rail .note .badge")).to_have_text("uncertified: no calibration")
+    expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     page.locator("[data-do=step]").click()
     expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: no calibration.")
-    expect(tokens(page).first).to_have_class(re.compile("open"))
     expect(page.locator(".cand .tick")).to_have_count(0)
 
 
-def test_an_empty_prompt_is_one_sentence_and_loses_nothing(audit):
-    page = audit()
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".notice")).to_contain_text("The prompt is empty")
-    expect(page.locator("#prompt")).to_be_focused()
-    expect(page.locator("[data-do=go]")).to_be_enabled()
-
-
-def test_a_deleted_session_is_one_sentence(visit):
+@pytest.mark.usefixtures("services")
+def test_what_is_not_there_and_a_lost_connection_are_one_sentence_each(audit, visit, services: Services):
     page = visit("/?session=99")
     expect(page.locator(".toast-body")).to_contain_text("There is no audit session with the id 99")
-    expect(page.locator(".toast-body")).not_to_contain_text("Traceback")
     expect(page.locator("[data-do=go]")).to_be_enabled()
-
-
-def test_a_run_can_be_paused(audit, services: Services, monkeypatch):
-    slowed(monkeypatch, services, 0.25)
-    page = audit()
-    type_prompt(page)
-    page.locator("[data-do=go]").click()
-    expect(tokens(page).nth(3)).to_be_attached()
-    page.locator("[data-do=pause]").click()
-    expect(page.locator("[data-do=go]")).to_be_enabled()
-    expect(page.locator("[data-do=pause]")).to_be_disabled()
-    shown = tokens(page).count()
-    assert 3 < shown < 64
-    page.locator("[data-do=step]").click()
-    expect(tokens(page)).to_have_count(shown + 1)
-
-
-def test_tokens_are_appended_and_earlier_ones_stay_the_same_nodes(audit):
-    page = audit()
-    type_prompt(page)
-    page.locator("[data-do=step]").click()
-    expect(tokens(page)).to_have_count(1)
-    page.evaluate("document.querySelector('.tok[data-i=\"0\"]').dataset.same = 'yes'")
-    page.locator("[data-do=go]").click()
-    expect(tokens(page)).to_have_count(64)
-    expect(tokens(page).first).to_have_attribute("data-same", "yes")
-
-
-def test_the_help_sheet_opens_and_closes_by_key(audit):
-    page = audit()
-    page.locator("h2#h-chain").click()
-    page.keyboard.press("?")
-    expect(page.locator("dialog#help")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator("dialog#help")).to_be_hidden()
+    number = started(services)
+    list(services[AuditService].run(number, until=RunUntil("steps", steps=3)))
+    page.goto(f"{page.url.split('?')[0]}?session={number}&step=99")
+    selected(page, 3)
+    expect(page.locator(".notice")).to_contain_text("The address names step 99; this chain has 3 so far")
+    expect(page.locator("[data-do=step]")).to_be_enabled()
+    page.context.set_offline(True)
+    lost = page.locator(".lost")
+    for _ in range(2):
+        # What is asked after it was said ends too.
+        page.locator("[data-do=step]").click()
+        expect(lost).to_contain_text("The program cannot be reached")
+        expect(page.locator("[data-do=go]")).to_be_enabled()
+    lost.get_by_role("button").click()
+    expect(lost).to_contain_text("Still not there")
+    page.context.set_offline(False)
+    lost.get_by_role("button").click()
+    selected(page, 3)
+    expect(lost).to_have_count(0)
+    expect(page.locator("body")).not_to_contain_text("Traceback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -142,11 +143,12 @@ def test_a_refused_candidate_names_the_families_and_a_certified_one_none():
 def test_a_forced_token_names_the_families_that_refuse_it():
     step = replace(refusing(factorized(), "gender"), forced=True)
     card = step_card(step)
-    assert card["v"] == ("You forced a token that is not certified:", "gender refuses it.")
+    assert "gender" in card["v"][1]
+    assert "religion" not in card["v"][1]
     assert card["k"] == ["pin", "tri"]
     assert "not certified" in card["sr"]
     both = step_card(replace(refusing(factorized(), *FAMILIES), forced=True))
-    assert both["v"][1] == "gender and religion refuse it."
+    assert "gender and religion" in both["v"][1]
 
 
 def test_a_refusal_counts_even_where_another_family_lets_every_token_pass():
@@ -204,7 +206,6 @@ def chain(steps: int = 5, **changes: object):
 def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words(certified, state, word):
     panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
     assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
-    assert ("The text as a whole passes" in panel["parts"][0]["says"]) is (certified is True)
 
 
 def test_a_union_bound_of_nothing_is_said_to_say_nothing():
@@ -212,7 +213,6 @@ def test_a_union_bound_of_nothing_is_said_to_say_nothing():
     assert found.union.level == 0
     part = chain_panel(replace(found, union_certified=True))["parts"][1]
     assert part["s"] == "uninformative"
-    assert part["says"].startswith("No guarantee for the whole text")
     assert ("All true tokens pass", "no guarantee") in part["rows"]
 
 
@@ -271,26 +271,24 @@ def test_contributions_keep_the_spans_words_and_what_no_span_has_alone():
     for step, total in enumerate(message["r"]):
         apart = sum(line["r"][step] for line in message["spans"])
         assert message["x"][step] == pytest.approx(total - apart, abs=1e-3)
-    assert message["peak"] == "The largest contribution is +0.90, of “German” to the token of step 2."
+    assert re.findall(r"[+\d.]*\d|“.*?”", message["peak"]) == ["+0.90", "“German”", "2"]
 
 
 def test_without_a_masked_span_there_is_nothing_to_contribute():
     found = contributions_of([make_step(0, " and")], (Span(0, 3, kept=True),))
-    assert "nothing to contribute" in contributions_message("The", found)["peak"]
+    assert not re.search(r"\d", contributions_message("The", found)["peak"])
 
 
 @pytest.mark.parametrize(
     ("branches", "words"),
     [
-        ((), ""),
-        (("factual", "masked"), "2 branches: as typed, and masked."),
-        (("factual", "gender"), "2 branches: as typed, and with gender masked."),
-        (
-            ("factual", "gender", "race", "religion"),
-            "4 branches: as typed, and with gender, race and ethnicity and religion masked one at a time.",
-        ),
+        ((), ()),
+        (("factual", "masked"), ("2",)),
+        (("factual", "gender"), ("2", "gender")),
+        (("factual", "gender", "race", "religion"), ("4", "gender, race and ethnicity and religion")),
     ],
 )
 def test_the_branches_of_a_step_are_counted_and_named(branches, words):
-    assert branches_text(branches) == words
+    assert all(word in branches_text(branches) for word in words)
+    assert bool(branches_text(branches)) is bool(branches)
     assert bool(reading_text(branches)) is (len(branches) > 2)

@@ -141,7 +141,7 @@ def test_an_impossible_fork_is_refused_and_leaves_no_branch(wired, index, token)
 
 def test_a_certified_audit_reads_the_calibration_at_its_own_alpha(wired, calibrated):
     view = start(wired, calibration_id=calibrated, alpha=0.2)
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     step = wired[AuditService].step(view.session_id)
     read = wired[CalibrationService].view(calibrated, ReadingRequest(alpha=0.2))
     assert math.exp(step.log_tau) == pytest.approx(read.bins[0].tau)

@@ -113,30 +113,9 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(embedded, page, pi
     expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
 
 
-def test_rollouts_recorded_by_the_page_are_compared_with_references_and_watched_for_drift(
-    embedded, page, picture, tmp_path
+def test_a_word_list_is_picked_and_refused_with_a_calibration_made_without_it_and_so_is_what_cannot_be_loaded(
+    embedded, page, tmp_path
 ):
-    rows = [{"prompt": f"He had {i} cats and", "reference": "he was happy."} for i in range(60)]
-    uploaded = tmp_path / "cats.jsonl"
-    uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    url = embedded.address
-    page.goto(f"{url}/calibrate")
-    page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
-    expect(page.locator("#estimate")).to_contain_text("60 prompts, 60 contexts")
-    page.get_by_label("Rollouts: what this policy itself writes.").check()
-    page.get_by_label("number input for Steps of a chain").fill("8")
-    page.locator("#run").click()
-    expect(page.locator("#result h2").first).to_have_text("Result: cats")
-    expect(page.locator("#rounds tbody tr").last).to_contain_text("the one in use")
-    expect(page.locator("#drift .badge.drift-unknown")).to_be_visible()
-    page.get_by_label("Other run").click()
-    page.get_by_role("option", name="Demo prompts").click()
-    expect(page.locator("#compare-settings .differ")).to_contain_text("rollouts")
-    expect(page.locator("#compare-table tbody tr").nth(3)).to_contain_text("5–8")
-    picture(page, "real-rollouts-1440-light")
-
-
-def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_each(embedded, page, tmp_path):
     large = tmp_path / "large.csv"
     with large.open("wb") as file:
         file.write(b"prompt,reference\n")
@@ -154,17 +133,16 @@ def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_ea
     page.locator("#prompt-set input[type=file]").set_input_files(large)
     expect(page.locator(".toast-body").first).to_contain_text("exceed the maximum allowed size of 20.0 Mb")
 
-
-def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_without_it(embedded, page, tmp_path):
     path = tmp_path / "ward.csv"
     path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
-    url = embedded.address
     page.goto(f"{url}/lists")
     page.locator("#list-upload input[type=file]").set_input_files(path)
     expect(page.locator("#parsed-list")).to_contain_text("2 terms")
     page.locator("#save-list").click()
     expect(page.locator("#terms tbody tr")).to_have_count(2)
     page.goto(url)
+    page.get_by_label("Model", exact=True).fill("demo")
+    page.keyboard.press("Enter")
     expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
     page.locator("#prompt").fill("Emily, the nurse, finished rounds and then a Muslim left")
     rows = page.locator(".spanlist tbody tr")
@@ -191,27 +169,3 @@ def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_with
         ["masked", "list"],
         ["masked", "lexicon"],
     ]
-
-
-def test_one_mask_for_each_family_is_refused_with_a_joint_calibration_and_goes_on_without_any_threshold(
-    embedded, page, tmp_path
-):
-    url = embedded.address
-    page.goto(url)
-    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-    page.get_by_label("Mask", exact=True).click()
-    page.get_by_test_id("dropdown-option").filter(has_text="One mask for each family").click()
-    expect(page.locator(".rail .note .cautions")).to_contain_text("all families together there")
-    page.locator("#prompt").fill("The Muslim nurse finished rounds and then he left")
-    expect(page.locator(".masked b")).to_have_count(2)
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".notice")).to_contain_text("mask_layout: calibrated with joint, used with factorized")
-    page.get_by_role("button", name="Proceed uncertified").click()
-    expect(page.locator(".cost .words")).to_contain_text("with gender and religion masked one at a time")
-    expect(page.locator(".count")).to_contain_text(" · ")
-    expect(page.locator(".byfamily tbody tr")).to_have_count(2)
-    expect(page.locator("#transcript .cautions")).to_contain_text("so no threshold is applied")
-    row = report_of(page, tmp_path / "report.csv")[0]
-    assert (row["mask_layout"], row["certified"], row["threshold_state"]) == ("factorized", "false", "none")
-    assert [part["family"] for part in json.loads(row["family_thresholds"])] == ["gender", "religion"]
-    assert "policy mismatch" in row["certificate"]

@@ -129,7 +129,7 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
     number = calibrated(wired, tmp_path)
     settings = replace(SETTINGS, calibration_id=number)
     assert wired[AuditService].fit(settings).differences == ()
-    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate.startswith("certified")
     today.now_is = TUESDAY
     ((name, made, used),) = wired[AuditService].fit(settings).differences
     assert (name, made.rpartition(" ")[2], used.rpartition(" ")[2]) == ("rendering", "2026-03-02", "2026-03-03")
@@ -139,7 +139,7 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
     assert adopted.chat_date == "2026-03-02"
     assert wired[AuditService].fit(adopted).differences == ()
     view = wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS))
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     assert any("as of 2026-03-02" in warning for warning in view.warnings)
 
 
@@ -147,7 +147,7 @@ def test_a_calibration_of_a_steady_template_fits_on_all_days(wired: Services, to
     settings = replace(SETTINGS, model="steady", calibration_id=calibrated(wired, tmp_path, model="steady"))
     today.now_is = TUESDAY
     assert wired[AuditService].fit(settings).differences == ()
-    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate.startswith("certified")
 
 
 def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, today: type[Today], tmp_path: Path):

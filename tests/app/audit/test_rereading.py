@@ -176,7 +176,7 @@ def test_a_new_audit_takes_the_calibration_of_the_reading_or_goes_on_knowingly_w
     other = calibrated_at(wired, adopted, 0.45)
     *_, fitting = wired[RereadService].depart(RereadRequest(session.session_id, 0.45))
     made = wired[AuditService].view(fitting.session_id)
-    assert (made.certificate, made.settings.calibration_id) == ("certified", other)
+    assert (made.certificate.startswith("certified"), made.settings.calibration_id) == (True, other)
     *_, loose = wired[RereadService].depart(RereadRequest(session.session_id, 0.46))
     assert wired[AuditService].view(loose.session_id).certificate == "uncertified: policy mismatch (lam)"
 

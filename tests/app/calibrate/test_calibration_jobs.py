@@ -313,7 +313,7 @@ def test_a_request_comes_back_from_its_job_with_all_that_it_held():
 
 def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
     stored = asdict(CalibrationRequest(name="old"))
-    assert request_from_json(stored).bin_spacing == "widening"
+    assert request_from_json(stored).bin_spacing == "finest"
     del stored["bin_spacing"]
     assert request_from_json(stored).bin_spacing == "even"
 

@@ -13,15 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.words import bin_verdict
-from app.calibrate.result_page import READING_FIELDS, reading_from, reading_note
+from app.calibrate.result_page import READING_FIELDS, ResultHandlers, reading_from, reading_note
 from app.calibrate.result_words import (
+    MOST_ROWS,
     alphas,
     families_table,
     fingerprint,
     groups_table,
     promises,
+    prompts_needed,
+    ranges_by_reason,
     result_checks,
     result_head,
+    silent_because,
     smallest_alpha,
     thresholds,
 )
@@ -38,10 +42,11 @@ from app.calibrate.words import (
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
 from app.shared.job_watch import job_said, job_status, resumable_jobs
-from app.shared.prompt_form import marked_text, needs_mapping, preview_rows, prompt_set, row_errors
+from app.shared.prompt_form import accept_box, marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
 from app.shared.step_words import duration
 from app.shared.wiring import Services
+from coft_core.conformal.informative import TOO_FEW, TOO_WEAK
 from coft_core.types import FAMILIES, Span
 from tests.browser import Seeded
 from tests.records import drift_report, job_view
@@ -91,24 +96,71 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
     assert all("&lt;img" in piece for piece in pieces)
 
 
-def test_what_cannot_be_certified_is_listed_with_its_reason(services):
-    shown = promises(view(services))
-    assert "Not steps 25 and later." in shown
-    assert "25–32 has too few contexts" in shown
-    assert "33 and later is borrowed from 17–24 and was not tested" in shown
-    hopeless = promises(view(services, alpha=0.002))
-    assert "Not any step." in hopeless
-    assert "Not whole chains." in hopeless
-    assert "at least" not in hopeless.split("<details")[0]
+def with_states(services: Services, *states: tuple[str, float]) -> CalibrationView:
+    """The first calibration with bins of these states and thresholds, one for each step."""
+    shown = view(services)
+    bins = tuple(
+        replace(shown.bins[0], label=str(step + 1), first_step=step, last_step=step, state=state, tau=tau)
+        for step, (state, tau) in enumerate(states)
+    )
+    return replace(shown, bins=bins)
+
+
+WEAK, OPEN = ("uninformative", 7e-8), ("uninformative", 0.0)
+
+
+def test_each_range_of_steps_is_usable_or_has_a_reason_and_none_is_both(services):
+    shown = with_states(services, WEAK, WEAK, ("calibrated", 0.02), ("calibrated", 0.01), OPEN, WEAK)
+    ranges = ranges_by_reason(shown)
+    assert ranges == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
+    assert "2 of 6 ranges" in result_head(shown)
+    assert promises(shown).count("<ul") == 1
+    assert "<strong>Steps 3–4</strong>" in promises(shown)
+    assert ranges_by_reason(view(services)) == {
+        "": ["1–24"],
+        TOO_FEW: ["25–32"],
+        "the threshold is borrowed from 17–24 and was not tested": ["33 and later"],
+    }
+    assert set(ranges_by_reason(view(services, alpha=0.002))) > {""}
+    assert not ranges_by_reason(view(services, alpha=0.002))[""]
+
+
+def test_what_certifies_nothing_says_why_and_is_not_the_main_way_on(services):
+    assert "btn primary" in result_head(view(services))
+    assert silent_because(view(services)) == ""
+    few = view(services, alpha=0.002)
+    apart = few.coverage[0].contexts
+    assert prompts_needed(few) == math.ceil(499 * (413 + apart) / 413)
+    assert f"{prompts_needed(few):,}" in silent_because(few)
+    for shown in (few, with_states(services, WEAK, OPEN)):
+        assert silent_because(shown) in unescape(result_head(shown))
+        assert "btn primary" not in result_head(shown)
+
+
+def test_a_long_table_is_folded_and_a_short_one_is_not(services):
+    assert "<details" not in thresholds(view(services))
+    assert "<details" in thresholds(with_states(services, *[("calibrated", 0.02)] * (MOST_ROWS + 1)))
+
+
+def test_small_thresholds_have_one_format(services):
+    cells = re.findall(r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", 0.00002))))
+    assert "0.000000070" in cells
+    assert not any("e" in cell for cell in cells)
 
 
 def test_whole_chains_are_promised_with_their_horizon_their_lengths_and_what_was_measured(services):
     shown = promises(view(services))
-    assert "<strong>Whole chains, counted up to 16 steps</strong>: averaged over chains that reach 16 steps" in shown
-    assert "373 reach the horizon and 40 are cut short before it and are left out" in shown
-    assert "118 of 122 kept, 0.967 (0.918 to 0.991)" in shown
-    assert '<td class="">1–8 steps, cut short</td>' in shown
-    assert "an average over lengths, not one for each" in shown
+    assert all(figure in shown for figure in ("16 steps", "373", "118 of 122", "0.967 (0.918 to 0.991)"))
+
+
+def test_everything_of_a_run_is_replaced_at_once(services):
+    handlers = ResultHandlers(services)
+    first, second = handlers.show(1), handlers.show(2)
+    assert len(first) == len(second) == len(handlers.show(None))
+    *_, others, head, _, foot = second
+    base = view(services, next(iter(KINDS)))
+    assert others == handlers.others(2, *values(base))
+    assert (head, foot) == (drift_head(report := services[CalibrationService].drift(2)), drift_foot(report))
 
 
 def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(services):
@@ -216,6 +268,13 @@ def test_a_row_with_two_errors_counts_once():
     assert row_errors((), 9) == ""
 
 
+def test_who_agreed_to_leave_rows_out_is_asked_again_when_more_are_bad():
+    few, more = ([RowError(line, "prompt", "a") for line in range(2, 2 + count)] for count in (1, 3))
+    assert accept_box(9, more, few).constructor_args["value"] is False
+    assert "value" not in accept_box(9, few, few).constructor_args
+    assert accept_box(9, few).constructor_args["value"] is False
+
+
 def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
     found = CalibrationEstimate(prompts=12, contexts=12, needed=9, tried=4, seconds=5400, unmasked=0)
     assert "Too weak to say anything" not in estimate_panel(found, 0.1, 0.25)
@@ -276,14 +335,11 @@ def test_the_note_names_each_change_of_a_reading(services):
     assert "As it was calibrated." in reading_note(base, base)
 
 
-def test_a_threshold_that_is_too_weak_is_amber_and_told_so_wherever_it_shows(services):
-    shown = view(services)
-    weak = replace(shown.bins[0], state="uninformative", tau=7e-8, contexts=35)
-    weak_view = replace(shown, bins=(weak, *shown.bins[1:]), calibrated_up_to=None)
-    told = "the threshold is too weak to say anything"
-    assert weak.silence == told
-    assert told in thresholds(weak_view)
-    assert '<td colspan="2" class="caution">' in thresholds(weak_view)
-    assert f"1–8: {told}" in promises(weak_view)
-    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak to say anything, 413 contexts")
-    assert bin_verdict(weak) == ("Not certified in any useful sense:", f"{told}.")
+def test_a_threshold_that_is_too_weak_is_told_so_wherever_it_shows(services):
+    shown = with_states(services, WEAK)
+    (weak,) = shown.bins
+    assert weak.silence == TOO_WEAK
+    assert '<td colspan="2" class="caution">' in thresholds(shown)
+    assert calibration_status(shown)[0] == "uninformative"
+    assert bin_verdict(weak)[1] == f"{TOO_WEAK}."
+    assert calibration_status(with_states(services, WEAK, ("calibrated", 0.02)))[0] == "calibrated"

@@ -19,15 +19,20 @@ from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
 from app.shared.calibration_views import CalibrationReadings
-from app.shared.calibrations import CalibrationStore
+from app.shared.calibrations import EMBEDDED_CALIBRATION, CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
+from app.shared.prompt_sets import listed_samples, parse_prompt_set, shipped_prompts
+from app.shared.web import examples, phantom_examples
+from coft_core.assets import assets_path
+from coft_core.conformal.drift import WINDOW
 from coft_core.errors import InvalidInputError
+from db.chains import SessionBeginning, StepSupport
 from db.types import StoreError
 from tests.app.conftest import calibrated_on
 from tests.conftest import load_tiny, prompt_set_csv
 
-REQUEST = CalibrationRequest(name="set", model="tiny")
+REQUEST = CalibrationRequest(name="set", model="tiny", bin_spacing="widening")
 
 
 def write(tmp_path, content, name="set.csv"):
@@ -105,6 +110,7 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
         {"estimator": "pooled"},
         {"bin_width": 4, "max_position": 16},
         {"bin_spacing": "even"},
+        {"bin_spacing": "finest", "alpha": 0.3},
         {"draws": 7},
         {"rho": 2.0},
         {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
@@ -333,7 +339,7 @@ def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wir
         mask_hint="someone",
         whitelist=("she", "The  Nurse"),
     )
-    assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate == "certified"
+    assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate.startswith("certified")
     other = replace(settings, whitelist=())
     with pytest.raises(cc.CalibrationMismatch):
         wired[AuditService].start(StartAudit("He saw her", other))
@@ -384,3 +390,29 @@ def test_weights_are_not_estimated_for_contexts_that_an_earlier_version_counted_
     )
     with pytest.raises(ServiceError, match="counted rows of one group as one context"):
         wired[CalibrationService].reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")
+
+
+def test_audits_of_the_programs_own_samples_never_raise_its_alarm():
+    embedded = cc.Calibration.load(assets_path(*EMBEDDED_CALIBRATION))
+    policy = cc.CoftPolicy(lam=0.6, calibration=embedded)
+    prompts = [prompt for _, group in phantom_examples() for _, prompt, _ in group]
+    asked = [cc.Example(prompt, context=str(number)) for number, prompt in enumerate(prompts)]
+    chosen = cc.record_chains(cc.load_model("demo"), asked, policy, max_new_tokens=WINDOW, seed=7).chosen
+
+    def audits(told):
+        return [
+            SessionBeginning(
+                number, told(prompt), 0.1, False, "certified", None,
+                tuple(StepSupport(False, support, support) for support in chosen.values[chosen.contexts == number]),
+            )
+            for number, prompt in enumerate(prompts)
+        ]  # fmt: skip
+
+    # Their prompts are of another kind than the calibration's, which the tests notice rightly.
+    assert drift_of(embedded, audits(lambda prompt: f"{prompt} ")).status in ("watch", "recalibrate")
+    report = drift_of(embedded, audits(lambda prompt: prompt))
+    assert (report.status, len(report.left_out)) == ("unknown", len(prompts))
+    assert {prompt for _, prompt, _ in examples()} < shipped_prompts()
+    for sample in listed_samples("calibration", "deployment", "audit"):
+        parsed = parse_prompt_set(sample.path, sample.name, 10**7)
+        assert {example.prompt for _, example in parsed.rows} <= shipped_prompts(), sample.name

@@ -137,10 +137,10 @@ def test_256_steps_are_drawn_and_walked_and_numbers_pictures_and_the_table_are_t
     expect(page.locator("#plot-sensitivity .js-plotly-plot .scatterlayer")).to_be_visible()
     expect(page.locator("#plot-changed .js-plotly-plot")).to_be_visible()
     picture(page, "compare-1280-dark")
-    for kind in ("PNG", "SVG"):
+    for kind, word in (("png", "image"), ("svg", "SVG")):
         with page.expect_download() as waiting:
-            page.get_by_role("button", name=f"Save “Sensitivity over time” as {kind}").click()
-        assert waiting.value.suggested_filename == f"compare-sensitivity.{kind.lower()}"
+            page.get_by_role("button", name=f"Sensitivity over time, {word}").click()
+        assert waiting.value.suggested_filename == f"compare-sensitivity.{kind}"
     with page.expect_download() as waiting:
         page.locator("[data-cmp=csv]").click()
     table = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))

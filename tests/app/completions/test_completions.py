@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 import coft_core as cc
 from app.bootstrap import services
+from app.completions.requests import MOST_CHAINS
 from app.completions.routes import CompletionRoutes
 from app.completions.service import CompletionService
 from app.server import launch_options
@@ -283,27 +284,39 @@ def plain(demo, tmp_path_factory):
         yield TestClient(Starlette(routes=CompletionRoutes(wired[CompletionService]).routes))
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status", "param", "sentence"),
-    [
-        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model", "There is no model 'gpt-4'"),
-        ("completions", {"model": "demo"}, 400, "prompt", "required"),
-        ("completions", {"model": "demo", "prompt": "a", "logit_bias": {"3": 5}}, 400, "logit_bias", "policy decides"),
-        ("completions", {"model": "demo", "prompt": "a", "beams": 2}, 400, "beams", "not permitted"),
-        ("completions", {"model": "demo", "prompt": " "}, 400, None, "prompt is empty"),
-        ("completions", {"model": "demo", "prompt": "he " * 600}, 400, None, "the model takes 512"),
-        ("completions", {"model": "demo", "prompt": "he " * 600, "stream": True}, 400, None, "the model takes 512"),
-        ("chat/completions", {"model": "demo", "messages": []}, 400, "messages", "at least 1"),
-        ("chat/completions", {"model": "demo", "messages": [{"role": "x", "content": "x"}]}, 400, "messages", "user"),
-    ],
-)
-def test_what_cannot_be_done_is_an_error_in_openais_shape(plain, path, body, status, param, sentence):
-    answer = plain.post(f"/v1/{path}", json=body)
-    assert answer.status_code == status
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert sentence in error["message"]
-    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+def test_what_cannot_be_done_is_an_error_in_openais_shape(plain):
+    long, unknown = "he " * 600, {"role": "x", "content": "x"}
+    for path, body, status, param in (
+        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model"),
+        ("completions", {}, 400, "prompt"),
+        ("completions", {"prompt": "a", "logit_bias": {"3": 5}}, 400, "logit_bias"),
+        ("completions", {"prompt": "a", "beams": 2}, 400, "beams"),
+        ("completions", {"prompt": []}, 400, "prompt"),
+        ("completions", {"prompt": " "}, 400, None),
+        ("completions", {"prompt": long}, 400, None),
+        ("completions", {"prompt": long, "stream": True}, 400, None),
+        ("chat/completions", {"messages": []}, 400, "messages"),
+        ("chat/completions", {"messages": [unknown]}, 400, "messages"),
+    ):
+        answer = plain.post(f"/v1/{path}", json={"model": "demo", **body})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["type"]) == (status, param, "invalid_request_error"), body
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["message"]
+
+
+def test_a_request_for_more_chains_than_the_limit_is_refused_before_work_begins(plain, monkeypatch):
+    asked = []
+    monkeypatch.setattr(CompletionService, "completions", lambda _, request: asked.append(request) or [])
+    few, many = ["a"] * MOST_CHAINS, ["a"] * (MOST_CHAINS + 1)
+    for prompt, n, status in (
+        (few, 1, 200), (many, 1, 400), (["a"] * 5000, 1, 400), ([[1]] * 5000, 1, 400), (["a"] * 5, 16, 400),
+        ("a" * 500, 16, 200), ([1] * 500, 16, 200),
+    ):  # fmt: skip
+        answer = plain.post("/v1/completions", json={"model": "demo", "prompt": prompt, "n": n})
+        assert answer.status_code == status
+        assert status == 200 or (answer.json()["error"]["param"], asked) == ("prompt", [])
+        asked.clear()
 
 
 def test_a_page_of_another_site_cannot_ask_without_being_allowed_to(plain):

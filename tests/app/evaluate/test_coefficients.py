@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -15,7 +14,6 @@ from app.evaluate.operations import evaluation_coefficients
 from app.evaluate.runs import EvaluationRequest, EvaluationView
 from app.evaluate.terminal import print_coefficients
 from app.shared.errors import ServiceError
-from coft_core.errors import CoftError
 from coft_core.suites.base import Likelihood, Outcome, Scored, Unread
 from coft_core.suites.discrim_eval import GENDERS, RACES, DiscrimEvalExplicit, DiscrimEvalImplicit, mixed_effects
 from tests.app.evaluate.made import COFT, VANILLA, Questions
@@ -116,7 +114,7 @@ def test_answers_that_are_too_few_have_no_coefficients_and_the_table_says_so(kep
     print_coefficients(found)
     said = capsys.readouterr().out
     assert "race: black" in said
-    assert "too few questions" in said
+    assert found.notes[1] in " ".join(said.split())
 
 
 def test_what_has_no_such_model_is_refused(kept, service):
@@ -131,12 +129,6 @@ def test_what_has_no_such_model_is_refused(kept, service):
     kept.suites = (EXPLICIT,)
     kept.given = {"COFT": (Outcome("1", "1", {}, (Unread("It is too long."),)),)}
     with pytest.raises(ServiceError, match="No item of DiscrimEval, said outright is read yet"):
-        service.coefficients(CoefficientRequest(1))
-
-
-def test_without_statsmodels_it_says_what_to_install(service, monkeypatch):
-    monkeypatch.setitem(sys.modules, "statsmodels.regression.mixed_linear_model", None)
-    with pytest.raises(CoftError, match=r"needs the package statsmodels; install requirements-evaluation.txt"):
         service.coefficients(CoefficientRequest(1))
 
 

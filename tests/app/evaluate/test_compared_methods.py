@@ -23,7 +23,7 @@ SUITES = (PhantomGaps(), ArcEasy(), PhantomQuestions())
     ("text", "label", "changes", "own"),
     [
         ("vanilla", "Vanilla", {"policy": "vanilla"}, {}),
-        ("coft", "COFT, uncertified", {}, {}),
+        ("coft", "COFT, fusion only", {}, {}),
         ("coft:calibrated", "COFT", {}, {"calibrated": True}),
         (" coft : lambda=0.4, calibrated ", "COFT, lambda 0.4", {"lam": 0.4}, {"calibrated": True}),
         ("ours=coft:calibrated,alpha=0.2", "ours", {"alpha": 0.2}, {"calibrated": True}),
@@ -80,8 +80,8 @@ def test_methods_that_differ_in_what_they_tell_the_model_have_labels_of_their_ow
     texts = ("coft", "coft:thinking=off", "coft:prompt_format=plain", "coft:prefill=Well", "coft:system_prompt=Be kind")
     labels = [method.label for method in methods_from(texts, USUAL)]
     assert labels == [
-        "COFT, uncertified", "COFT, thinking off, uncertified", "COFT, plain prompts, uncertified",
-        "COFT, answer begins “Well”, uncertified", "COFT, system prompt “Be kind”, uncertified",
+        "COFT, fusion only", "COFT, thinking off, fusion only", "COFT, plain prompts, fusion only",
+        "COFT, answer begins “Well”, fusion only", "COFT, system prompt “Be kind”, fusion only",
     ]  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_an_item_opens_as_an_audit_of_its_prompt(evaluate) -> None:
     run(page)
     page.get_by_label("Figures", exact=True).click()
     page.get_by_role("option", name="Phantom decisions").click()
-    page.get_by_role("button", name="Open item").first.click()
+    page.get_by_role("button", name="Open as audit: item").first.click()
     page.wait_for_url("**/?session=1*")
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
 
@@ -121,7 +121,7 @@ def test_the_figures_are_saved_as_the_table_has_them(evaluate) -> None:
     with page.expect_download() as waiting:
         page.locator("#save-figures").click()
     rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
-    assert {row["method"] for row in rows} == {"Vanilla", "COFT, uncertified"}
+    assert {row["method"] for row in rows} == {"Vanilla", "COFT, fusion only"}
     assert {row["suite"] for row in rows if row["figure"] == "gap"} == {"phantom_gaps"}
 
 

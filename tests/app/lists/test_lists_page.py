@@ -104,7 +104,7 @@ def test_a_picked_list_marks_its_terms_keeps_others_and_shows_the_mismatch(
     expect(page.locator(".masked")).to_contain_text("uncle")
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".rail .note", has_text="word list none there, 'hiring' here").last).to_be_visible()
-    page.get_by_role("button", name="Mask: uncle").click()
+    page.get_by_role("button", name="Mask it: uncle").click()
     expect(page.locator(".masked b")).to_have_count(3)
     page.locator("#prompt").press("Control+End")
     page.locator("#prompt").press_sequentially(" she")

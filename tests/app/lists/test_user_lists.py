@@ -24,7 +24,7 @@ from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.app.batch.small_batch import REQUEST, parsed
 from tests.conftest import load_tiny, prompt_set_csv
 
-PROMPT = "The nurse said his mother would come"
+PROMPT = "The nurse said his cousin would come"
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
 TERMS = "term,family,action\nnurse,,keep\ncome,race,mask\n"
 
@@ -149,12 +149,12 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
     assert found == {
         ("nurse", "list", True, False),
         ("his", "lexicon", False, False),
-        ("mother", "lexicon", False, True),
+        ("cousin", "lexicon", False, True),
         ("come", "list", False, False),
     }
     masked = "".join("_" if piece.masked else piece.text for piece in view.preview.pieces)
     assert "nurse" in masked
-    assert "mother" in masked
+    assert "cousin" in masked
     assert "come" not in masked
     assert view.user_list == "hiring"
     wired[AuditService].step(view.session_id)
@@ -166,7 +166,7 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
 def test_without_a_list_the_report_names_none_and_the_families_that_are_masked(wired):
     view = start(wired, masked_families=("gender", "family"))
     assert view.user_list == ""
-    assert [PROMPT[s.start : s.end] for s in view.spans if s.masked] == ["his", "mother"]
+    assert [PROMPT[s.start : s.end] for s in view.spans if s.masked] == ["his", "cousin"]
     wired[AuditService].step(view.session_id)
     assert "gender family" in wired[ReportService].csv(view.session_id)
 
@@ -198,8 +198,8 @@ def test_a_calibration_without_the_list_or_with_other_families_mismatches_and_sa
         start(wired, calibration_id=listed)
     with pytest.raises(CalibrationMismatch, match="used with no suggestions"):
         start(wired, calibration_id=plain, masked_families=FAMILIES)
-    assert start(wired, calibration_id=listed, user_list_id=stored.summary.id).certificate == "certified"
-    assert start(wired, calibration_id=plain).certificate == "certified"
+    assert start(wired, calibration_id=listed, user_list_id=stored.summary.id).certificate.startswith("certified")
+    assert start(wired, calibration_id=plain).certificate.startswith("certified")
 
 
 def test_a_list_that_a_calibration_uses_is_neither_deleted_nor_replaced(wired, stored, tmp_path):

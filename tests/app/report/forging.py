@@ -89,7 +89,13 @@ def rebuilt(
         loaded = _drafted(report, files, folder)
         finished = {branch.path: branch.finished for branch in report.branches}
         summary = tuple(
-            summary_of(path, steps, loaded.chain_certificate(steps, finished[path]), report.session.policy_settings)
+            summary_of(
+                path,
+                steps,
+                loaded.chain_certificate(steps, finished[path]),
+                report.session.policy_settings,
+                report.session.certificate,
+            )
             for path, steps in loaded.chains().items()
         )
         report = report.model_copy(update={"summary": summary})

@@ -10,7 +10,9 @@ import pytest
 
 from app.audit.service import AuditService
 from app.cli import main
+from app.report.bundle import MANIFEST
 from app.report.service import ReportService
+from app.report.signing import Signer
 from tests.app.report.conftest import Audited, files_of, with_file
 
 Run = Callable[..., tuple[int, str, str]]
@@ -92,6 +94,20 @@ def test_a_forged_bundle_ends_with_1_and_names_the_cell(audited: Audited, run: R
     assert {check["name"] for check in found["checks"] if check["status"] == "failed"} == {
         "Files of the bundle", "steps.csv",
     }  # fmt: skip
+
+
+def test_a_bundle_without_its_signature_ends_with_1_where_one_is_required(
+    audited: Audited, run: Run, tmp_path: Path
+) -> None:
+    manifest = {**json.loads(files_of(audited.bundles["joint"])[MANIFEST]), "signatures": []}
+    path = tmp_path / "unsigned.zip"
+    path.write_bytes(with_file(audited.bundles["joint"], MANIFEST, json.dumps(manifest).encode()))
+    code, text, _ = run("verify", path)
+    assert (code, "UNKNOWN  Signature" in text) == (0, True)
+    assert run("verify", path, "--require-signature")[0] == 1
+    path.write_bytes(audited.bundles["joint"])
+    code, text, _ = run("verify", path, "--require-signature")
+    assert (code, audited.wired[Signer].fingerprint in text) == (0, True)
 
 
 def test_a_file_that_is_no_bundle_ends_with_1_and_one_sentence(run: Run, tmp_path: Path) -> None:

@@ -120,6 +120,11 @@ def with_steps_of(change: Callable[[Report, Files], object]) -> Callable[[Report
     return whole
 
 
+def verified_on_its_own(_: Report, files: Files) -> None:
+    own = Calibration.from_bytes(files[CALIBRATION])
+    files[CALIBRATION] = replace(own, verification=own.values).to_bytes()
+
+
 def other_prompt(_: Report, files: Files) -> None:
     content = json.loads(files[PROMPTS])
     content["rows"][0]["reference"] = "and nothing else"
@@ -311,6 +316,9 @@ FORGERIES: dict[str, Forgery] = {
     # The calibration
     "values of the calibration, with every threshold": Forgery(
         with_steps_of(shifted), AGAIN, True, CALIBRATION, "values", rewrites=True
+    ),
+    "coverage verified on the calibration's own values": Forgery(
+        verified_on_its_own, AGAIN, True, CALIBRATION, "verification", rewrites=True
     ),
     "a prompt of the calibration": Forgery(other_prompt, AGAIN, True, PROMPTS, "all of it"),
     "the name of the calibration": Forgery(recalled, file=CALIBRATION, field="name", rewrites=True),

@@ -114,7 +114,7 @@ def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_
     text = page_of(audited, "joint").text
     (own, fork) = chains_of(audited, audited.sessions["joint"])
     strongest = max((*own, fork[-1]), key=lambda step: abs(step.diagnostics.log_ratio))
-    found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) because of “old” and “he”: the token “(.*?)” at", text)
+    found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) with “old” and “he” shown: the token “(.*?)” at", text)
     assert found is not None
     assert found[3] == words.printable_token(strongest.token)
     assert bool(found[2]) is (strongest.diagnostics.log_ratio < 0)
@@ -166,10 +166,12 @@ def test_thresholds_are_said_to_hold_or_to_be_missed_and_no_token_is_called_cert
 ) -> None:
     for steps in chains_of(audited, audited.sessions[kind]):
         said = [words.status_word(step) for step in steps] + [words.step_sentence(step) for step in steps]
-        said += words.what_happened(summary_of("0", steps, None, {}), steps, SETTINGS)
-        assert not [text for text in said if "certified" in text.replace("certified set", "")]
-    text = page_of(audited, kind).text
-    assert "Certified" not in text
+        said += words.what_happened(summary_of("0", steps, None, {}, "certified"), steps, SETTINGS)
+        own = [text for text in said if not text.startswith("Certified at ")]
+        assert not [text for text in own if "certified" in text.replace("certified set", "")]
+        held = sum(step.certified for step in steps)
+        counted = [text for text in said if text not in own]
+        assert [text.startswith(f"Certified at {held} of {len(steps)} steps") for text in counted] == [True]
 
 
 def test_warnings_and_an_open_blind_review_are_said(audited: Audited) -> None:
@@ -199,14 +201,16 @@ def chains_of(audited: Audited, session_id: int):
 
 def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None:
     (steps, _) = chains_of(audited, audited.sessions["joint"])
-    summary = summary_of("0", steps, None, {})
+    summary = summary_of("0", steps, None, {}, "certified")
     sentences = " ".join(words.what_happened(summary, steps, SETTINGS))
     assert f"The model wrote {len(steps)} tokens." in sentences
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio))
     assert f"at step {strongest.index + 1}, {times_likelier(strongest.diagnostics.log_ratio)}" in sentences
     counted = summary.certified + summary.inherited + summary.uninformative + summary.uncertified + summary.outside
     assert counted == summary.steps
-    assert words.what_happened(summary_of("0", (), None, {}), (), SETTINGS) == ("No token has been written yet.",)
+    assert words.what_happened(summary_of("0", (), None, {}, "certified"), (), SETTINGS) == (
+        "No token has been written yet.",
+    )
 
 
 def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favours(audited: Audited) -> None:

@@ -11,6 +11,7 @@ from app.cli import main
 from app.report.inspect_log import HELD, STRONGEST
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
+from coft_core.types import Certificate
 from tests.app.report.conftest import PROMPT
 
 
@@ -33,7 +34,7 @@ def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
     for sample, branch in zip(log.samples, data.branches, strict=True):
         steps = data.chains[branch.id]
         assert sample.input == PROMPT
-        assert sample.metadata["certificate"] == data.record.certificate
+        assert sample.metadata["certificate"] == Certificate.read(data.record.certificate).counted(steps).text
         assert [step["token_id"] for step in sample.metadata["steps"]] == [step.token_id for step in steps]
         assert sample.output.metadata["coft"][0]["steps"] == sample.metadata["steps"]
         odds = [item.logprob for item in sample.output.choices[0].logprobs.content]

@@ -76,7 +76,7 @@ def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier: Earl
     settings = replace(SETTINGS, calibration_id=earlier.calibration)
     assert earlier.wired[AuditService].fit(settings).differences == ()
     made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
-    assert made.certificate == "certified"
+    assert made.certificate.startswith("certified")
     assert len(made.fingerprint_digest) == 64
 
 

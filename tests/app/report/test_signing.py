@@ -10,11 +10,13 @@ import pytest
 
 from app.report.bundle import MANIFEST
 from app.report.service import ReportService
-from app.report.signing import Signer
-from app.report.verify.run import BundleVerifier
+from app.report.signing import KEY_FILE, Signer
+from app.report.verify.run import OWN, BundleVerifier
+from app.settings import Settings
 from app.shared.errors import ServiceError
 from tests.app.report.conftest import Audited, check_named, failures, files_of, with_file
 from tests.app.report.forging import rebuilt
+from tests.conftest import verifier
 
 
 @pytest.fixture
@@ -25,10 +27,10 @@ def key(audited: Audited, tmp_path: Path) -> Path:
     return path
 
 
-def checked(checker: BundleVerifier, bundle: bytes, folder: Path, key: Path | None):
+def checked(checker: BundleVerifier, bundle: bytes, folder: Path, key: Path | None, require_signature=False):
     path = folder / "bundle.zip"
     path.write_bytes(bundle)
-    return checker.verify(path, key=key)
+    return checker.verify(path, key=key, require_signature=require_signature)
 
 
 def renamed(report, files) -> None:
@@ -62,6 +64,35 @@ def test_a_forgery_signed_with_the_forgers_own_key_or_with_the_old_signature_fai
         assert set(failures(checked(checker, signed, tmp_path, key))) == {"Signature"}
 
 
+def test_a_bundle_that_nobody_known_signed_does_not_pass_as_signed_and_fails_where_a_signature_is_required(
+    audited, checker, key, tmp_path
+):
+    manifest = json.loads(files_of(audited.bundles["joint"])[MANIFEST])
+    forger = Signer(tmp_path / "forger" / "key.pem")
+    own = audited.wired[Signer].fingerprint
+    for signer, signatures in (("", []), (forger.fingerprint, [forger.sign(manifest)])):
+        bundle = with_file(
+            audited.bundles["joint"], MANIFEST, json.dumps({**manifest, "signatures": signatures}).encode()
+        )
+        found = checked(checker, bundle, tmp_path, None)
+        assert found.ok
+        assert check_named(found, "Signature").status == "unknown"
+        assert signer in check_named(found, "Signature").detail
+        assert [item for item in found.beyond if item.fields == ("signatures",)]
+        assert set(failures(checked(checker, bundle, tmp_path, None, require_signature=True))) == {"Signature"}
+    for named, name in ((None, OWN), (key, "auditor"), (tmp_path, "auditor")):
+        found = checked(checker, audited.bundles["joint"], tmp_path, named, require_signature=True)
+        assert found.ok
+        assert all(part in check_named(found, "Signature").detail for part in (own, name))
+
+
+def test_a_server_that_has_made_no_key_knows_none_and_makes_none(audited, tmp_path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'store.sqlite3'}", pipeline="none")
+    found = checked(verifier(settings), audited.bundles["joint"], tmp_path, None)
+    assert (found.ok, check_named(found, "Signature").status) == (True, "unknown")
+    assert not (tmp_path / KEY_FILE).exists()
+
+
 def test_an_unsigned_report_fails_where_a_key_is_asked_for(audited, checker, key, tmp_path):
     path = tmp_path / "report.json"
     path.write_text(audited.wired[ReportService].json(audited.sessions["joint"]))
@@ -88,8 +119,10 @@ def test_a_damaged_key_is_refused_and_left_alone(tmp_path, content):
 
 
 def test_a_file_that_is_no_public_key_is_refused_in_one_sentence(audited, checker, tmp_path):
-    wrong = tmp_path / "wrong.pem"
+    empty, wrong = tmp_path / "empty", tmp_path / "wrong.pem"
+    empty.mkdir()
     for text in ("", "no key"):
         wrong.write_text(text)
-        with pytest.raises(ServiceError, match="no public key in PEM"):
-            checked(checker, audited.bundles["joint"], tmp_path, wrong)
+        for file in (wrong, tmp_path, empty):
+            with pytest.raises(ServiceError, match="no public key"):
+                checked(checker, audited.bundles["joint"], tmp_path, file)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
@@ -19,7 +18,6 @@ from app.report.verify.numbers import check_certified, check_summary
 from app.report.verify.structure import check_table
 from app.report.verify.thresholds import check_certificate, check_chains, check_thresholds
 from app.shared.errors import ServiceError
-from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.model.fake import tiny_model
 from tests.app.report.conftest import Audited, check_named, failures, files_of, with_file
 from tests.app.report.forging import forged
@@ -59,7 +57,6 @@ def test_what_only_the_model_can_tell_is_said_unless_it_was_asked(audited: Audit
     for words in ("those of the named model", "entropies", "draws", "sensitivity in logits"):
         assert words in without
         assert words not in replayed
-    assert "a key of their own" in replayed
 
 
 def test_a_replay_masks_with_the_reports_sentinel_whatever_would_be_chosen_here(
@@ -194,7 +191,8 @@ def test_a_step_written_anew_from_other_numbers_is_found_by_replay_alone(
         step["certified_mass"] = math.fsum(math.exp(row["log_p_fused"]) for row in kept)
 
     bundle = forged(audited.bundles["joint"], change, tmp_path)
-    assert set(failures(verify(bundle))) <= {"Summary numbers", "Certificates of whole chains", "Certified tokens"}
+    summed = {"Summary numbers", "Certificates of whole chains", "Certified tokens", "Thresholds by step"}
+    assert set(failures(verify(bundle))) <= summed
     replayed = failures(verify(bundle, replay=True))["Replay on the model"]
     assert any(problem.startswith(f"{PLACE}: log_p_") for problem in replayed)
 
@@ -288,16 +286,30 @@ def test_a_chain_certificate_of_an_earlier_version_is_skipped_and_said_to_claim_
         sequence = {k: v for k, v in part.chain["sequence"].items() if k not in ("holds_for", "lengths")}
         stripped.append(part.model_copy(update={"chain": {**part.chain, "sequence": {**sequence, "certified": True}}}))
     report = loaded.report.model_copy(update={"summary": tuple(stripped)})
-    # With a calibration that knows how its chains ended, leaving out what the claim is for is a forgery.
+    # Of a session that says how large the vocabulary is, leaving out what the claim is for is a forgery.
     assert check_chains(replace(loaded, report=report)).status == "failed"
-    values = loaded.calibration.values
-    unknown = CalibrationValues(
-        values.values, values.steps, values.contexts, values.rows, np.full(len(values), UNKNOWN, dtype=np.int8)
-    )
-    older = replace(loaded, report=report, calibration=replace(loaded.calibration, values=unknown))
-    found = check_chains(older)
-    assert (found.status, "chains cut short do not support" in found.detail) == ("skipped", True)
+    settings = {name: value for name, value in report.session.policy_settings.items() if name != "vocabulary"}
+    session = report.session.model_copy(update={"policy_settings": settings})
+    older = replace(loaded, report=report.model_copy(update={"session": session}))
+    assert check_chains(older).status == "skipped"
     assert check_table(older, "steps.csv").status == "passed"
+
+
+def test_a_session_without_the_vocabularys_size_keeps_what_its_rule_said(audited: Audited, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(audited.bundles["joint"])
+    loaded = load(bundle)
+    settings = {**loaded.report.session.policy_settings}
+    assert settings.pop("vocabulary") == tiny_model().vocabulary_size
+    session = loaded.report.session.model_copy(update={"policy_settings": settings})
+    states = {"certified": False, "state": "uninformative"}
+    branches = tuple(
+        own.model_copy(update={"steps": tuple(step.model_copy(update=states) for step in own.steps)})
+        for own in loaded.report.branches
+    )
+    earlier = replace(loaded, report=loaded.report.model_copy(update={"session": session, "branches": branches}))
+    today = replace(loaded, report=loaded.report.model_copy(update={"branches": branches}))
+    assert [check_thresholds(one).status for one in (earlier, today)] == ["passed", "failed"]
 
 
 def test_a_report_from_before_thresholds_could_be_too_weak_is_still_read(audited: Audited, tmp_path: Path) -> None:
@@ -308,7 +320,7 @@ def test_a_report_from_before_thresholds_could_be_too_weak_is_still_read(audited
         own.model_copy(update={"steps": tuple(step.model_copy(update={"certified": True}) for step in own.steps)})
         for own in loaded.report.branches
     )
-    summary = tuple(part.model_copy(update={"too_weak": None}) for part in loaded.report.summary)
+    summary = tuple(part.model_copy(update={"too_weak": None, "certificate": None}) for part in loaded.report.summary)
     older = loaded.report.model_copy(
         update={
             "branches": branches,

@@ -103,7 +103,7 @@ def test_a_calibration_of_the_factual_reading_serves_methods_of_one_branch_alone
     single = replace(TINY, policy="coft-single-branch", calibration_id=factual, alpha=0.2)
     assert wired[AuditService].fit(single).differences == ()
     view = wired[AuditService].start(StartAudit(PROMPT, single))
-    assert view.certificate == "certified"
+    assert view.certificate.startswith("certified")
     joint = replace(single, policy="coft")
     assert [name for name, _, _ in wired[AuditService].fit(joint).differences] == ["certified_in"]
     with pytest.raises(CalibrationMismatch, match="method"):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from app.shared.step_words import certificate_words
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,17 +42,35 @@ REPLACED = (
     "choose a larger alpha",
     "test martingale at most",
     "Turn every method up",
+    "because of the masked words",
+    "plausible without the sensitive words",
+    "or smoothed where there are",
+    "text or group count together",
+    "would have drawn a token that is not certified",
+    "resemble those of the calibration. where",
+    "because of {",
+    "without them, {",
+    "wegen {words}",
+    "{masked} without",
+    "{masked} ohne",
+    "answers with and without",
+    "words and without them",
 )
 
 
-@pytest.mark.parametrize("wording", REPLACED)
-def test_a_replaced_wording_stands_nowhere(wording: str):
-    assert [path.relative_to(ROOT) for path, text in SHOWN.items() if wording.lower() in text.lower()] == []
+def test_a_replaced_wording_is_nowhere():
+    found = [
+        (wording, path.relative_to(ROOT))
+        for path, text in SHOWN.items()
+        for wording in REPLACED
+        if wording.lower() in text.lower()
+    ]
+    assert found == []
 
 
 def test_the_files_that_are_searched_hold_what_is_shown_instead():
     whole = " ".join(SHOWN.values())
-    for wording in ("Blends answers with and without the sensitive words", "How much masking shifts the choice",
+    for wording in ("Mixes the readings with the sensitive words shown", "How much masking shifts the choice",
                     "Does the guarantee cover the whole text?", "Still fits your prompts"):  # fmt: skip
         assert wording in whole
 

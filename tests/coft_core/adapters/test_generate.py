@@ -14,6 +14,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.registry import method
+from coft_core.types import Certificate
 from tests.conftest import PlainDetector
 
 TEXTS = [
@@ -190,7 +191,7 @@ def test_a_calibration_certifies_and_one_of_another_policy_is_refused(tiny):
     loop = cc.generate_with(applied, model=tiny, spans=[[cc.Span(4, 11, "age")]], detector=PlainDetector())
     found = tiny.module.generate(given, **asked, custom_generate=loop)
     (run,) = found.runs
-    assert run.certificate == "certified"
+    assert Certificate.read(run.certificate).certified
     for step, scores in zip(run.steps, found.scores, strict=True):
         assert int(torch.isfinite(scores[0]).sum()) == (step.set_size or scores.shape[-1])
     other = replace(applied, lam=0.3)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import coft_core as cc
+from coft_core.types import Certificate
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,10 +42,10 @@ def test_rollouts_of_the_embedded_model_cover_what_was_asked(calibration):
 def test_audit_with_rollout_thresholds_is_certified_as_a_chain_and_does_not_drift(model, examples, calibration):
     policy = cc.CoftPolicy(lam=0.6, calibration=calibration)
     runs = [cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i) for i, e in enumerate(examples[100:115])]
-    assert {run.certificate for run in runs} == {"certified"}
-    chain = cc.certify_chain(calibration, runs[0].steps, runs[0].finished)
-    assert chain.sequence_certified is (chain.log_support >= chain.sequence.log_tau)
-    assert chain.union_certified is all(step.certified for step in runs[0].steps)
+    assert all(Certificate.read(run.certificate).certified for run in runs)
+    chain = cc.certify_chain(calibration, runs[0].steps, runs[0].finished, model.vocabulary_size)
+    passes, told = chain.log_support >= chain.sequence.log_tau, chain.informative_steps == len(runs[0].steps)
+    assert chain.sequence_certified is (False if not passes else True if told else None)
     report = cc.drift_report(calibration, [cc.audit_summary(run.steps, 4) for run in runs], window=4)
     assert report.status in ("fresh", "watch")
     assert report.baseline >= 20

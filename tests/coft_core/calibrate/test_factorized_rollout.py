@@ -18,7 +18,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.sampling import choose, keyed_uniform
-from coft_core.types import Sampling
+from coft_core.types import Certificate, Sampling
 from tests.coft_core.calibrate.conftest import PlainDetector
 
 TEXTS = ("the old man said", "the nurse wrote a long letter", "an old tree", "somebody said", "the man")
@@ -156,7 +156,7 @@ class TestIteration:
             cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i, detector=PlainDetector())
             for i, e in enumerate(EXAMPLES[:20])
         ]
-        assert {run.certificate for run in runs} == {"certified"}
+        assert all(Certificate.read(run.certificate).certified for run in runs)
         assert made.sequence().certifies(runs[0].steps) in (True, False)
         report = cc.drift_report(made, [cc.audit_summary(run.steps, 4) for run in runs], window=4)
         assert report.status in ("fresh", "watch")

@@ -41,6 +41,7 @@ CHAINS: dict[str, Any] = {
     "source": "rollout",
     "max_new_tokens": 3,
     "bin_width": 2,
+    "bin_spacing": "widening",
     "max_position": 4,
     "tolerance": 0.0,
     "max_iterations": 3,
@@ -193,7 +194,7 @@ def test_references_serve_every_level_and_split(model):
     """Levels and splits are read off values, so they do not make a ledger another one."""
     ledger = cc.MemoryLedger()
     references(model, ledger=ledger)
-    other = {"alpha": 0.2, "seed": 9, "by_group": False, "verification_share": 0.5, "bin_width": 3}
+    other = {"alpha": 0.2, "seed": 9, "by_group": False, "verification_share": 0.5, "bin_spacing": "even"}
     assert timeless(references(model, ledger=ledger, **other)) == timeless(references(model, **other))
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from coft_core.calibrate.chains import record_chains
-from coft_core.calibrate.rollouts import BELOW, in_force, largest_change
+from coft_core.calibrate.rollouts import in_force, largest_change
 from coft_core.calibrate.run import calibrate
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.values import BELOW, CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
-from coft_core.types import Example
+from coft_core.types import Certificate, Example
 
 EXAMPLES = [Example(f"{'He' if i % 2 else 'She'} said number {i} to the nurse", f"and {i} more") for i in range(160)]
 SETTINGS = {
@@ -99,7 +99,9 @@ class TestPolicy:
     def test_policy_of_the_same_settings_is_certified(self, model, made):
         from coft_core.decode.loop import generate
 
-        assert generate(model, "He said", CoftPolicy(0.6, made), max_new_tokens=2).certificate == "certified"
+        assert Certificate.read(
+            generate(model, "He said", CoftPolicy(0.6, made), max_new_tokens=2).certificate
+        ).certified
         with pytest.raises(CalibrationMismatch, match="lam"):
             generate(model, "He said", CoftPolicy(0.5, made), max_new_tokens=2)
 

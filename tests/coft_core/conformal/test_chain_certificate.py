@@ -11,12 +11,14 @@ from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import certify_chain, certify_supports
 from coft_core.conformal.coverage import clopper_pearson
+from coft_core.conformal.informative import is_wide
 from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.decode.loop import generate
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
+from coft_core.text.detection import default_detector
 from tests.conftest import TOY_FINGERPRINT
 
 
@@ -163,6 +165,55 @@ def test_steps_of_an_audit_are_certified_by_what_they_show():
     assert certify_chain(calibration, bare.steps).sequence_certified is None
     accepted = generate(model, "He said", CoftPolicy(0.6, calibration, accept_mismatch=True), max_new_tokens=3)
     assert "another policy" in certify_chain(calibration, accepted.steps).reason
+
+
+def level(log_tau, count=6):
+    """One threshold for all steps and for chains."""
+    values = np.full(39 * count, log_tau), np.tile(np.arange(count), 39), np.repeat(np.arange(39), count)
+    return Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(*values))
+
+
+def chain_of(log_tau):
+    """Steps of the tiny model under a threshold of its own, the calibration and the policy."""
+    model = tiny_model()
+    bare = CoftPolicy(0.6).fingerprint(model, default_detector().version)
+    fitting = replace(level(log_tau), fingerprint=replace(bare, estimator="hierarchical", source="reference"))
+    policy = CoftPolicy(0.6, fitting)
+    return fitting, policy, generate(model, "He said", policy, max_new_tokens=6, keep_logits=True)
+
+
+def test_a_chain_is_judged_by_the_sets_at_its_own_threshold():
+    """What is stored of a step never makes a set look smaller than it is, also at a threshold below the step's own."""
+    told = []
+    for own in (-1.5, -2.0, -3.0, -4.0):
+        _, policy, run = chain_of(own)
+        supports = [step.log_support for step in run.steps]
+        for lower in (0.0, 0.3, 1.0, 4.0):
+            calibration = level(min(own, *supports) - lower)
+            log_tau = calibration.sequence().log_tau
+            sets = [policy.views_at(step.logits.tensor()[None], log_tau) for step in run.steps]
+            wide = [
+                is_wide(int(view.certified.sum()), float(view.log_p_fused.exp()[view.certified].sum()), 258)
+                for view in sets
+            ]
+            found = certify_chain(calibration, run.steps, "length", 258)
+            assert found.informative_steps <= len(wide) - sum(wide)
+            assert found.sequence_certified is (True if found.informative_steps == len(wide) else None)
+            told.append((found.informative_steps, len(wide) - sum(wide)))
+    assert any(known == truly > 0 for known, truly in told)
+    assert any(known == 0 for known, _ in told)
+
+
+def test_a_chain_of_an_unknown_vocabulary_is_not_certified():
+    calibration, _, run = chain_of(-9.0)
+    assert certify_chain(calibration, run.steps, "length").sequence_certified is None
+    assert certify_chain(calibration, run.steps, "length").informative_steps is None
+
+
+def test_a_step_whose_threshold_says_nothing_leaves_no_bound_and_is_no_miss():
+    calibration, _, run = chain_of(-9.0)
+    assert {step.state for step in run.steps} == {"uninformative"}
+    assert certify_chain(calibration, run.steps, "length", 258).union_certified is None
 
 
 @pytest.mark.parametrize("supports", [[], [math.nan]])

@@ -125,6 +125,8 @@ class TestVerdict:
             (400, 400, "above", True),
             (300, 400, "below", False),
             (5, 5, "too few", True),
+            # Enough for a threshold, but the interval is 0.546 to 0.981.
+            (11, 13, "too few", True),
             (0, 5, "below", False),
         ],
     )

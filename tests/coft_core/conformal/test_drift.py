@@ -65,7 +65,7 @@ def test_without_a_baseline_nothing_is_called_fresh(calibration, recorded):
     assert bare.status == "unknown"
     assert "keeps no chains" in bare.sentence
     assert drift_report(recorded.read(alpha=0.2), audits(0.0, 20)).reason.startswith("the chains were generated under")
-    assert "no audit is long enough" in drift_report(recorded, [None, None]).sentence
+    assert drift_report(recorded, [None, None]).status == "unknown"
     few = replace(recorded, chosen=recorded.chosen.select(range(10)))
     assert "only 10 baseline contexts" in drift_report(few, audits(0.0, 20)).sentence
 

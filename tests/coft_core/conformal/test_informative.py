@@ -15,6 +15,7 @@ from coft_core.decode.loop import generate
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
 from coft_core.text.detection import default_detector
+from coft_core.types import Certificate, CertificateKind
 from tests.conftest import TOY_FINGERPRINT
 
 
@@ -41,22 +42,50 @@ def test_library_certifies_nothing_where_thresholds_say_nothing(log_tau, context
     assert f"Nothing is certified at every step: {why}." in run.warnings
 
 
-def test_a_threshold_that_says_something_is_certified_as_before():
-    run = generate(tiny_model(), "He said", policy(-6.0, 35), max_new_tokens=3)
-    assert run.certificate == "certified"
-    assert run.warnings == generate(tiny_model(), "He said", CoftPolicy(0.6), max_new_tokens=3).warnings
-    assert any(step.certified for step in run.steps)
+def test_a_run_says_at_how_many_of_its_steps_it_is_certified():
+    runs = [generate(tiny_model(), "He said", policy(level, 35), max_new_tokens=6) for level in (-2.0, -3.0, -6.0)]
+    for run in runs:
+        held = sum(step.certified for step in run.steps)
+        assert run.certificate == f"certified at {held} of 6 steps"
+        assert Certificate.read(run.certificate) == Certificate(CertificateKind.CERTIFIED, steps=(held, 6))
+    assert len({run.certificate for run in runs}) > 1
+    assert Certificate.read("certified").at(0, 0).text == "certified"
 
 
 @pytest.mark.parametrize(
-    ("size", "mass", "wide"),
-    [(616, 0.9, True), (300, 0.5, True), (299, 0.9, False), (100, 0.99, True), (99, 1.0, False), (2, 0.999, False)],
-)
-def test_a_set_is_too_wide_by_its_size_or_by_its_share_of_the_probability(size, mass, wide):
-    assert is_wide(size, mass) is wide
+    ("size", "mass", "vocabulary", "wide"),
+    [
+        (19, 0.9, 105, True), (5, 0.9, 105, False), (2, 0.9999, 105, False), (300, 0.99, 150_000, False),
+        (7_500, 0.5, 150_000, True), (4_500, 0.99, 150_000, True), (4_500, 0.98, 150_000, False),
+        (419, 0.9, 6_144, True), (200, 0.999, 6_144, True), (200, 0.9, 6_144, False), (20, 1.0, 6_144, False),
+    ],
+)  # fmt: skip
+def test_a_set_is_too_wide_by_its_share_of_the_vocabulary_and_of_the_probability(size, mass, vocabulary, wide):
+    assert is_wide(size, mass, vocabulary) is wide
     for state in ("calibrated", "inherited"):
-        assert stated(state, -5.0, size, mass) == ("uninformative" if wide else state)
-    assert stated("mismatch", -5.0, size, mass) == "mismatch"
+        assert stated(state, -5.0, size, mass, vocabulary) == ("uninformative" if wide else state)
+    assert stated("mismatch", -5.0, size, mass, vocabulary) == "mismatch"
+
+
+@pytest.mark.parametrize("vocabulary", [105, 6_144, 32_000, 50_257, 151_936])
+def test_the_rule_tells_flat_from_peaked_readings_whatever_the_vocabulary(vocabulary):
+    """Sets that keep the true token as often as asked for, of readings that know the next word and that do not."""
+    for seed in range(20):
+        tail = np.random.default_rng(seed).lognormal(size=vocabulary)
+        flat = np.sort(tail / tail.sum())[::-1]  # (V,)
+        peaked = 0.001 * flat
+        peaked[:3] += 0.999 * np.array([0.7, 0.2, 0.1])
+        for share in (0.9, 0.95, 0.99):
+            for p, wide in ((flat, True), (peaked, False)):
+                size = int(np.searchsorted(np.cumsum(p), share)) + 1
+                assert is_wide(size, float(p[:size].sum()), vocabulary) is wide
+
+
+def test_a_lower_threshold_is_never_judged_better():
+    p = np.sort(np.random.default_rng(5).dirichlet(np.full(2_000, 0.05)))[::-1]
+    judged = [is_wide(size, mass, p.size) for size, mass in enumerate(np.cumsum(p), 1)]
+    assert judged == sorted(judged)
+    assert {False, True} == set(judged)
 
 
 def test_a_bin_that_borrows_a_weak_threshold_says_nothing_either():

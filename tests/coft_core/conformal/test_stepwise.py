@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from coft_core.conformal.bins import BIN_SPACINGS, PositionBins, stepwise_bins
 from coft_core.conformal.quantile import conformal_threshold, coverage_range
 from coft_core.conformal.rule import Rule
+from coft_core.conformal.shift import Shift
 from coft_core.errors import InvalidInputError
 
 
@@ -51,6 +54,25 @@ class TestPositionBins:
         assert (last is None) == (index == positions.count - 1)
         assert positions.bins_of(np.array([step])).tolist() == [index]
 
+    def test_the_finest_bins_are_single_steps_as_far_as_enough_contexts_reach(self):
+        # Context c has c + 1 steps, so that 40 - t contexts reach step t.
+        steps = np.concatenate([np.arange(length) for length in range(1, 41)])
+        contexts = np.repeat(np.arange(40), np.arange(1, 41))
+        bins = PositionBins(spacing="finest")
+        for alpha, shift, last in (
+            (Fraction(1, 10), Shift(), 40 - 9),
+            (Fraction(1, 20), Shift(), 40 - 19),
+            (Fraction(1, 100), Shift(), 0),
+            # A context that weighs half as much as a new one counts half.
+            (Fraction(1, 10), Shift.weighted(dict.fromkeys(range(40), 0.5), 1.0), 40 - 18),
+        ):
+            fitted = bins.within(steps, contexts, alpha, shift)
+            assert fitted.starts == tuple(range(last + 1))
+            assert fitted.label(fitted.count - 1) == f"{last + 1} and later"
+        assert bins.within(steps[:0], contexts[:0], Fraction(1, 10)).count == 1
+        assert replace(bins, maximum=5).within(steps, contexts, Fraction(1, 10)).count == 5
+        assert PositionBins().within(steps, contexts, Fraction(1, 10)) == PositionBins()
+
     def test_default_is_steps_1_2_3_to_4_5_to_8_then_eights_up_to_256(self):
         positions = PositionBins()
         assert [positions.label(index) for index in range(6)] == ["1", "2", "3–4", "5–8", "9–16", "17–24"]
@@ -72,7 +94,7 @@ class TestPositionBins:
         assert PositionBins(8, 20).widths == (1, 1, 2, 4, 8, 8)
 
     def test_an_unknown_spacing_is_refused(self):
-        with pytest.raises(InvalidInputError, match="choose one of widening, even"):
+        with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
             PositionBins(spacing="growing")
 
     def test_even_bins_are_the_papers_eights_up_to_256(self):

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import coft_core as cc
+from coft_core.conformal.informative import is_wide
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
-from coft_core.types import Sampling
+from coft_core.types import Certificate, Sampling
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
@@ -198,8 +199,10 @@ def test_inherited_and_uninformative_steps_say_so(model):
     steps = next(
         r for seed in range(20) if len(r := run(model, cc.CoftPolicy(calibration=sparse), seed=seed).steps) > 8
     )
-    assert {s.state for s in steps[:8]} == {"calibrated"}
-    assert {s.state for s in steps[8:]} == {"inherited"}
+    assert {s.state for s in steps[:8]} <= {"calibrated", "uninformative"}
+    wide = [is_wide(s.set_size, s.certified_mass, model.vocabulary_size) for s in steps]
+    assert [s.state for s in steps[8:]] == ["uninformative" if is_so else "inherited" for is_so in wide[8:]]
+    assert "inherited" in {s.state for s in steps}
     few = run(model, cc.CoftPolicy(calibration=calibration(model, math.log(0.02), contexts=5))).steps
     assert few[0].state == "uninformative"
     assert few[0].log_tau == -math.inf
@@ -224,8 +227,8 @@ def test_going_on_with_a_mismatch_certifies_nothing_and_says_so(model):
     assert not any(s.certified for s in result.steps)
     assert {s.state for s in result.steps} == {"mismatch"}
     matching = run(model, cc.CoftPolicy(calibration=cal, accept_mismatch=True))
-    assert matching.certificate == "certified"
-    assert matching.steps[0].state == "calibrated"
+    assert Certificate.read(matching.certificate).certified
+    assert "calibrated" in {step.state for step in matching.steps}
 
 
 def test_a_prompt_without_spans_is_said_to_have_equal_branches(model):

@@ -57,7 +57,7 @@ def step_of(policy, logits, emitted, uniform=0.5, greedy=False):
         draw = torch.tensor([uniform], dtype=torch.float64)
         choice = choose(views.log_p_fused, views.certified, policy.sampling, draw, greedy)
         packed = pack_step(views, choice, torch.tensor([emitted]))[0].tolist()
-    return unpack_step(packed, str, views, StepContext(0, False, False))
+    return unpack_step(packed, str, views, StepContext(0, False, False, logits.shape[-1]))
 
 
 @st.composite

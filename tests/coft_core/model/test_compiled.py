@@ -19,6 +19,8 @@ from tests.conftest import PlainDetector
 
 TEXT = "She was a nurse and"
 SPANS = [cc.Span(0, 3, "gender")]
+NEAR = {"atol": 1e-4, "rtol": 1e-4}
+"""How far float32 logits of two paths may be apart on any processor."""
 
 
 def rollout(model, **options):
@@ -51,7 +53,7 @@ def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number
             written = tuple(20 + i % 7 for i in range(step + 1))
             for prompt, logits in zip(prompts, found, strict=True):
                 plain = traced.module(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, -1]
-                torch.testing.assert_close(logits, plain, atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(logits, plain, **NEAR)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -61,7 +63,7 @@ def test_a_prompt_of_one_token_is_read_and_continued_as_without_a_trace(traced, 
         written = (20,) * step
         for row, logits in enumerate(group.logits()):
             plain = traced.module(input_ids=torch.tensor([(10 + row, *written)]), use_cache=False).logits[0, -1]
-            torch.testing.assert_close(logits, plain, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(logits, plain, **NEAR)
         group.append(torch.full((rows,), 20))
 
 
@@ -98,7 +100,7 @@ def test_branches_with_hooks_never_take_a_path_that_was_made_without_them(traced
     group.logits()
     group.append(torch.tensor([8, 8]))
     plain, hooked = group.logits()
-    torch.testing.assert_close(hooked, 2 * plain, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(hooked, 2 * plain, **NEAR)
 
 
 def test_progress_rises_to_one_and_says_what_is_done():
@@ -159,7 +161,7 @@ def test_a_memory_that_cannot_be_captured_goes_on_eagerly_and_says_why(monkeypat
     part = compiled._probe(model, fit, (5, 5))
     expected = forward(model.module, [part], fit.layers, fit.accepts)
     for _ in range(EAGER_STEPS + 2):
-        torch.testing.assert_close(steps.logits([part]), expected)
+        torch.testing.assert_close(steps.logits([part]), expected, **NEAR)
     path = compiled.StepPath("CUDA graph", steps=steps)
     assert path.text == "CUDA graph, eager where there is none yet: out of memory"
 
@@ -193,7 +195,7 @@ def test_a_graph_is_captured_only_after_some_eager_steps_and_again_where_memory_
     for _ in range(EAGER_STEPS):
         graphs.steps.logits([part])
     assert graphs.captured == []
-    torch.testing.assert_close(graphs.steps.logits([part]), graphs.eager([part]))
+    torch.testing.assert_close(graphs.steps.logits([part]), graphs.eager([part]), **NEAR)
     graphs.steps.logits([part])
     assert graphs.captured == [[first]]
     part.slots.reserve(2 * first)
@@ -206,7 +208,7 @@ def test_memories_that_meet_again_have_a_graph_together_until_one_of_them_moves(
     parts = [graphs.probe(5, 5), graphs.probe(9, 7), graphs.probe(4)]
     first = parts[0].slots.capacity
     for _ in range(EAGER_STEPS + 2):
-        torch.testing.assert_close(graphs.steps.logits(parts), graphs.eager(parts), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(graphs.steps.logits(parts), graphs.eager(parts), **NEAR)
     assert graphs.captured == [[first] * 3]
     for _ in range(EAGER_STEPS):
         graphs.steps.logits(parts[:2])
@@ -222,7 +224,7 @@ def test_graphs_of_memories_that_are_gone_are_let_go_and_never_used_for_others(g
         part = graphs.probe(length, length)
         for _ in range(EAGER_STEPS + 1):
             found = graphs.steps.logits([part])
-        torch.testing.assert_close(found, graphs.eager([part]), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found, graphs.eager([part]), **NEAR)
         # A replay holds the part that it was made of; what is captured on a device holds tensors alone.
         next(reversed(graphs.steps._graphs.values())).graph = None
         del part
@@ -254,5 +256,5 @@ def test_joint_forwards_find_the_same_graph_whoever_asks_first(monkeypatch):
             batch.append(torch.tensor([33]))
         found = dict(zip(order, joint_logits([batches[place] for place in order]), strict=True))
         for place, batch in enumerate(alone):
-            torch.testing.assert_close(found[place], batch.logits(), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(found[place], batch.logits(), **NEAR)
     assert asked[0] == asked[1] == asked[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,18 +24,12 @@ from tests.coft_core.policies.contract import CASES, SCORERS, Case
 TEXT = "The nurse said that she was late."
 SPANS = [cc.Span(4, 9, "other"), cc.Span(20, 23, "gender")]
 OTHERS = ["The old man went home", "A long day, and the German cook said that he would stay for the night."]
-STEPS = 6
+STEPS = 5
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     return tiny_model(seed=1)
-
-
-@pytest.fixture(params=CASES, scope="module", ids=lambda case: f"{case.name}{'-models' if case.models else ''}")
-def case(request: pytest.FixtureRequest, model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    written: Case = request.param.written(model, tmp_path_factory.mktemp("files"))
-    return written
 
 
 def planned(case: Case, model: LanguageModel, text: str = TEXT, seed: int = 5, **controls: object) -> Plan:
@@ -51,81 +46,85 @@ def written(plan: Plan) -> list[cc.Step]:
     return list(rollout.steps)
 
 
-@pytest.fixture(scope="module")
-def straight(case: Case, model: LanguageModel) -> list[cc.Step]:
-    """The chain that a case writes from start to end, to compare others with."""
-    return written(planned(case, model))
-
-
 def test_every_registered_method_is_held_to_this_contract():
     assert {case.name for case in CASES} == {item.name for item in METHODS}
 
 
-def test_the_distribution_is_normalised_and_has_the_vocabularys_shape(case: Case, model: LanguageModel):
+@pytest.mark.parametrize("given", CASES, ids=lambda case: f"{case.name}{'-models' if case.models else ''}")
+def test_a_method_holds_to_the_contract(
+    given: Case, model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All properties of a method on one chain of it, so that the chain is written once."""
+    case = given.written(model, tmp_path)
     plan = planned(case, model)
+    before = hooks_of(plan)
+    straight = written(plan)
+    assert hooks_of(plan) == before
+    for step in straight:
+        assert not any(math.isnan(value) for value in asdict(step.diagnostics).values() if value is not None)
+    the_distribution_is_normalised_and_has_the_vocabularys_shape(plan)
+    taking_steps_back_and_forking_change_nothing_of_what_follows(planned(case, model), straight)
+    a_chain_that_is_taken_up_again_goes_on_as_if_never_left(planned(case, model), straight)
+    teacher_forced_scores_equal_those_of_forced_steps(case, planned(case, model))
+    prompts_of_different_lengths_get_together_what_each_gets_alone(case, model, straight)
+    greedy_decoding_takes_the_likeliest_token_that_is_accepted(case, model)
+    no_hook_is_left_behind_by_an_error(planned(case, model), monkeypatch)
+
+
+def the_distribution_is_normalised_and_has_the_vocabularys_shape(plan: Plan) -> None:
     branches = plan.policy.branches(plan.prompt)
     logits = score_branches(plan.all_models, branches, [5])  # (1, B, V)
-    views = plan.policy.views(logits, 0, tuple(b.name for b in branches), (Past(model, plan.prompt),))
+    views = plan.policy.views(logits, 0, tuple(b.name for b in branches), (Past(plan.model, plan.prompt),))
     for log_p in (views.log_p_factual, views.log_p_masked, views.log_p_fused):
-        assert log_p.shape == (1, model.vocabulary_size)
+        assert log_p.shape == (1, plan.model.vocabulary_size)
         assert not log_p.isnan().any()
         assert float(log_p.exp().sum()) == pytest.approx(1.0, abs=1e-4)
     assert branches[0].name == "factual"
     assert views.certified is None or views.certified.dtype == torch.bool
 
 
-def test_the_same_seed_writes_the_same_chain_and_the_numbers_agree(
-    case: Case, model: LanguageModel, straight: list[cc.Step]
-):
-    assert written(planned(case, model)) == straight
-    for step in straight:
-        numbers = [value for value in asdict(step.diagnostics).values() if value is not None]
-        assert not any(math.isnan(value) for value in numbers)
-
-
-def test_taking_steps_back_and_forking_change_nothing_of_what_follows(
-    case: Case, model: LanguageModel, straight: list[cc.Step]
-):
-    rollout = Rollout(planned(case, model))
+def taking_steps_back_and_forking_change_nothing_of_what_follows(plan: Plan, straight: list[cc.Step]) -> None:
+    rollout = Rollout(plan)
     for _ in range(4):
         rollout.step()
+    assert list(rollout.steps) == straight[:4]
     fork = rollout.fork(2, straight[2].token_id)
     rollout.back(3)
     while rollout.finished is None:
         rollout.step()
     assert [step.token_id for step in rollout.steps] == [step.token_id for step in straight]
     same(fork.steps[2], straight[2])
+    fork.close()
+    rollout.close()
 
 
-def test_a_chain_that_is_taken_up_again_goes_on_as_if_never_left(
-    case: Case, model: LanguageModel, straight: list[cc.Step]
-):
-    resumed = Rollout(planned(case, model), steps=straight[:3])
+def a_chain_that_is_taken_up_again_goes_on_as_if_never_left(plan: Plan, straight: list[cc.Step]) -> None:
+    resumed = Rollout(plan, steps=straight[:3])
     same(resumed.step(), straight[3])
     same(resumed.step(), straight[4])
+    resumed.close()
 
 
-def test_teacher_forced_scores_equal_those_of_forced_steps(case: Case, model: LanguageModel):
-    plan = planned(case, model)
-    continuation = " so"
-    scored = cc.score(model, TEXT, continuation, case.policy(), SPANS, models=case.loaded(), scorers=SCORERS)
+def teacher_forced_scores_equal_those_of_forced_steps(case: Case, plan: Plan) -> None:
+    scored = cc.score(plan.model, TEXT, " so", case.policy(), SPANS, models=case.loaded(), scorers=SCORERS)
     rollout = Rollout(plan)
     for step in scored:
         same(rollout.step(step.token_id), step, choice=False)
+    rollout.close()
 
 
-def test_prompts_of_different_lengths_get_together_what_each_gets_alone(case: Case, model: LanguageModel):
-    texts = [TEXT, *OTHERS]
-    plans = [planned(case, model, text, seed=place) for place, text in enumerate(texts)]
+def prompts_of_different_lengths_get_together_what_each_gets_alone(
+    case: Case, model: LanguageModel, straight: list[cc.Step]
+) -> None:
+    plans = [planned(case, model), *(planned(case, model, text, seed=place) for place, text in enumerate(OTHERS))]
     together = generate_together(plans)
-    for run, plan in zip(together, plans, strict=True):
-        alone = written(plan)
+    for run, alone in zip(together, [straight, *map(written, plans[1:])], strict=True):
         assert [step.token_id for step in run.steps] == [step.token_id for step in alone]
         for own, other in zip(run.steps, alone, strict=True):
             same(own, other)
 
 
-def test_greedy_decoding_takes_the_likeliest_token_that_is_accepted(case: Case, model: LanguageModel):
+def greedy_decoding_takes_the_likeliest_token_that_is_accepted(case: Case, model: LanguageModel) -> None:
     plan = cc.plan(
         model, TEXT, case.policy(), SPANS, greedy=True, max_new_tokens=2, models=case.loaded(), scorers=SCORERS
     )
@@ -135,11 +134,8 @@ def test_greedy_decoding_takes_the_likeliest_token_that_is_accepted(case: Case, 
         assert step.log_p_fused == pytest.approx(likeliest.log_p_fused)
 
 
-def test_no_hook_is_left_behind_even_after_an_error(case: Case, model: LanguageModel, monkeypatch: pytest.MonkeyPatch):
-    plan = planned(case, model)
+def no_hook_is_left_behind_by_an_error(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     before = hooks_of(plan)
-    written(plan)
-    assert hooks_of(plan) == before
     rollout = Rollout(plan)
     rollout.step()
 

@@ -39,6 +39,8 @@ def families(detector: SpanDetector, text: str, word: str) -> list[str]:
         ("The obese patient waited.", "obese", "appearance"),
         ("An Indian nurse helped me.", "Indian", "nationality"),
         ("He said that she was late.", "she", "gender"),
+        ("Rose was late.", "Rose", "name"),
+        ("Rose applied for a loan.", "Rose", "name"),
     ],
 )
 def test_a_word_that_describes_a_person_is_found_with_its_family(
@@ -57,6 +59,7 @@ def test_a_word_that_describes_a_person_is_found_with_its_family(
         ("Go straight ahead.", "straight"),
         ("He gave a poor excuse.", "poor"),
         ("Cut the fat off the meat.", "fat"),
+        ("The fat content was high.", "fat"),
         ("We took a short break.", "short"),
         ("Somebody broke the lamp.", "broke"),
         ("There was not a single chair left.", "single"),

@@ -8,7 +8,10 @@ import pytest
 
 import coft_core as cc
 from coft_core.model.fake import tiny_model
+from coft_core.text.detection import SpanDetector, detect_spans
 from coft_core.text.language import language_note, other_language
+from coft_core.text.user_list import UserList
+from coft_core.types import UserTerm
 from tests.project.test_packaging import ROOT
 
 FOREIGN = {
@@ -81,6 +84,18 @@ def test_a_text_in_another_language_is_told_by_its_name(text: str):
 def test_short_english_texts_and_those_with_foreign_names_or_quotations_are_not_told(text: str):
     assert other_language(text) == ""
     assert language_note(text) == ""
+
+
+def test_english_words_are_not_found_in_a_text_of_another_language():
+    for text in (
+        "Le retard du train est de dix minutes et les passagers ne sont pas contents.",
+        "Er kam zu spät und die Frau war nicht mehr da.",
+        "Pielęgniarka powiedziała, że lekarz nie chciał z nią rozmawiać, bo jest bardzo zajęty.",
+    ):
+        assert other_language(text)
+        assert detect_spans(text) == []
+    listed = SpanDetector(user_list=UserList("Berufe", (UserTerm("Frau"),)))
+    assert [span.source for span in listed.detect("Er kam zu spät und die Frau war nicht mehr da.")] == ["list"]
 
 
 def test_no_sample_prompt_of_the_project_is_taken_for_another_language():

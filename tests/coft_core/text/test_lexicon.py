@@ -1,6 +1,7 @@
 """The shipped lexicons are complete and clean, and damaged files are refused with a clear sentence."""
 
 import json
+from bisect import bisect
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +27,21 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
     return path
 
 
+def found(detector: SpanDetector, terms: list[str]) -> set[str]:
+    """The terms that hold a span where each is in a paragraph of its own."""
+    text, starts = "", []
+    for term in terms:
+        starts.append(len(text) + len("This is about "))
+        text += f"This is about {term}\n\n"
+    spans = detector.detect(text)
+    places = [bisect(starts, span.start) - 1 for span in spans]
+    return {terms[place] for place in places}
+
+
 def test_the_shipped_lexicons_hold_every_family_and_enough_entries(shipped: Lexicons) -> None:
     least = {
-        "gender": 200, "race": 150, "nationality": 200, "religion": 150, "age": 100, "disability": 150,
-        "appearance": 200, "orientation": 60, "socioeconomic": 150, "family": 120, "name": 500,
+        "gender": 350, "race": 150, "nationality": 200, "religion": 150, "age": 100, "disability": 150,
+        "appearance": 200, "orientation": 60, "socioeconomic": 150, "family": 80, "name": 500,
     }  # fmt: skip
     counts = Counter(record.family for record in (*shipped.entries, *shipped.patterns))
     assert counts.keys() - {FALSE_FRIEND} == set(FAMILIES) == least.keys()
@@ -68,29 +80,27 @@ def test_every_context_rule_is_used(shipped: Lexicons) -> None:
 
 
 def test_every_unconditional_term_and_inflection_is_found_by_itself(shipped: Lexicons) -> None:
-    detector = SpanDetector(shipped, pipeline=None)
-    missed = [
+    surfaces = [
         surface
         for entry in shipped.entries
         if entry.family != FALSE_FRIEND and not entry.context
         for surface in (entry.term, *entry.inflections)
-        if not detector.detect(surface)
     ]
-    assert missed == []
+    assert found(SpanDetector(pipeline=None), surfaces) == set(surfaces)
 
 
 def test_false_friends_are_not_hits(shipped: Lexicons) -> None:
-    detector = SpanDetector(shipped, pipeline=None)
     friends = [entry.term for entry in shipped.entries if entry.family == FALSE_FRIEND]
     assert len(friends) > 100
-    assert [term for term in friends if detector.detect(f"About {term}.")] == []
+    assert found(SpanDetector(pipeline=None), friends) == set()
 
 
 def test_every_false_friend_shields_a_listed_term(shipped: Lexicons) -> None:
     terms = [replace(entry, context=()) for entry in shipped.entries if entry.family != FALSE_FRIEND]
     bare = SpanDetector(Lexicons(tuple(terms)), pipeline=None)
     friends = [entry.term for entry in shipped.entries if entry.family == FALSE_FRIEND]
-    assert [term for term in friends if not (bare.detect(term) or bare.detect(term.title()))] == []
+    shielded = found(bare, friends) | {term.lower() for term in found(bare, [term.title() for term in friends])}
+    assert [term for term in friends if not {term, term.lower()} & shielded] == []
 
 
 def test_the_version_is_that_of_the_manifest(shipped: Lexicons) -> None:

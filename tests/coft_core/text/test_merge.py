@@ -96,48 +96,32 @@ def test_cutting_leaves_spans_without_a_hole_as_they_were() -> None:
 
 
 @given(any_lists)
-def test_merged_spans_are_sorted_disjoint_and_cover_the_same_characters(found: list[Span]) -> None:
-    merged = merge_spans(found)
+def test_merged_and_resolved_spans_of_any_list_keep_the_rules(found: list[Span]) -> None:
+    merged, resolved = merge_spans(found), resolve_spans(found)
     assert covered(merged) == covered(found)
-    assert all(a.end <= b.start for a, b in pairwise(merged))
     assert merge_spans(merged) == merged
-
-
-@given(any_lists)
-def test_resolved_spans_are_sorted_disjoint_and_a_fixed_point(found: list[Span]) -> None:
-    resolved = resolve_spans(found)
-    assert all(a.end <= b.start for a, b in pairwise(resolved))
-    assert all(span.start < span.end for span in resolved)
     assert resolve_spans(resolved) == resolved
-
-
-@given(any_lists)
-def test_all_that_is_kept_is_visible_and_what_the_reviewer_marks_besides_is_masked(found: list[Span]) -> None:
-    masked = covered([span for span in resolve_spans(found) if span.masked])
+    assert all(span.start < span.end for span in resolved)
+    for settled in (merged, resolved):
+        assert all(a.end <= b.start for a, b in pairwise(settled))
+    # All that is kept is visible, and what the reviewer marks besides is masked.
+    masked = covered([span for span in resolved if span.masked])
     assert masked.isdisjoint(covered([span for span in found if span.kept and span.source != "list"]))
     marked = covered([span for span in found if span.masked and span.source == "user"])
     assert marked - covered([span for span in found if span.kept]) <= masked
+    # Suggestions change nothing about what is masked or kept, and are not lost.
+    decided = tuple(span for span in resolved if not span.suggested)
+    assert decided == resolve_spans(span for span in found if span.kept or not span.suggested)
+    offered = covered([span for span in found if span.suggested and not span.kept])
+    assert covered([span for span in resolved if span.suggested]) == offered - covered(decided)
+    backwards = found[::-1]
+    assert sorted(found) == sorted(backwards)
 
 
 @given(any_lists, any_lists, texts)
 def test_with_the_text_only_blank_characters_are_covered_less(found: list[Span], holes: list[Span], text: str) -> None:
     less = covered(cut_spans(found, holes)) - covered(cut_spans(found, holes, text))
     assert all(text[i].isspace() for i in less)
-
-
-@given(any_lists)
-def test_suggestions_change_nothing_about_what_is_masked_or_kept_and_are_not_lost(found: list[Span]) -> None:
-    resolved = resolve_spans(found)
-    settled = tuple(span for span in resolved if not span.suggested)
-    assert settled == resolve_spans(span for span in found if span.kept or not span.suggested)
-    offered = covered([span for span in found if span.suggested and not span.kept])
-    assert covered([span for span in resolved if span.suggested]) == offered - covered(settled)
-
-
-@given(any_lists)
-def test_spans_have_one_order_with_and_without_scores(found: list[Span]) -> None:
-    backwards = found[::-1]
-    assert sorted(found) == sorted(backwards)
 
 
 @pytest.mark.parametrize(

@@ -17,33 +17,25 @@ def suggested(text: str, detector: SpanDetector = DETECTOR) -> list[str]:
 
 
 def test_proxies_are_suggested_and_every_other_family_is_masked() -> None:
-    text = "The unemployed grandmother Emily, a Muslim, said she left Mexico."
+    text = "The unemployed cousin Emily, a Muslim, said she left Mexico."
     spans = DETECTOR.detect(text)
     assert {span.category for span in spans if span.suggested} == set(PROXY_FAMILIES)
     assert {span.category for span in spans if span.masked} == {"religion", "gender", "nationality"}
 
 
-@pytest.mark.parametrize(
-    ("text", "masked", "offered"),
-    [
-        ("A homeless man slept.", ["man"], ["homeless"]),
-        ("The ex-boyfriend called.", ["boyfriend"], ["ex"]),
-        ("His kid sister left.", ["His", "kid"], ["sister"]),
-    ],
-)
-def test_a_masked_term_within_a_suggested_one_is_masked(text: str, masked: list[str], offered: list[str]) -> None:
-    spans = DETECTOR.detect(text)
-    assert [text[span.start : span.end] for span in spans if span.masked] == masked
-    assert [text[span.start : span.end] for span in spans if span.suggested] == offered
+def test_a_masked_term_within_a_suggested_one_is_masked() -> None:
+    text = "A homeless man slept, and an adopted child."
+    masked = [text[span.start : span.end] for span in DETECTOR.detect(text) if span.masked]
+    assert (masked, suggested(text)) == (["man", "child"], ["homeless", "adopted"])
     assert not suggested(text, DETECTOR.adapted(FAMILIES))
 
 
 def test_the_masked_families_are_a_choice_and_part_of_the_version() -> None:
-    text = "My grandmother met Emily, a Muslim."
+    text = "My cousin met Emily, a Muslim."
     all_masked, names = DETECTOR.adapted(FAMILIES), DETECTOR.adapted(["name"])
-    assert suggested(text) == ["grandmother", "Emily"]
+    assert suggested(text) == ["cousin", "Emily"]
     assert suggested(text, all_masked) == []
-    assert suggested(text, names) == ["grandmother", "Muslim"]
+    assert suggested(text, names) == ["cousin", "Muslim"]
     assert DETECTOR.masked_families == tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)
     assert len({DETECTOR.version, all_masked.version, names.version}) == 3
     assert DETECTOR.adapted().version == DETECTOR.version

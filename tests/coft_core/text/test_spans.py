@@ -32,7 +32,7 @@ def words(text: str) -> list[str]:
         ("An elderly Muslim waited.", [("elderly", "age"), ("Muslim", "religion")]),
         ("A wheelchair user from Mexico.", [("wheelchair user", "disability"), ("Mexico", "nationality")]),
         ("The unemployed lesbian.", [("unemployed", "socioeconomic"), ("lesbian", "orientation")]),
-        ("My grandmother met Emily.", [("grandmother", "family"), ("Emily", "name")]),
+        ("My grandmother and cousin met Emily.", [("grandmother", "gender"), ("cousin", "family"), ("Emily", "name")]),
     ],
 )
 def test_every_family_is_found_with_its_category(text: str, expected: list[tuple[str, str]]) -> None:
@@ -67,6 +67,9 @@ def test_every_family_is_found_with_its_category(text: str, expected: list[tuple
         "A 10-year-old car. The bridge is 72 years old.",
         "Foreign policy and the African elephant.",
         "Every single day.",
+        "The fat content of the milk was high.",
+        "Rose bushes and rose petals.",
+        "A team of 12 won, and 30, the sum, is even.",
     ],
 )
 def test_false_friends_are_left_alone(text: str) -> None:
@@ -96,6 +99,13 @@ def test_false_friends_are_left_alone(text: str) -> None:
         ("May Kowalski saw Aunt June.", ["May", "Aunt", "June"]),
         ("A Polish cook in Turkey, not the US.", ["Polish", "Turkey", "US"]),
         ("Indian food", ["Indian"]),
+        ("Ahmed, 72, left.", ["Ahmed", "72"]),
+        (
+            "The clerk Mary Smith (thirty-four) and a young man of 19 left.",
+            ["Mary", "thirty-four", "young", "man", "19"],
+        ),
+        ("A man of 12 days, a woman of two worlds.", ["man", "woman"]),
+        ("Rose applied. Rose, who left, was late.", ["Rose", "Rose"]),
     ],
 )
 def test_ambiguous_words_are_found_where_they_describe_a_person(text: str, expected: list[str]) -> None:
@@ -185,7 +195,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.text(max_size=6) | FRAGMENTS, max_size=25).map("".join))
 @example("he-\u0301she")
 @example("\x00he\x00")
@@ -196,15 +206,10 @@ def test_spans_of_any_text_are_sorted_disjoint_inside_and_of_a_family(text: str)
     assert all(span.category in FAMILIES and span.source == "lexicon" for span in spans)
     assert all(text[span.start : span.end].strip() == text[span.start : span.end] for span in spans)
     assert DETECTOR.detect(text) == spans
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=40))
-def test_a_term_in_its_own_paragraph_is_found_after_any_text(prefix: str) -> None:
-    text = f"{prefix}\n\nThe grandmother slept."
-    start = len(text) - len("grandmother slept.")
-    last = DETECTOR.detect(text)[-1]
-    assert (last.start, last.end, last.category) == (start, start + 11, "family")
+    own_paragraph = f"{text}\n\nThe grandmother slept."
+    start = len(text) + len("\n\nThe ")
+    last = DETECTOR.detect(own_paragraph)[-1]
+    assert (last.start, last.end, last.category) == (start, start + 11, "gender")
 
 
 def test_the_default_detector_is_built_once_and_used() -> None:

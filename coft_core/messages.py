@@ -1,4 +1,4 @@
-"""What formal reports say, in each language: one catalogue a language, with the same messages and placeholders."""
+"""Sentences in each language: one catalogue a language, with the same messages and placeholders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from app.shared.errors import ServiceError
-from app.shared.formal_reports import LANGUAGES
 from coft_core.assets import assets_path
+from coft_core.errors import InvalidInputError
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""Languages of formal reports, each by its own name."""
 
 MOST_PLACES = 6
 """Of small probabilities; those that need more are given as less than the least."""
@@ -123,10 +125,10 @@ def catalogue(language: str) -> Catalogue:
     """The messages of a language.
 
     Raises:
-        ServiceError: There are none in it.
+        InvalidInputError: There are none in it.
     """
     if language not in LANGUAGES:
-        raise ServiceError(f"There is no report in the language {language!r}; choose {', '.join(LANGUAGES)}.")
+        raise InvalidInputError(f"There is no report in the language {language!r}; choose {', '.join(LANGUAGES)}.")
     data = tomllib.loads(assets_path("reports", "messages", f"{language}.toml").read_text("utf-8"))
     return Catalogue(
         language, {f"{section}.{name}": text for section, texts in data.items() for name, text in texts.items()}
