@@ -30,6 +30,7 @@ from app.shared.addresses import Addresses
 from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
+from app.shared.events import answer_in_sentences
 from app.shared.jobs import JobRunner
 from app.shared.limits import DiskRoom, share_queue
 from app.shared.logs import begin_log, log_requests
@@ -37,7 +38,7 @@ from app.shared.memory import keep_giving_back
 from app.shared.monitoring import Measured, Metrics, Monitor
 from app.shared.own_files import fetch_nothing
 from app.shared.page_files import served
-from app.shared.request_gate import gated
+from app.shared.request_gate import EXPLAINED, gated
 from app.shared.wiring import Services
 
 PACKAGE = "mcp"
@@ -114,13 +115,16 @@ def build_app(services: Services) -> gr.Blocks:
         for feature, page in others:
             _begin_page(app, page.path, page.title)
             feature.build_page(app, services)
+    fetch_nothing(app)
+    answer_in_sentences(app)
+    app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
+    # Gradio computes statistics of all kept events, which nobody reads, again after each one.
+    app._queue.ANALYTICS_MAX_EVENTS = 0
+    share_queue(app._queue)
     if services.settings.accounts == "on":
         from app.accounts.doors import Doors
 
         services[Doors].guard(app)
-    fetch_nothing(app)
-    app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
-    share_queue(app._queue)
     return app
 
 
@@ -176,6 +180,7 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         "app_kwargs": {
             **app_kwargs,
+            "exception_handlers": EXPLAINED,
             "lifespan": gated(services.settings, services[DiskRoom], gates, partial(_measured, services)),
         },
         "footer_links": [],

@@ -14,7 +14,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from app.accounts.events import PageEvent, guard, page_events
-from app.accounts.gate import LOOPBACK_HEADER, AccountGate, refused, with_article
+from app.accounts.gate import AccountGate, refused, with_article
+from app.accounts.holdings import LOOPBACK_HEADER, Holdings
 from app.accounts.own_account import OwnAccountPages
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
@@ -45,8 +46,9 @@ class Doors:
         return [*self._pages.routes, *own.routes, Route("/account/limits", self.limits, methods=["GET"])]
 
     def guard(self, blocks: gr.Blocks) -> None:
-        """Put doors before all events and operations, once all pages are built."""
+        """Put doors before all events and operations, once all pages are built, and note whose their files are."""
         self._events = page_events(blocks)
+        self._holdings = Holdings(blocks)
         guard(blocks, self._accounts)
 
     def limits(self, request: Request) -> Response:
@@ -76,7 +78,9 @@ class Doors:
 
     def gate(self, app: Any, behind: ASGIApp) -> ASGIApp:
         """The gate around a web application that has begun."""
-        return AccountGate(behind, app.get_blocks(), self._accounts, self._projects, self._pages, self._loopback)
+        return AccountGate(
+            behind, app.get_blocks(), self._accounts, self._projects, self._pages, self._holdings, self._loopback
+        )
 
     def let_agents_in(self, blocks: gr.Blocks) -> None:
         """After the launch: let the server for agents read the list of operations, and the answers to its calls.

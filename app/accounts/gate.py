@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.accounts.events import need_of
 from app.accounts.forms import COOKIE, address_of, cookie_of
+from app.accounts.holdings import LOOPBACK_HEADER, Holdings, name_upload
 from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
@@ -30,9 +31,6 @@ from db.types import NotFoundError
 LARGEST = 64 << 20
 """Bytes of an event's request; files are uploaded by themselves."""
 
-LOOPBACK_HEADER = "x-coft-loopback"
-"""How the server for agents shows that it asks for itself; the calls of tools carry their caller's own token too."""
-
 LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
 """What it reads for itself: the list of operations, and the stream on which answers come."""
 
@@ -40,6 +38,11 @@ BY_THEMSELVES = ("/jobs", "/gradio_api/heartbeat/")
 """What pages ask for again and again: the bell looks for jobs, and Gradio whether the page is still open."""
 
 QUEUE = "/gradio_api/queue/join"
+CANCEL = "/gradio_api/cancel"
+FOREIGN = (
+    "There is no such file, stream or event of yours in the project that you are in; load the page again, or name the "
+    "project that it belongs to."
+)
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -48,7 +51,7 @@ class AccountGate:
 
     def __init__(
         self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, projects: ProjectService, pages: SignInPages,
-        loopback: str,
+        holdings: Holdings, loopback: str,
     ) -> None:  # fmt: skip
         """Stand around an application.
 
@@ -58,10 +61,11 @@ class AccountGate:
             accounts: Who there is.
             projects: What they see.
             pages: Where browsers sign in.
+            holdings: Whose the files and answers are that Gradio keeps.
             loopback: What the server for agents shows in :data:`LOOPBACK_HEADER`.
         """
         self._app, self._blocks, self._accounts, self._pages = app, blocks, accounts, pages
-        self._projects = projects
+        self._projects, self._holdings = projects, holdings
         self._loopback = loopback
         self._table = RouteTable()
 
@@ -92,17 +96,21 @@ class AccountGate:
         if by_cookie and request.method not in SAFE and not _from_own_page(request):
             await _refusal(path, 403, "The request was not sent by a page of this server.")(scope, receive, send)
             return
-        needs: list[tuple[str, Need]] = []
-        if isinstance(rule, Need):
-            needs = [(f"{request.method} {path}", rule)]
-        elif request.method not in SAFE:
+        needs: list[tuple[str, Need]] = [(f"{request.method} {path}", rule)] if isinstance(rule, Need) else []
+        given: Mapping[str, Any] = {}
+        if request.method not in SAFE and (not needs or path.rstrip("/") == CANCEL):
             try:
                 body = await _body(request)
             except ValueError as error:
                 await _refusal(path, 413, str(error))(scope, receive, send)
                 return
-            receive = _again(body, receive)
-            needs = self._tools(body) if rule == "tools" else self._events(path, body)
+            receive, given = _again(body, receive), _object(body)
+            needs = needs or (self._tools(body) if rule == "tools" else self._events(path, given))
+        shown = self._shows_loopback(request)
+        if not shown and self._holdings.is_foreign(visitor, path, request.query_params, given):
+            await _refusal(path, 404, FOREIGN)(scope, receive, send)
+            return
+        name_upload(scope, visitor)
         await self._answered(visitor, needs, request, path, receive, send)
 
     async def _answered(
@@ -153,8 +161,10 @@ class AccountGate:
         return Visitor(account.name, "", account, project, only is not None, not by_cookie), by_cookie
 
     def _is_loopback(self, request: Request, path: str) -> bool:
-        shown = request.headers.get(LOOPBACK_HEADER, "")
-        return request.method in SAFE and path in LOOPBACK_PATHS and secrets.compare_digest(shown, self._loopback)
+        return request.method in SAFE and path in LOOPBACK_PATHS and self._shows_loopback(request)
+
+    def _shows_loopback(self, request: Request) -> bool:
+        return secrets.compare_digest(request.headers.get(LOOPBACK_HEADER, "").encode(), self._loopback.encode())
 
     def _nobody(self, request: Request, path: str) -> Response:
         """401: the page to sign in on for who opens a page, and a sentence for everybody else."""
@@ -171,9 +181,8 @@ class AccountGate:
         )
         return _refusal(path, 401, sentence)
 
-    def _events(self, path: str, body: bytes) -> list[tuple[str, Need]]:
+    def _events(self, path: str, given: Mapping[str, Any]) -> list[tuple[str, Need]]:
         """What the event takes that a request names, by its number or by its name, or both."""
-        given = _object(body)
         functions = self._blocks.fns
         number = given.get("fn_index")
         # The queue's own address names no event, whatever events are called.

@@ -212,7 +212,7 @@ HANDLERS: Mapping[str, Need] = {
     **_handlers(READ, "CalibrationFormHandlers", "applies menu share_out"),
     **_handlers(READ, "CalibrationPrompts", "check estimate preview preview_again"),
     **_handlers(READ, "PromptHandlers", "parse remap sample"),
-    **_handlers(READ, "ResultHandlers", "choose compare drift histogram menu others read reweight show"),
+    **_handlers(READ, "ResultHandlers", "choose compare histogram menu others read reweight show"),
     **_handlers(EXPORT, "ResultHandlers", "export"),
     **_handlers(READ, "BatchFormHandlers", "check estimate opened preview"),
     **_handlers(READ, "BatchSettings", "describe_calibration"),

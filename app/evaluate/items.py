@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from coft_core.suites.base import Ask, Choices, Item, Outcome
+from coft_core.suites.base import Ask, Choices, Encoding, Item, Outcome
 from coft_core.text.detection import SpanDetector
 from coft_core.text.merging import resolve_spans
 from coft_core.types import Span
@@ -189,17 +189,23 @@ class ItemKey:
 
     Attributes:
         digest: Digest of the item as it is read.
-        drawn: Seed and versions of judges; nothing where nothing is written.
+        drawn: Seed and versions of judges where something is written, and the encoding where it is not ``apart``.
     """
 
     digest: str
     drawn: JsonObject
 
     @classmethod
-    def of(cls, suite: str, item: Item, seed: int, judges: Mapping[str, str]) -> ItemKey:
+    def of(
+        cls, suite: str, item: Item, seed: int, judges: Mapping[str, str], encoding: Encoding = "together"
+    ) -> ItemKey:
         """The key of an item under a seed; ``judges`` are versions by name."""
-        writes = any(not isinstance(ask, Choices) for ask in item.asks)
-        return cls(digest_of([suite, item_json(item)]), {"seed": seed, "judges": dict(judges)} if writes else {})
+        drawn: JsonObject = {}
+        if any(not isinstance(ask, Choices) for ask in item.asks):
+            drawn |= {"seed": seed, "judges": dict(judges)}
+        if encoding != "apart" and any(isinstance(ask, Choices) for ask in item.asks):
+            drawn["encoding"] = encoding
+        return cls(digest_of([suite, item_json(item)]), drawn)
 
     def under(self, method: str) -> str:
         """What the outcome under a method, by its digest, is kept under."""

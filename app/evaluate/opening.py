@@ -16,8 +16,9 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, prompted
 from coft_core.conformal.families import load_calibration
 from coft_core.fingerprint import same_digests
-from coft_core.suites.base import Choices, Item
-from coft_core.text.masking import continuation_ids, mask_prompt
+from coft_core.suites.base import Choices, Encoding, Item
+from coft_core.suites.reading import bordered, encoded
+from coft_core.text.masking import mask_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,15 @@ class ItemOpener:
         self._calibrations = calibrations
 
     def open(
-        self, title: str, method: EvaluationMethod, item: Item, suite: str, seed: int, values: bytes | None, text: int
+        self,
+        title: str,
+        method: EvaluationMethod,
+        item: Item,
+        suite: str,
+        seed: int,
+        values: bytes | None,
+        text: int,
+        encoding: Encoding,
     ) -> OpenedItem:
         """Start an audit of an item's first ask.
 
@@ -62,12 +71,14 @@ class ItemOpener:
             seed: Seed of the run.
             values: The method's thresholds; empty or None without any.
             text: Which of the texts of a choice is written, 0-based.
+            encoding: How the evaluation tokenized it behind the prompt.
 
         Raises:
             ServiceError: There is no such text.
         """
         detector = self._detectors.choose(method.settings)
         ask = thinned(item, detector, method.dropped).asks[0]
+        ask = bordered(ask) if encoding == "together" else ask
         thresholds = self._stored(values, f"{title}, {method.label}, seed {seed}") if values else None
         settings = replace(method.settings, seed=ask_seed(seed, suite, item.id, 0), calibration_id=thresholds)
         name, spans = f"{title}, {item.id}, {method.label}, seed {seed}", spans_of(ask, detector)
@@ -78,12 +89,12 @@ class ItemOpener:
         if not 0 <= text < len(ask.texts):
             raise ServiceError(f"The item has {len(ask.texts)} texts and none at place {text}; count them from 0.")
         prompt, written = (ask.prompt, ask.texts[text]) if ask.prompt.strip() else _begun(ask.texts[text])
-        opened = self._written(StartAudit(prompt, settings, spans, name), written)
+        opened = self._written(StartAudit(prompt, settings, spans, name), written, encoding)
         return opened if ask.prompt.strip() else replace(opened, note=BEGUN)
 
-    def _written(self, request: StartAudit, text: str) -> OpenedItem:
+    def _written(self, request: StartAudit, text: str, encoding: Encoding) -> OpenedItem:
         """Start an audit that writes a text: where its policy chooses another token, the audit departs from that."""
-        tokens = self._tokens(request, text)
+        tokens = self._tokens(request, text, encoding)
         settings = replace(request.settings, max_new_tokens=max(len(tokens), 1))
         view = self._audits.start(replace(request, settings=settings))
         branch = view.branch_id
@@ -95,10 +106,10 @@ class ItemOpener:
                 branch = self._audits.fork(view.session_id, branch, index, token).branch_id
         return OpenedItem(view.session_id, branch)
 
-    def _tokens(self, request: StartAudit, text: str) -> Sequence[int]:
+    def _tokens(self, request: StartAudit, text: str, encoding: Encoding) -> Sequence[int]:
         model = prompted(self._host.get(request.settings.model), request.settings)
         prompt = mask_prompt(model.tokenizer, request.prompt, (), chat=model.prompting, required=False)
-        return continuation_ids(model, prompt, text) if text else ()
+        return encoded(model, prompt, text, encoding) if text else ()
 
     def _stored(self, values: bytes, name: str) -> int:
         """The calibration that an audit is certified by, stored once among all others."""

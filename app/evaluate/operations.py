@@ -63,7 +63,7 @@ from app.shared.operations import Json, Progress, checked, command, operation, r
 from app.shared.policies import parameter_values, policy_info
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
-from coft_core.suites.base import Outside
+from coft_core.suites.base import Encoding, Outside
 
 USUAL = EvaluationRequest("", (), ())
 
@@ -248,9 +248,10 @@ def run_evaluation(wired: Services, settings: Json) -> EvaluationView:
         settings: name, suites (a list of keys, or of sets that evaluation_sets lists) and methods (a list of short
             names such as "vanilla", "coft:calibrated,lam=0.4" or "table1", or of objects with label, settings as in
             start_audit, calibrated and dropped); and optionally model, seeds, limit (items of a suite), data (folder
-            with the suites' files), calibration_share and judges (what judges written texts, by the judgement). In
-            place of suites, methods and calibration_share, experiment names a table of the paper that
-            list_experiments gives, and given says what its methods need, such as {"cda.checkpoint": "FOLDER"}.
+            with the suites' files), calibration_share, judges (what judges written texts, by the judgement) and
+            encoding ("together": given texts are tokenized with their prompts, or "apart"). In place of suites,
+            methods and calibration_share, experiment names a table of the paper that list_experiments gives, and given
+            says what its methods need, such as {"cda.checkpoint": "FOLDER"}.
 
     Returns:
         The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites, progress and calibrations;
@@ -338,6 +339,7 @@ def evaluate(
     temperature: float = AuditSettings().temperature,
     top_p: float = AuditSettings().top_p,
     top_k: int = AuditSettings().top_k,
+    encoding: Encoding = USUAL.encoding,
     experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER")] = None,
@@ -360,6 +362,8 @@ def evaluate(
         temperature: sampling temperature of all methods
         top_p: nucleus mass of all methods; 1 is off
         top_k: 0 is off
+        encoding: whether given texts are tokenized together with their prompts, as in lm-evaluation-harness, or apart
+            where a token would reach over the border
         experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
             own suites, methods and settings, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
@@ -370,7 +374,7 @@ def evaluate(
     if resume is not None:
         return _resumed(wired, resume)
     if experiment:
-        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k, out)
+        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k, encoding, out)
         told = pairs("--judges", judges) or {}
         asked = ExperimentRequest(
             experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
@@ -395,6 +399,7 @@ def evaluate(
         calibration_share=share,
         data=data,
         judges=tuple((pairs("--judges", judges) or {}).items()),
+        encoding=encoding,
     )
     number = service.submit(request)
     if out is not None:
@@ -411,6 +416,7 @@ def _refuse_beside_an_experiment(
     temperature: float,
     top_p: float,
     top_k: int,
+    encoding: Encoding,
     out: Path | None,
 ) -> None:
     """An experiment says itself what it reads, and how.
@@ -422,7 +428,8 @@ def _refuse_beside_an_experiment(
     named = {
         "--suite": suite, "--method": method, "--policies": policies, "--name": name,
         "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
-        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k, "--out": out,
+        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
+        "--encoding": encoding != USUAL.encoding, "--out": out,
     }  # fmt: skip
     if told := [option for option, value in named.items() if value]:
         raise ServiceError(

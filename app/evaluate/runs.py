@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from app.shared.audits import AuditSettings
 from app.shared.jobs import JobView
-from coft_core.suites.base import Outcome
+from coft_core.suites.base import Encoding, Outcome
 from db.types import JsonObject
 
 
@@ -78,6 +78,8 @@ class EvaluationRequest:
         judges: What makes a judgement of written texts, by the judgement's name; those that are left out are made as
             usual.
         experiment: The experiment that it is of; None where suites and methods were chosen freely.
+        encoding: How given texts are tokenized behind their prompts: together with them, as in lm-evaluation-harness,
+            or apart, as in every evaluation of earlier versions.
     """
 
     name: str
@@ -90,6 +92,7 @@ class EvaluationRequest:
     data: str = ""
     judges: tuple[tuple[str, str], ...] = ()
     experiment: AskedExperiment | None = None
+    encoding: Encoding = "together"
 
     @property
     def measures(self) -> bool:
@@ -333,7 +336,7 @@ def request_json(request: EvaluationRequest) -> JsonObject:
 
 def request_from(stored: Mapping[str, Any]) -> EvaluationRequest:
     """A request as it was stored."""
-    return _REQUEST.validate_python(stored)
+    return _REQUEST.validate_python({"encoding": "apart", **stored})
 
 
 def plans_json(plans: tuple[SuitePlan, ...]) -> JsonObject:

@@ -297,7 +297,8 @@ class EvaluationService:
             raise ServiceError(
                 f"The thresholds of “{method}” on {read.suite.title} are not fitted yet; resume the run."
             )
-        return self._opener.open(f"{record.name}: {read.suite.title}", chosen, found, suite, seed, values, text)
+        title, encoding = f"{record.name}: {read.suite.title}", request.encoding
+        return self._opener.open(title, chosen, found, suite, seed, values, text, encoding)
 
     def delete(self, evaluation_id: int) -> None:
         """Delete an evaluation with the outcomes that no other one has; audits that were opened from it stay.

@@ -197,7 +197,11 @@ class _Part:
         self, wanted: Sequence[tuple[ReadyMethod, int]], thresholds: Mapping[str, Fitted]
     ) -> list[EvaluationItemRecord]:
         judges, items = self._bench.work.judging.versions(self._key), self._suite.items
-        keys = {place: ItemKey.of(self._key, items[place], self._seed, judges) for place in {at for _, at in wanted}}
+        encoding = self._bench.work.request.encoding
+        keys = {
+            place: ItemKey.of(self._key, items[place], self._seed, judges, encoding)
+            for place in {at for _, at in wanted}
+        }
         digests = {
             ready.label: MethodKey(
                 ready.digest, self._loaded.further[ready.label], _key(thresholds, ready.label)
@@ -273,7 +277,8 @@ class _Part:
             left[record.place][record.method] = record
         group = self._group
         reader = bench.reader(
-            group.model, loaded.models, loaded.scorers, group.detector, bench.room, group.marks
+            group.model, loaded.models, loaded.scorers, group.detector, bench.room, group.marks,
+            bench.work.request.encoding,
         )  # fmt: skip
         batched = [(places, _by_methods(places, left)) for places in self._batches(left)]
         answers = bench.workers.each(

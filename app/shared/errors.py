@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.shared.logs import FIELDS, fault
 from coft_core.errors import CalibrationMismatch, CoftError
 from db.types import StoreError
 
@@ -42,10 +43,12 @@ LONGEST_REASON = 200
 
 
 def sentence_of(error: Exception) -> str:
-    """What an error says to a user; a fault of the program is written to the log, and told by its kind."""
+    """What an error says to a user; a fault of the program is written to the log too, by its kind and place."""
     if isinstance(error, USER_ERRORS):
         return str(error)
-    logger.error("A fault of the program", exc_info=error)
+    # Its own words may quote what was typed.
+    told = fault(error)
+    logger.error("A fault of the program: %s", told, extra={FIELDS: told})
     said = " ".join(str(error).split())[:LONGEST_REASON]
     return (
         f"The program met an error that it does not know ({type(error).__name__}{': ' if said else ''}{said}); nothing "

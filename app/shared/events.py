@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import inspect
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
+from gradio.blocks import BlockFunction
 from gradio.components import Component
 from gradio.context import LocalContext
 from gradio.events import Dependency
 from starlette.requests import HTTPConnection, cookie_parser
 
-from app.shared.errors import USER_ERRORS
+from app.shared.errors import USER_ERRORS, sentence_of
 from app.shared.visitors import Visitor, answering, visitor_asking, visitor_of
 
 P = ParamSpec("P")
@@ -34,14 +36,58 @@ def shown(handler: Callable[P, T]) -> Callable[P, T]:
             try:
                 return handler(*args, **kwargs)
             except USER_ERRORS as error:
-                raise _message(error) from error
+                raise _message(str(error)) from error
 
     return wrapped
 
 
+def answer_in_sentences(app: gr.Blocks) -> None:
+    """Answer arguments that cannot be read, and faults of the program, in one sentence.
+
+    Gradio would answer nothing, and write a traceback with what was sent to the log.
+    """
+    read, process = app.preprocess_data, app.process_api
+
+    async def reading(function: BlockFunction, *given: Any, **named: Any) -> Any:
+        try:
+            return await read(function, *given, **named)
+        except gr.Error:
+            raise
+        except USER_ERRORS as error:
+            raise _message(str(error)) from error
+        except Exception as error:
+            raise _message(_unreadable(function)) from error
+
+    async def processing(*given: Any, request: Any = None, **named: Any) -> Any:
+        try:
+            # Files are read before the handler is asked, and given out after it.
+            with answering(_visitor(request)):
+                return await process(*given, request=request, **named)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception as error:
+            raise _message(sentence_of(error)) from error
+
+    app.preprocess_data, app.process_api = reading, processing  # type: ignore[method-assign]
+
+
+def _unreadable(function: BlockFunction) -> str:
+    if function.api_visibility != "public":
+        return "The page sent what its event cannot take; load the page again."
+    names = ", ".join(inspect.signature(function.fn).parameters)
+    return (
+        f"The arguments of {function.api_name} cannot be read; give {names}, each of its type: a number as a finite "
+        "one, and a file as one that you have uploaded."
+    )
+
+
 def _asking() -> Visitor | None:
     """Whose page has triggered the event; None where none has."""
-    request = LocalContext.request.get(None)
+    return _visitor(LocalContext.request.get(None))
+
+
+def _visitor(request: gr.Request | None) -> Visitor | None:
     if request is None:
         return None
     asking = getattr(request, "request", None)
@@ -58,7 +104,7 @@ def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
         try:
             yield from handler(*args, **kwargs)
         except USER_ERRORS as error:
-            raise _message(error) from error
+            raise _message(str(error)) from error
 
     return wrapped
 
@@ -89,8 +135,8 @@ def told(error: Exception) -> None:
     gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=None)
 
 
-def _message(error: Exception) -> gr.Error:
-    return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=None, print_exception=False)
+def _message(said: str) -> gr.Error:
+    return gr.Error(html.escape(said, quote=False), title=TITLE, duration=None, print_exception=False)
 
 
 EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}

@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
         }
         told |= getattr(record, FIELDS, {})
         if record.exc_info and record.exc_info[1] is not None:
-            told |= _error(record.exc_info[1])
+            told |= fault(record.exc_info[1])
         return json.dumps(told)
 
 
@@ -39,7 +39,8 @@ def _is_own(name: str) -> bool:
     return name.partition(".")[0] in ("app", "coft", "coft_core", "db")
 
 
-def _error(error: BaseException) -> dict[str, object]:
+def fault(error: BaseException) -> dict[str, object]:
+    """What the log says of an error: its kind and the lines of code it came through, without its own words."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "error": type(error).__name__,

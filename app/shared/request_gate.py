@@ -14,13 +14,16 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi.exceptions import RequestValidationError
+from gradio.route_utils import API_PREFIX, FnIndexInferError
+from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
-from app.shared.errors import ServiceError
+from app.shared.errors import ServiceError, sentence_of
 from app.shared.limits import DiskRoom, UploadShares
 from app.shared.own_files import SENTENCE, is_fetching
 from app.shared.page_states import PageStates
@@ -243,6 +246,9 @@ class RequestGate:
             await answer(scope, body.receive, body.send)
         except _TooLarge:
             await body.refuse(scope)
+        except Exception as error:
+            # It was answered by :func:`explained`, unless its answer had begun; the server would write a traceback.
+            sentence_of(error)
 
     def _too_large(self, headers: Headers) -> tuple[int, str] | None:
         """Why a body that says its length is not read; one that does not is cut off at the limit."""
@@ -257,6 +263,30 @@ class RequestGate:
             f"The request is larger than the {self._largest // 1_000_000} MB that are read. Whoever runs this server "
             "sets that in COFT_MAX_UPLOAD_MB."
         )
+
+
+async def unreadable(request: Request, error: Exception) -> Response:
+    """422 for a request to Gradio's routes that cannot be read; the log does not repeat what was sent."""
+    if not get_route_path(request.scope).startswith(f"{API_PREFIX}/"):
+        raise error
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": ""}
+    field = ".".join(str(part) for part in first["loc"][1:2])
+    reason = f" ({field}: {first['msg']})" if field else ""
+    told = f"The request cannot be read{reason}; GET {API_PREFIX}/info lists what the endpoints take."
+    return JSONResponse({"detail": told}, 422)
+
+
+async def explained(request: Request, error: Exception) -> Response:
+    """500 in one sentence."""
+    del request, error
+    return JSONResponse({"detail": "The program met an error that it does not know; the log has its place."}, 500)
+
+
+EXPLAINED: dict[Any, Any] = {
+    **dict.fromkeys((RequestValidationError, FnIndexInferError, LookupError, TypeError), unreadable),
+    Exception: explained,
+}
+"""What answers a request that ends in an error, by the error's kind."""
 
 
 class UploadGate:

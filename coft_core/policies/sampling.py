@@ -77,7 +77,7 @@ def choose(
     token_ids, settled = _draw(restricted, empty, sampling, uniform, first)
     for size in further:
         # Further sizes are a CPU's alone, where this reads memory and waits for nothing.
-        if settled.all():
+        if settled.numpy().all():
             break
         left = torch.from_numpy(np.flatnonzero(~settled.numpy()))
         token_ids[left], settled[left] = _draw(restricted[left], empty[left], sampling, uniform[left], size)

@@ -24,6 +24,11 @@ Outside = Literal["floor", "zero"]
 the step's threshold itself, or nothing, so that the whole text is impossible."""
 
 
+Encoding = Literal["together", "apart"]
+"""How a text is tokenized behind its prompt: ``together`` with it, as lm-evaluation-harness does, or ``apart`` wherever
+a token would reach over the border."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """Asks how likely each of several texts is after a prompt.

@@ -27,9 +27,16 @@ from coft_core.model.slots import rows_size
 from coft_core.policies.base import Past, Policy, Views
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.scorers.base import ToxicityScorer
-from coft_core.suites.base import Answer, Ask, Choices, Likelihood, Scored, Unread, Writing, Written
+from coft_core.suites.base import Answer, Ask, Choices, Encoding, Likelihood, Scored, Unread, Writing, Written
 from coft_core.text.detection import SpanDetector, default_detector
-from coft_core.text.masking import MaskedPrompt, MaskSettings, continuation_ids, keep_whitelisted, mask_prompt
+from coft_core.text.masking import (
+    MaskedPrompt,
+    MaskSettings,
+    continuation_ids,
+    harness_ids,
+    keep_whitelisted,
+    mask_prompt,
+)
 from coft_core.text.thinking import ChainThinking, Divided, ThinkingMarks, thinking_of
 from coft_core.text.turns import framed
 from coft_core.types import Certificate, Span
@@ -51,6 +58,9 @@ less time than to read many small batches, on a CPU too."""
 VIEWED_LOGITS = 1 << 21
 """Logits of one branch from which views are made at a time."""
 
+JOINED = "The tokenizer joins a text with the end of its prompt, so that no token is left to score; encode them apart."
+"""Why choices cannot be read where prompt and text are encoded together."""
+
 STOP_MARGIN = 4
 """Tokens before a stop that are read with it, since the first of a part may read otherwise than in the whole."""
 
@@ -69,6 +79,7 @@ class Reader:
         detector: SpanDetector | None = None,
         room: Room | None = None,
         marks: ThinkingMarks | None = None,
+        encoding: Encoding = "together",
     ) -> None:
         """Nothing runs yet.
 
@@ -80,8 +91,9 @@ class Reader:
             room: Where the memory of batches is taken from; None takes it without asking.
             marks: What the model writes before and behind its thinking, which is then no part of a continuation: stops
                 end answers alone, and where the thinking does not end there is none. None takes all as the answer.
+            encoding: How texts are tokenized behind their prompts.
         """
-        self._marks = marks
+        self._marks, self._encoding = marks, encoding
         self._model = model.dated()
         self._models, self._scorers = models, scorers
         self._detector, self._room = detector or default_detector(), room or OwnRoom()
@@ -104,13 +116,17 @@ class Reader:
         answers: dict[tuple[int, int], Answer] = {}
         texts: list[_Texts] = []
         chains: list[_Continued] = []
-        for row, (ask, seed) in enumerate(zip(asks, seeds, strict=True)):
+        for row, (given, seed) in enumerate(zip(asks, seeds, strict=True)):
+            ask = self._bordered(given)
             for column, planned in enumerate(self._plans(ask, prepared, seed)):
                 place = (column, row)
                 if isinstance(ask, Choices):
                     tokens = ask.tokens or tuple(
-                        tuple(continuation_ids(self._model, planned.prompt, text)) for text in ask.texts
+                        encoded(self._model, planned.prompt, text, self._encoding) for text in ask.texts
                     )
+                    if not all(tokens):
+                        answers[place] = Unread(JOINED)
+                        continue
                     reading: _Texts | _Continued = _Texts(place, planned, tokens)
                 else:
                     ids = planned.prompt.factual_ids
@@ -145,6 +161,10 @@ class Reader:
             size = policy.writing_size(self._model, ready.models, ask.prompt)
             bound = self._room.run(size, bind) if size else bind()
             yield Plan(self._model, bound, prompt, ready.certificate, seed, models=ready.models)
+
+    def _bordered(self, ask: Ask) -> Ask:
+        together = isinstance(ask, Choices) and ask.tokens is None and self._encoding == "together"
+        return bordered(ask) if together and not self._model.chat else ask
 
     def _framed(self, ask: Ask) -> Ask:
         """The ask in the model's frame."""
@@ -243,6 +263,25 @@ class _Prepared:
     policy: Policy
     models: Mapping[str, LanguageModel]
     certificate: Certificate
+
+
+def bordered(ask: Ask) -> Ask:
+    """Choices whose white space at the end of the prompt begins each text instead, as in lm-evaluation-harness."""
+    prompt = ask.prompt.rstrip()
+    if not isinstance(ask, Choices) or prompt == ask.prompt:
+        return ask
+
+    def within(spans: Sequence[Span]) -> tuple[Span, ...]:
+        return tuple(replace(s, end=min(s.end, len(prompt))) for s in spans if s.start < len(prompt))
+
+    texts = tuple(f"{ask.prompt[len(prompt) :]}{text}" for text in ask.texts)
+    spans = None if ask.spans is None else within(ask.spans)
+    return replace(ask, prompt=prompt, texts=texts, spans=spans, also=within(ask.also))
+
+
+def encoded(model: LanguageModel, prompt: MaskedPrompt, text: str, encoding: Encoding) -> tuple[int, ...]:
+    """Tokens of a text behind a prompt."""
+    return (harness_ids if encoding == "together" else continuation_ids)(model, prompt, text)
 
 
 def start_prompt(model: LanguageModel) -> MaskedPrompt:

@@ -355,6 +355,32 @@ def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: s
     return tuple(int(i) for i in alone[len(anchor) :])
 
 
+def harness_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: str) -> tuple[int, ...]:
+    """Tokens of a continuation as in lm-evaluation-harness: those of the whole text, less as many as the prompt has.
+
+    Where a token reaches over the border, the prompt keeps its own last token. Nothing is left of a continuation that
+    the tokenizer joins with the prompt. Behind an empty prompt, and behind a chat template, which ends what was said
+    before, the continuation is tokenized by itself.
+
+    Args:
+        model: The model.
+        prompt: The prompt without white space at its end, which belongs to the continuation.
+        continuation: The text.
+
+    Raises:
+        InvalidInputError: The continuation has no tokens, or holds a lone surrogate.
+    """
+    if model.chat:
+        return continuation_ids(model, prompt, continuation)
+    require_encodable(continuation, "The continuation")
+    prefix = prompt.factual_ids
+    if prompt.factual_text:
+        whole = model.tokenizer(prompt.factual_text + continuation, verbose=False)["input_ids"]
+        return tuple(int(i) for i in whole[len(prefix) :])
+    alone = tuple(int(i) for i in model.tokenizer(continuation, add_special_tokens=False, verbose=False)["input_ids"])
+    return alone[len(prefix) :] if alone[: len(prefix)] == prefix else alone
+
+
 def joined(prompt: str, reference: str) -> str:
     """The reference as it follows the prompt: a space is supplied where two words would run together."""
     if prompt and reference and not prompt[-1].isspace() and (reference[0].isalnum() or reference[0] in "\"'("):

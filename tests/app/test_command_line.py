@@ -212,5 +212,6 @@ def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
     assert suggested(run(capsys, *audit)[1]) == [False, False, False]
     monkeypatch.setenv("COFT_MASK_FAMILIES", "colour")
     code, _, error = run(capsys, *audit)
-    assert code == 1
-    assert "no attribute family 'colour'" in error
+    assert code == 2
+    assert "COFT_MASK_FAMILIES" in error
+    assert "'colour'" in error

@@ -72,5 +72,6 @@ def test_a_session_of_every_earlier_version_is_exported(tmp_path: Path) -> None:
 def test_the_kept_evidence_still_verifies() -> None:
     found = verified()
     assert BUNDLE.exists()
-    assert found
+    # It is signed by a key of its own, which no other server knows.
+    assert found.pop("Signature") == "unknown"
     assert set(found.values()) <= {"passed", "skipped"}, found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import gradio as gr
 import httpx
@@ -58,12 +60,13 @@ class Served:
         return httpx.Client(base_url=self.url, timeout=60, headers=headers)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    store = tmp_path_factory.mktemp("store") / "audits.sqlite3"
+@contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    """A server with accounts on a store of its own."""
     settings = Settings(
-        database_url=f"sqlite:///{store}", pipeline="none", accounts="on", completions="coft", model="tiny"
-    )
+        database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none", accounts="on", completions="coft",
+        model="tiny",
+    )  # fmt: skip
     with services(settings, owns_store=True, loader=load_tiny) as wired:
         accounts = quick_accounts(wired)
         for role in ROLES:
@@ -78,3 +81,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         wired[Doors].let_agents_in(app)
         yield Served(url.rstrip("/"), wired, app, tokens)
         app.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for the tests of a process; what they add stays."""
+    with serving(tmp_path_factory.mktemp("accounts")) as made:
+        yield made

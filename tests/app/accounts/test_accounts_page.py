@@ -23,21 +23,19 @@ from tests.db.conftest import new_session
 pytestmark = pytest.mark.ui
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_to_sign_in_on_keeps_the_rules_of_axe_and_fits_a_phone(browser: Browser, served, scheme: str):
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 844}, bypass_csp=True)
-    page = context.new_page()
-    assert page.goto(f"{served.url}/review?session=1").status == 401
-    assert Axe().run(page).response["violations"] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (background == "rgb(18, 19, 21)") is (scheme == "dark")
-    context.close()
-
-
 def test_who_signs_in_without_scripts_comes_to_the_page_asked_for_signs_with_her_account_and_leaves(
     browser: Browser, served
 ):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    assert page.goto(f"{served.url}/review?session=1").status == 401
+    for scheme, colour in (("light", False), ("dark", True)):
+        page.emulate_media(color_scheme=scheme)
+        assert Axe().run(page).response["violations"] == []
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(18, 19, 21)") is colour
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_cookies([{"name": "coft-reviewer", "value": "Somebody%20Else", "url": served.url}])
     page = context.new_page()
@@ -76,6 +74,12 @@ def entered(browser: Browser, served, role: str, path: str, **options: Any) -> P
 
 
 def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_of_axe(browser: Browser, served):
+    wired = served.wired
+    made = wired[ProjectService].add("Winter hiring").record
+    admin = wired[AccountService].named("the admin")
+    with answering(Visitor(admin.name, "", admin, made)):
+        session = SessionsRepository(wired.database).create(new_session())
+        AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict="fair"))
     page = entered(browser, served, "admin", "accounts")
     expect(page.locator("#trail tbody tr").first).to_be_visible()
     page.locator("#account-new").get_by_label("Name").fill("Mia Chen")
@@ -101,6 +105,21 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
         page.locator("#trail-csv").click()
     assert "disable an account" in waiting.value.path().read_text("utf-8")
     assert "accounts: opened" not in waiting.value.path().read_text("utf-8")
+    expect(page.locator("#accounts")).to_contain_text("The store takes")
+    expect(page.locator("#accounts li", has_text="the admin")).to_contain_text(re.compile(r"has [\d.]+ [kM]B"))
+    page.locator("#accounts").get_by_role("button", name="the admin").click()
+    expect(page.locator("#account dl")).to_contain_text(re.compile(r"In the store.*sessions [\d.]+ [kM]B"))
+    expect(page.locator("#members")).to_contain_text("It cannot be deleted")
+    page.locator("#projects").get_by_role("button", name="Winter hiring").click()
+    expect(page.locator("#members")).to_contain_text("1 session with 1 entry in verdict logs, for good")
+    page.locator("#delete-project").click()
+    expect(page.get_by_text("Repeat the project's name")).to_be_visible()
+    page.locator("#project-repeated").get_by_label("Its name, to delete it").fill("Winter hiring")
+    page.locator("#delete-project").click()
+    expect(page.locator("#project-said")).to_contain_text("Winter hiring is deleted: 1 session with 1 entry")
+    expect(page.locator("#projects")).not_to_contain_text("Winter hiring")
+    expect(page.locator("#delete-project")).not_to_be_visible()
+    expect(page.locator("#trail")).to_contain_text("delete a project")
     for scheme, width in (("light", 1440), ("dark", 1440), ("dark", 390)):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
@@ -123,48 +142,7 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.context.close()
 
 
-def test_an_admin_sees_who_takes_how_much_and_deletes_a_project_by_its_name(browser: Browser, served):
-    wired = served.wired
-    made = wired[ProjectService].add("Winter hiring").record
-    admin = wired[AccountService].named("the admin")
-    with answering(Visitor(admin.name, "", admin, made)):
-        session = SessionsRepository(wired.database).create(new_session())
-        AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict="fair"))
-    page = entered(browser, served, "admin", "accounts")
-    expect(page.locator("#accounts")).to_contain_text("The store takes")
-    expect(page.locator("#accounts li", has_text="the admin")).to_contain_text(re.compile(r"has [\d.]+ [kM]B"))
-    page.locator("#accounts").get_by_role("button", name="the admin").click()
-    expect(page.locator("#account dl")).to_contain_text(re.compile(r"In the store.*sessions [\d.]+ [kM]B"))
-    expect(page.locator("#members")).to_contain_text("It cannot be deleted")
-    page.locator("#projects").get_by_role("button", name="Winter hiring").click()
-    expect(page.locator("#members")).to_contain_text("1 session with 1 entry in verdict logs, for good")
-    page.locator("#delete-project").click()
-    expect(page.get_by_text("Repeat the project's name")).to_be_visible()
-    page.locator("#project-repeated").get_by_label("Its name, to delete it").fill("Winter hiring")
-    page.locator("#delete-project").click()
-    expect(page.locator("#project-said")).to_contain_text("Winter hiring is deleted: 1 session with 1 entry")
-    expect(page.locator("#projects")).not_to_contain_text("Winter hiring")
-    expect(page.locator("#delete-project")).not_to_be_visible()
-    expect(page.locator("#trail")).to_contain_text("delete a project")
-    page.context.close()
-
-
-def test_who_sees_several_projects_chooses_one_in_the_menu_of_her_account(browser: Browser, served):
-    projects = served.wired[ProjectService]
-    projects.add("Hiring")
-    projects.add_member("Hiring", "the lead")
-    page = entered(browser, served, "lead", "sessions")
-    page.locator(".account-button").click()
-    page.get_by_label("Project").select_option("Hiring")
-    page.get_by_role("button", name="Show it").click()
-    page.wait_for_url(f"{served.url}/sessions")
-    page.locator(".account-button").click()
-    expect(page.locator("#project option:checked")).to_have_text("Hiring")
-    expect(page.get_by_role("link", name="Manage accounts")).to_have_count(0)
-    page.context.close()
-
-
-def test_chosen_sessions_are_moved_to_another_project_that_is_seen(browser: Browser, served):
+def test_sessions_are_moved_to_another_project_which_the_menu_of_the_account_then_shows(browser: Browser, served):
     wired, projects = served.wired, served.wired[ProjectService]
     target = projects.add("Moved here").record
     projects.add_member("Moved here", "the lead")
@@ -197,6 +175,14 @@ def test_chosen_sessions_are_moved_to_another_project_that_is_seen(browser: Brow
         assert sorted(item.name for item in SessionsRepository(wired.database).list()) == names
     moved = [entry for entry in wired[TrailRepository].list() if entry.action == "move sessions"]
     assert [(entry.actor, entry.subject.endswith("to Moved here")) for entry in moved] == [("the lead", True)]
+    page.locator(".account-button").click()
+    page.get_by_label("Project").select_option("Moved here")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Show it").click()
+    page.locator(".account-button").click()
+    expect(page.locator("#project option:checked")).to_have_text("Moved here")
+    expect(page.get_by_label("Choose first to move")).to_have_count(1)
+    expect(page.get_by_role("link", name="Manage accounts")).to_have_count(0)
     page.context.close()
 
 

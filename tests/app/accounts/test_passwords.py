@@ -10,16 +10,13 @@ from app.accounts.passwords import COMMON, DIGEST_BYTES, digest_of_common, one_t
 from app.shared.errors import ServiceError
 
 
-@pytest.mark.parametrize(
-    "password",
-    [
+def test_common_passwords_and_their_variations_are_refused():
+    for password in (
         "passwordpassword", "123456789012", "qwertyuiop[]", "iloveyou1234", "Password1234!", "unbelievable",
         "1qaz2wsx3edc", "P@ssw0rd2024!", "letmeinletmein", "correcthorse",
-    ],
-)  # fmt: skip
-def test_common_passwords_and_their_variations_are_refused(password):
-    with pytest.raises(ServiceError, match="easily guessed"):
-        usable(password, "Bo Mills")
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match="easily guessed"):
+            usable(password, "Bo Mills")
 
 
 def test_the_commonest_long_passwords_are_refused_in_whatever_case():
@@ -34,10 +31,10 @@ def test_the_commonest_long_passwords_are_refused_in_whatever_case():
             usable(password, "Bo Mills")
 
 
-@pytest.mark.parametrize("word", ["coft", "C.O.F.T.", "mills", "MiLLs", "B-o M_ills"])
-def test_a_password_has_neither_the_name_of_the_account_nor_the_programs_in_it(word):
-    with pytest.raises(ServiceError, match="in it, which stands in a name"):
-        usable(f"quiet rivers {word} under old bridges", "Bo Mills")
+def test_a_password_has_neither_the_name_of_the_account_nor_the_programs_in_it():
+    for word in ("coft", "C.O.F.T.", "mills", "MiLLs", "B-o M_ills"):
+        with pytest.raises(ServiceError, match=" in it, "):
+            usable(f"quiet rivers {word} under old bridges", "Bo Mills")
     # Two letters stand in many words.
     usable("bold rivers under old bobbins", "Bo Mills")
 

@@ -24,7 +24,7 @@ from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
 from db.scope import in_project, present_project
 from db.sessions import SessionsRepository
-from tests.app.accounts.conftest import PASSWORD, Served
+from tests.app.accounts.conftest import PASSWORD, Served, serving
 from tests.app.accounts.test_permissions import called
 from tests.db.conftest import new_session
 from tests.db.test_store_projects import fill
@@ -33,6 +33,13 @@ SECRET = "Zanzibar"
 FILLED = "Night shift"
 """What the sessions of the rows are called that stand in every table."""
 DEFAULT, FIRST = 1, 1
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Things of each kind are known by the numbers that a new store gives them."""
+    with serving(tmp_path_factory.mktemp("walled")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: A
 
 def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
     table = audited.wired[ReportService].csv(audited.sessions["joint"])
-    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES]
+    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES, "certified_at"]
 
 
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):

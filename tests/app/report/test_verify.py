@@ -191,7 +191,8 @@ def test_a_step_written_anew_from_other_numbers_is_found_by_replay_alone(
         step["certified_mass"] = math.fsum(math.exp(row["log_p_fused"]) for row in kept)
 
     bundle = forged(audited.bundles["joint"], change, tmp_path)
-    assert set(failures(verify(bundle))) <= {"Summary numbers", "Certificates of whole chains", "Certified tokens"}
+    summed = {"Summary numbers", "Certificates of whole chains", "Certified tokens", "Thresholds by step"}
+    assert set(failures(verify(bundle))) <= summed
     replayed = failures(verify(bundle, replay=True))["Replay on the model"]
     assert any(problem.startswith(f"{PLACE}: log_p_") for problem in replayed)
 

@@ -1,17 +1,22 @@
 """No other website reads or changes anything: by name (DNS rebinding), by origin, on any route, agents' included."""
 
 import asyncio
+import io
+import json
+import logging
+import math
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, product
 from urllib.parse import quote
 
 import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from app.bootstrap import services
+from app.bootstrap import FEATURES, services
 from app.cli import main
 from app.server import build_app, launch_options
 from app.settings import Settings
@@ -56,35 +61,30 @@ def served(tmp_path_factory) -> Iterator[httpx.Client]:
         app.close(verbose=False)
 
 
-@pytest.mark.parametrize(("method", "route"), ROUTES)
-def test_no_route_answers_to_a_name_that_is_not_listed(served, method, route):
-    answer = served.request(method, route, headers={"Host": "rebound.example.com"}, json={"data": []})
-    assert answer.status_code == 421
-    assert "COFT_HOSTS" in answer.text
+def test_no_route_answers_to_a_name_that_is_not_listed(served):
+    for method, route in ROUTES:
+        answer = served.request(method, route, headers={"Host": "rebound.example.com"}, json={"data": []})
+        assert (answer.status_code, "COFT_HOSTS" in answer.text) == (421, True), route
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example.com", "null", "http://127.0.0.1:1", "http://localhost:7860"])
-@pytest.mark.parametrize(("method", "route"), ROUTES)
-def test_no_route_answers_another_website_on_loopback_or_by_the_servers_own_name(served, method, route, origin):
-    asking = {"Access-Control-Request-Method": "POST", "Origin": origin}
-    for host in (served.base_url.netloc.decode(), "audit.example.org"):
-        answer = served.request(method, route, headers={**asking, "Host": host}, json={"data": []})
-        assert answer.status_code == 403
-        assert "access-control-allow-origin" not in answer.headers
+def test_no_route_answers_another_website_on_loopback_or_by_the_servers_own_name(served):
+    origins = ("https://evil.example.com", "null", "http://127.0.0.1:1", "http://localhost:7860")
+    hosts = (served.base_url.netloc.decode(), "audit.example.org")
+    for (method, route), origin, host in product(ROUTES, origins, hosts):
+        asking = {"Access-Control-Request-Method": "POST", "Origin": origin, "Host": host}
+        answer = served.request(method, route, headers=asking, json={"data": []})
+        assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (403, False), (route, asking)
 
 
 LARGE = 22_000_000
 
 
-@pytest.mark.parametrize("route", ["/gradio_api/upload", "/gradio_api/call/list_sessions", "/gradio_api/queue/join"])
-def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_read(served, route):
-    with socket.create_connection((served.base_url.host, served.base_url.port)) as line:
-        head = (
-            f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LARGE}\r\nContent-Type: text/plain\r\n\r\n"
-        )
-        line.sendall(head.encode())
-        answer = line.recv(65536).decode()
-    assert answer.startswith("HTTP/1.1 413")
+def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_read(served):
+    said = f"HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LARGE}\r\nContent-Type: text/plain\r\n\r\n"
+    for route in ("/gradio_api/upload", "/gradio_api/call/list_sessions", "/gradio_api/queue/join"):
+        with socket.create_connection((served.base_url.host, served.base_url.port)) as line:
+            line.sendall(f"POST {route} {said}".encode())
+            assert line.recv(65536).decode().startswith("HTTP/1.1 413"), route
 
 
 async def gated_read(pieces: list[bytes], largest: int) -> tuple[int, int]:
@@ -152,58 +152,44 @@ def test_a_listed_website_is_answered_so_that_its_scripts_can_read_it(served):
         assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:7860", "audit.example.org", "rebound.example.com"])
-@pytest.mark.parametrize(("method", "route"), ROUTES)
-def test_every_answer_carries_the_protecting_headers(served, method, route, host):
-    answer = served.request(method, route, headers={"Host": host})
-    told = {name: answer.headers.get(name, "") for name in HEADERS}
-    policy = told.pop(POLICY)
-    assert told == {name: value for name, value in HEADERS.items() if name != POLICY}
-    assert policy.startswith(f"{EVERYWHERE_FORBIDDEN}; script-src 'self'")
-    if answer.headers.get("content-type", "").startswith("text/html") and answer.status_code == 200:
-        # A page's scripts are the server's own files, and those that carry the nonce of this answer.
-        nonce = re.search(r"script-src 'self' 'unsafe-eval' 'nonce-([^']+)'", policy)[1]
-        scripts = re.findall(r"<script\b[^>]*>", re.sub(r"(?s)(<script\b[^>]*>).*?</script>", r"\1", answer.text))
-        assert scripts
-        assert "<base" not in answer.text
-        assert all(f'nonce="{nonce}"' in script for script in scripts)
+def test_every_answer_carries_the_protecting_headers(served):
+    hosts = ("127.0.0.1:7860", "audit.example.org", "rebound.example.com")
+    for (method, route), host in product(ROUTES, hosts):
+        answer = served.request(method, route, headers={"Host": host})
+        told = {name: answer.headers.get(name, "") for name in HEADERS}
+        policy = told.pop(POLICY)
+        assert told == {name: value for name, value in HEADERS.items() if name != POLICY}, (route, host)
+        assert policy.startswith(f"{EVERYWHERE_FORBIDDEN}; script-src 'self'"), (route, host)
+        if answer.headers.get("content-type", "").startswith("text/html") and answer.status_code == 200:
+            # A page's scripts are the server's own files, and those that carry the nonce of this answer.
+            nonce = re.search(r"script-src 'self' 'unsafe-eval' 'nonce-([^']+)'", policy)[1]
+            scripts = re.findall(r"<script\b[^>]*>", re.sub(r"(?s)(<script\b[^>]*>).*?</script>", r"\1", answer.text))
+            assert scripts
+            assert "<base" not in answer.text
+            assert all(f'nonce="{nonce}"' in script for script in scripts)
 
 
 def _problem(settings: Settings, *headers: tuple[str, str]) -> tuple[int, str] | None:
     return Allowed.by(settings).problem(Headers(raw=[(name.encode(), value.encode()) for name, value in headers]))
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:7860", "127.0.0.1:80", "[::1]:7860", "localhost."])
-def test_loopback_is_always_answered_to(host):
-    assert _problem(Settings(host="0.0.0.0"), ("host", host)) is None
-
-
-@pytest.mark.parametrize(
-    "host", ["", "a@localhost", "localhost/x", "localhost:x", "localhost:99999", "[::1", "localhost#"]
-)
-def test_a_malformed_host_is_refused(host):
-    assert _problem(Settings(), ("host", host)) is not None
-
-
-def test_two_hosts_or_none_are_refused():
+def test_loopback_is_always_answered_to_and_a_malformed_host_never():
+    for host in ("localhost", "LOCALHOST:7860", "127.0.0.1:80", "[::1]:7860", "localhost."):
+        assert _problem(Settings(host="0.0.0.0"), ("host", host)) is None, host
+    for host in ("", "a@localhost", "localhost/x", "localhost:x", "localhost:99999", "[::1", "localhost#"):
+        assert _problem(Settings(), ("host", host)) is not None, host
     assert _problem(Settings()) is not None
     assert _problem(Settings(), ("host", "localhost"), ("host", "localhost")) is not None
 
 
-@pytest.mark.parametrize(
-    ("forwarded", "allowed"),
-    [
-        ("audit.example.org", True),
-        ("tools.example.org:8443, localhost", True),
-        ("evil.example.com", False),
-        ("audit.example.org, evil.example.com", False),
-        ("", False),
-    ],
-)
-def test_a_name_that_a_proxy_passes_on_has_to_be_the_servers(forwarded, allowed):
+def test_a_name_that_a_proxy_passes_on_has_to_be_the_servers():
     settings = Settings(hosts="audit.example.org", origins="https://tools.example.org:8443")
-    problem = _problem(settings, ("host", "localhost"), ("x-forwarded-host", forwarded))
-    assert (None if problem is None else problem[0]) == (None if allowed else 421)
+    for forwarded, status in (
+        ("audit.example.org", None), ("tools.example.org:8443, localhost", None), ("evil.example.com", 421),
+        ("audit.example.org, evil.example.com", 421), ("", 421),
+    ):  # fmt: skip
+        problem = _problem(settings, ("host", "localhost"), ("x-forwarded-host", forwarded))
+        assert (None if problem is None else problem[0]) == status, forwarded
 
 
 def test_the_address_that_it_listens_on_is_a_name_and_every_address_is_none():
@@ -211,9 +197,8 @@ def test_the_address_that_it_listens_on_is_a_name_and_every_address_is_none():
     assert _problem(Settings(host="0.0.0.0"), ("host", "0.0.0.0:7860")) is not None
 
 
-@pytest.mark.parametrize(
-    ("origin", "host", "allowed"),
-    [
+def test_an_origin_is_its_own_by_name_and_port():
+    for origin, host, allowed in (
         ("http://localhost:7860", "localhost:7860", True),
         ("http://localhost", "localhost:80", True),
         ("https://localhost", "localhost", True),
@@ -224,19 +209,16 @@ def test_the_address_that_it_listens_on_is_a_name_and_every_address_is_none():
         ("http://evil@localhost", "localhost", False),
         ("http:localhost", "localhost", False),
         ("", "localhost", False),
-    ],
-)
-def test_an_origin_is_its_own_by_name_and_port(origin, host, allowed):
-    assert (_problem(Settings(), ("host", host), ("origin", origin)) is None) == allowed
+    ):
+        assert (_problem(Settings(), ("host", host), ("origin", origin)) is None) == allowed, origin
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"hosts": "*"}, {"hosts": "http://a"}, {"hosts": "a:80"}, {"origins": "a"}, {"origins": "https://*.a"}]
-)
-def test_a_setting_that_names_no_host_or_origin_is_refused(wrong):
-    (name,) = wrong
-    with pytest.raises(ServiceError, match=f"COFT_{name.upper()} names"):
-        Allowed.by(Settings(**wrong))
+def test_a_setting_that_names_no_host_or_origin_is_refused():
+    for name, value in (
+        ("hosts", "*"), ("hosts", "http://a"), ("hosts", "a:80"), ("origins", "a"), ("origins", "https://*.a"),
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=f"COFT_{name.upper()} names"):
+            Allowed.by(Settings(**{name: value}))
 
 
 def test_serving_with_such_a_setting_ends_in_one_sentence(monkeypatch, tmp_path, capsys):
@@ -320,8 +302,7 @@ def test_over_tls_a_browser_is_told_to_ask_by_nothing_else():
     assert int(re.search(r"max-age=(\d+); includeSubDomains", ALWAYS_TLS)[1]) >= 365 * 24 * 3600
 
 
-@pytest.mark.parametrize("address", ["http://192.0.2.1/a.csv", "HTTPS://192.0.2.1/a.csv", "//192.0.2.1/a.csv"])
-def test_nothing_is_fetched_from_an_address_that_a_visitor_gives(served, address, monkeypatch):
+def test_nothing_is_fetched_from_an_address_that_a_visitor_gives(served, monkeypatch):
     asked: list[str] = []
 
     async def fetched(url: str, **_: object) -> str:
@@ -330,24 +311,22 @@ def test_nothing_is_fetched_from_an_address_that_a_visitor_gives(served, address
 
     monkeypatch.setattr("gradio.processing_utils.async_ssrf_protected_download", fetched)
     monkeypatch.setattr("gradio.processing_utils.save_url_to_cache", lambda url, **_: asked.append(url) or __file__)
-    for route in (f"/gradio_api/file={address}", f"/gradio_api/proxy={address}", f"/gradio_api/file={quote(address)}"):
-        answer = served.get(route)
-        assert (answer.status_code, answer.text) == (
-            403,
-            "This server fetches nothing from addresses; send the file itself.",
-        )
-    for given in (
-        {"path": address, "meta": {"_type": "gradio.FileData"}},
-        {"path": address, "url": address, "meta": {"_type": "gradio.FileData"}},
-        {"path": address},
-        {"path": "/etc/passwd"},
-        {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
-    ):
-        told = list_added(served, given)
-        assert "event: error" in told, given
-        assert "root" not in told
-        if str(given["path"]).startswith("http:") and "meta" in given:
-            assert SENTENCE in told
+    for address in ("http://192.0.2.1/a.csv", "HTTPS://192.0.2.1/a.csv", "//192.0.2.1/a.csv"):
+        for route in (f"file={address}", f"proxy={address}", f"file={quote(address)}"):
+            answer = served.get(f"/gradio_api/{route}")
+            assert (answer.status_code, answer.text) == (403, SENTENCE), route
+        for given in (
+            {"path": address, "meta": {"_type": "gradio.FileData"}},
+            {"path": address, "url": address, "meta": {"_type": "gradio.FileData"}},
+            {"path": address},
+            {"path": "/etc/passwd"},
+            {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
+        ):
+            told = list_added(served, given)
+            assert "event: error" in told, given
+            assert "root" not in told
+            if str(given["path"]).startswith("http:") and "meta" in given:
+                assert SENTENCE in told
     assert asked == []
 
 
@@ -360,3 +339,100 @@ def list_added(served: httpx.Client, given: dict[str, object]) -> str:
 def test_a_file_that_was_sent_is_taken(served):
     (path,) = served.post("/gradio_api/upload", files={"files": ("ward.txt", b"nurse\nrounds\n")}).json()
     assert "event: complete" in list_added(served, {"path": path, "meta": {"_type": "gradio.FileData"}})
+
+
+MARKER = "Zanzibar"
+"""Stands for what somebody typed."""
+BODIES = (
+    "1e400", "NaN", "[]", "{}", "{", f'"{MARKER}"', f'{{"{MARKER}": 1}}', f'{{"data": ["{MARKER}"]}}',
+    '{"session_hash": 1e400, "event_id": 1e400, "fn_index": 1e400, "data": 1e400}',
+    f'{{"session_hash": "{MARKER}", "fn_index": "{MARKER}", "data": ["{MARKER}"]}}',
+    f'{{"session_hash": "{MARKER}", "event_id": "{MARKER}", "fn_index": 99999, "data": ["{MARKER}"]}}',
+)  # fmt: skip
+
+
+@pytest.fixture
+def log(capsys) -> Iterator[Callable[[], str]]:
+    """What the server has written to its log, and printed, since this was last asked."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    loggers = [logging.getLogger(name) for name in ("", "uvicorn")]
+
+    def read() -> str:
+        text = written.getvalue() + "".join(capsys.readouterr())
+        written.seek(0)
+        written.truncate()
+        return text
+
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield read
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def require_sentences(served: httpx.Client, log: Callable[[], str], asked: list[tuple[str, dict[str, object]]]) -> None:
+    """Ask for events: each that fails does so with a sentence, and nothing that was sent is in the log."""
+    waiting = iter(asked)
+    # As many as may wait of one visitor at a time.
+    while some := list(islice(waiting, 12)):
+        log()
+        for route, body in some:
+            # JSON as others write it, who know NaN.
+            begun = posted(served, route, json.dumps({**body, "session_hash": "page"}))
+            assert begun.status_code == 200, (route, body, begun.text)
+        stream = served.get("/gradio_api/queue/data", params={"session_hash": "page"}).text
+        messages = [json.loads(line.removeprefix("data: ")) for line in stream.splitlines() if line]
+        ended = [message for message in messages if message["msg"] == "process_completed"]
+        assert len(ended) == len(some)
+        assert all(message["success"] or message["output"]["error"] for message in ended), ended
+        written = log()
+        assert not any(word in written for word in ("Traceback", MARKER)), (some, written)
+
+
+def posted(served: httpx.Client, route: str, body: str) -> httpx.Response:
+    return served.post(f"/gradio_api/{route}", content=body, headers={"Content-Type": "application/json"})
+
+
+def test_a_request_that_cannot_be_read_is_refused_in_a_sentence_and_stays_out_of_the_log(served, log):
+    routes = ("reset", "cancel", "queue/join", "call/nothing", "call/step", "call/v2/nothing", "run/step")
+    asked = [*product(routes, BODIES)]
+    for name in served.get("/gradio_api/info").json()["named_endpoints"]:
+        asked += [(f"call/v2{name}", body) for body in (BODIES[0], f'{{"{MARKER}": "{MARKER}"}}')]
+    log()
+    for route, body in asked:
+        answer = posted(served, route, body)
+        if answer.status_code != 200:
+            assert answer.status_code < 500, (route, body)
+            assert isinstance(answer.json()["detail"], str), (route, body)
+            assert answer.json()["detail"].strip(), (route, body)
+    written = log()
+    assert not any(word in written for word in ("Traceback", MARKER)), written
+
+
+def test_arguments_that_cannot_be_read_are_answered_in_a_sentence_and_stay_out_of_the_log(served, log):
+    asked: list[tuple[str, dict[str, object]]] = []
+    wrong = [MARKER, math.nan, {"path": f"/etc/{MARKER}", "meta": {"_type": "gradio.FileData"}}]
+    for turn, (name, endpoint) in enumerate(served.get("/gradio_api/info").json()["named_endpoints"].items()):
+        places = range(len(endpoint["parameters"]))
+        for data in ([], [wrong[(place + turn) % len(wrong)] for place in places]):
+            asked.append((f"call{name}", {"data": data}))
+    assert len(asked) > 120
+    require_sentences(served, log, asked)
+
+
+def test_an_event_of_a_page_that_cannot_be_read_is_answered_in_a_sentence_and_stays_out_of_the_log(served, log):
+    pages = [feature.page.path for feature in FEATURES if feature.page and not feature.page.for_admins]
+    events = {
+        event["id"]: event
+        for page in pages
+        for event in served.get("/config", params={"page": page}).json()["dependencies"]
+        if event["backend_fn"] and event["api_visibility"] != "public"
+    }
+    assert len(events) > 150
+    asked: list[tuple[str, dict[str, object]]] = []
+    for number, event in events.items():
+        about = {"fn_index": number, "event_data": {MARKER: MARKER}, "trigger_id": event["targets"][0][0]}
+        # Every second one is sent too little.
+        asked.append(("queue/join", {**about, "data": [MARKER] * (len(event["inputs"]) if number % 2 else 0)}))
+    require_sentences(served, log, asked)

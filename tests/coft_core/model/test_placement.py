@@ -265,7 +265,6 @@ def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole
 def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_each_of_them(whole, split):
     calibration, told = split
     run = cc.generate(whole, PROMPT, cc.CoftPolicy(lam=0.6, calibration=calibration), max_new_tokens=12, seed=3)
-    assert sum(step.certified for step in run.steps) > 0
     assert any(0 < step.set_size < 258 for step in run.steps)
     figures = ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass")
     for steps in (one["steps"] for one in told):
