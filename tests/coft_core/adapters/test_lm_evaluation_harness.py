@@ -291,6 +291,7 @@ def test_the_registry_knows_the_model():
     assert get_model("coft") is CoftLM
 
 
+@pytest.mark.slow
 def test_the_harness_runs_the_model_from_its_command_line(folder, tmp_path):
     words = ["-m", "coft_core.adapters.lm_eval_command", "run", "--model", "coft"]
     words += [
