@@ -100,6 +100,7 @@ def test_a_run_by_group_stands_beside_another_fits_every_width_and_is_weighted_a
     rows = page.locator("#compare-table tbody tr")
     expect(rows).to_have_count(6)
     lines = page.locator("#compare-plot .scatterlayer .js-line")
+    expect(lines.nth(1)).to_be_attached()
     assert len({line.evaluate("(node) => node.style.strokeDasharray") for line in lines.all()}) == 2
     before = rows.first.text_content() or ""
     set_number(page, "read-alpha", "0.2")
