@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Any
 
 PROGRAM = ("app", "db", "coft_core")
 
@@ -14,7 +15,7 @@ def run() -> None:
     # is lost where it falls into a destructor, as the import of a module has many.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from app.cli import main
+        from app.cli import main, opened_by_settings
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in PROGRAM:
             raise
@@ -23,7 +24,14 @@ def run() -> None:
             f"coft-audit: the commands need the package {error.name!r}, which is not installed; run pip install "
             "'coft-audit[app]'."
         )
-    sys.exit(main())
+
+    def opened(**options: Any) -> Any:
+        # A command that is stopped, by hand or by what runs it, keeps what is done and says so.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.default_int_handler)
+        return opened_by_settings(**options)
+
+    sys.exit(main(opened=opened))
 
 
 if __name__ == "__main__":

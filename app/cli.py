@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error or a wrong setting;
         130 when it was interrupted.
     """
-    command = program(opened or _opened)
+    command = program(opened or opened_by_settings)
     try:
         asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
         return _run(asked) if callable(asked) else 0
@@ -45,12 +44,10 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         return 2
 
 
-def _opened(workers: str | None = None, project: str | None = None) -> AbstractContextManager[Services]:
+def opened_by_settings(workers: str | None = None, project: str | None = None) -> AbstractContextManager[Services]:
+    """The services of the environment's settings, for the values of the options ``--workers`` and ``--project``."""
     from app.settings import Settings
 
-    # A command that is stopped, by hand or by what runs it, keeps what is done and says so.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)
     return services(Settings(**_given(ray_address=workers, project=project)))
 
 

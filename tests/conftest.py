@@ -5,7 +5,7 @@ import shutil
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +19,7 @@ from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
 from app.shared.wiring import Services
+from coft_core.conformal import informative
 from coft_core.decode.captured import prepare_model
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.compiled import NOT_PREPARED, path_of
@@ -180,6 +181,15 @@ def uploads_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
+        yield
+
+
+@contextmanager
+def flat_sets_say_something() -> Iterator[None]:
+    """Random models over 258 bytes are flat, so that most of their sets would say nothing; here they say something."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(informative, "LARGE", 300 / 258)
+        patch.setattr(informative, "MANY", 100 / 258)
         yield
 
 

@@ -80,7 +80,7 @@ def silent_because(view: CalibrationView) -> str:
         return f"No step is certified: {strongest.silence}. More prompts need not raise it; a larger alpha does."
     return (
         f"No step is certified: {strongest.silence}. Bring at least {plural(prompts_needed(view), 'prompt')} that do "
-        "not belong together, or choose a larger alpha."
+        "not belong together, or allow a larger alpha."
     )
 
 

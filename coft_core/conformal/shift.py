@@ -137,6 +137,9 @@ def _ratio(classifier: Any, table: Any, prior: float) -> npt.NDArray[np.float64]
 ShiftKind = Literal["none", "bound", "weights"]
 """How a shift is allowed for."""
 
+LARGEST_RATIO = 1_000_000
+"""Beyond it no number of contexts is enough for any alpha, and fractions outgrow floating-point numbers."""
+
 EFFECTIVE_FLOOR = 30.0
 """Effective contexts below which shift weights are refused: a few heavy contexts would decide alone."""
 
@@ -172,8 +175,10 @@ class Shift:
         Raises:
             InvalidInputError: ``rho`` is below 1 or not finite; a ratio of two densities is at least 1 somewhere.
         """
-        if not (math.isfinite(rho) and rho >= 1):
-            raise InvalidInputError(f"The density ratio's bound rho is {rho}; choose 1 (no shift) or larger.")
+        if not 1 <= rho <= LARGEST_RATIO:
+            raise InvalidInputError(
+                f"The density ratio's bound rho is {rho}; choose 1 (no shift) or larger, at most {LARGEST_RATIO:,}."
+            )
         return cls("bound", float(rho)) if rho > 1 else cls()
 
     @classmethod

@@ -12,16 +12,13 @@ from app.settings import Settings
 from app.shared.audits import CalibrationRequest
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
-from coft_core.conformal import informative
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _random_models_say_something() -> Iterator[None]:
-    """Random models over 258 bytes are flat, so that most sets would say nothing; these tests are of the others."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(informative, "LARGE", 300 / 258)
-        patch.setattr(informative, "MANY", 100 / 258)
+    """The tests of a file meet random models whose sets say something."""
+    with flat_sets_say_something():
         yield
 
 

@@ -70,6 +70,7 @@ def test_the_index_says_what_is_in_each_file(entry):
     assert all(row["prompt"].strip() and row.get("reference", " .").strip() for row in rows)
 
 
+@pytest.mark.slow
 def test_the_samples_are_reproduced_byte_for_byte_from_their_seed(sets, tmp_path):
     write(tmp_path, sets)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -83,6 +84,7 @@ def test_the_guide_names_every_sample():
     assert [name for name in FILES if f"`{name}`" not in guide] == []
 
 
+@pytest.mark.slow
 def test_no_sample_prompt_begins_a_training_text_or_comes_twice():
     every = [prompt for name in FILES if name != "all_columns.jsonl" for prompt in prompts(name)]
     every += sorted(set(prompts("all_columns.jsonl")))

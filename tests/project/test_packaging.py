@@ -222,6 +222,7 @@ def linked_environment(prefix):
     return place
 
 
+@pytest.mark.slow
 def test_the_containers_own_lines_install_start_and_pass_its_health_check(tmp_path):
     prefix, place = tmp_path / "prefix", tmp_path / "srv"
     place.mkdir()

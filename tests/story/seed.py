@@ -28,6 +28,7 @@ from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from coft_core.types import Span, Step
 from db.sessions import SessionsRepository
+from tests.conftest import flat_sets_say_something
 from tests.story.model import ASIDES, PROMPT, STORY, load_story
 
 LENGTHS = {32: 8, 24: 190, 16: 297, 8: 55}
@@ -220,7 +221,8 @@ def seeded(folder: Path) -> Iterator[Seeded]:
             # The embedded model's own calibration is of another model than the one that takes its name here.
             patch.setattr("app.shared.calibrations.EMBEDDED_CALIBRATION", ("models", "none.zip"))
             services = closing_last.enter_context(open_services(settings, owns_store=True, loader=load_story))
-        tell(services, folder)
+        with flat_sets_say_something():
+            tell(services, folder)
         with closing(sqlite3.connect(path)) as store, store:
             # New audits begin with the calibration that comes with the program.
             store.execute("UPDATE calibration_runs SET embedded = 1")

@@ -71,7 +71,7 @@ def session(wired, adopted):
 def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_under_that_policy(
     wired, adopted, session, tmp_path
 ):
-    lam, alpha = 0.15, 0.3
+    lam, alpha = 0.15, 0.7
     other = calibrated_at(wired, adopted, lam)
     read = wired[RereadService].read(RereadRequest(session.session_id, lam, alpha))
     assert (read.thresholds.kind, read.thresholds.calibration_id) == ("other", other)

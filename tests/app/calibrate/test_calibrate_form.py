@@ -42,7 +42,7 @@ def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
     expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
     expect(summary).to_have_attribute("aria-expanded", "true")
     unfold(page, "fold-check")
-    for source, visible in (("Rollouts: ", "#rollouts"), ("References: ", "#fold-check")):
+    for source, visible in (("Rollouts: ", "#rollouts"), ("The references: ", "#fold-check")):
         page.get_by_label(source).first.check()
         expect(page.locator(visible)).to_be_visible()
     expect(page.locator("#rollouts")).to_be_hidden()

@@ -49,7 +49,7 @@ def unfold(page: Page, name: str) -> None:
 
 def pick(page: Page, label: str, option: str) -> None:
     """Choose from a menu, and wait until its list is gone: the next menu may offer the same words."""
-    page.get_by_label(label, exact=True).click()
+    page.get_by_label(label, exact=True).first.click()
     page.get_by_role("option", name=option, exact=True).click()
     expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
 
@@ -143,6 +143,8 @@ def test_columns_of_other_names_are_chosen_and_a_file_that_cannot_be_used_says_w
     run(page, services)
     stored = services[PromptSetsRepository].rows(services[JobService].list()[0].payload["prompt_set_id"])
     assert stored[0].example.reference == " left"
+    page.reload()
+    expect(page.locator("#result .headline")).to_be_visible()
     path = tmp_path / "empty.csv"
     path.write_text(" ", "utf-8")
     page.locator("#prompt-set input[type=file]").set_input_files(path)

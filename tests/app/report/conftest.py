@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.types import Span
-from tests.conftest import load_tiny, prompt_set_csv, verifier
+from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv, verifier
 
 PROMPT = "=The old nurse said he would come"
 SPANS = (Span(5, 8, "age"), Span(9, 14, "family", kept=True), Span(20, 22, "gender"))
@@ -82,7 +83,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     # Without stored logits, so that everything is checked that can be recomputed from a report alone.
     address = f"sqlite:///{folder / 'audits.sqlite3'}"
     settings = Settings(database_url=address, pipeline="none", full_logits_kb=0)
-    with services(settings, loader=load_tiny) as wired:
+    with ExitStack() as making, services(settings, loader=load_tiny) as wired:
+        making.enter_context(flat_sets_say_something())
         joint = calibrate(wired, folder)
         factorized = calibrate(wired, folder, mask_layout="factorized")
         gone = calibrate(wired, folder, name="gone")
@@ -102,6 +104,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         wired[CalibrationService].delete(gone)
         judge(wired, sessions["joint"])
         bundles = {name: wired[ReportService].bundle(number) for name, number in sessions.items()}
+        making.close()
         yield Audited(wired, settings, sessions, bundles, {"joint": joint, "factorized": factorized})
 
 

@@ -496,7 +496,7 @@ def test_there_are_forgeries_of_every_kind() -> None:
     assert any(forgery.replay for forgery in FORGERIES.values())
 
 
-@pytest.mark.parametrize(("kind", "alpha"), [("joint", 0.3), ("factorized", 0.9)])
+@pytest.mark.parametrize(("kind", "alpha"), [("joint", 0.3), pytest.param("factorized", 0.9, marks=pytest.mark.slow)])
 def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
     kind: str, alpha: float, audited: Audited, found: Callable[[bytes, bool], Verification], tmp_path: Path
 ) -> None:

@@ -149,7 +149,7 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
         return " ".join(str(page_message(page, STORED, LibraryQuery())["html"]).split())
 
     assert "in 6 of 8." in said()
-    assert "missed at 2 tokens" in said()
+    assert "certified at 30 of 32 tokens, missed at 2" in said()
     assert " of 8." not in said(sensitive_count=0, strongest=0.1)
     assert "8 sessions without thresholds" in said(uncertified_count=8)
     assert "of 8 judged<" in said()
