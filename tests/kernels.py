@@ -104,7 +104,7 @@ def main() -> int:
             failed = 1
         else:
             print(f"{kernels.openblas}: {now}", flush=True)
-            line = [sys.executable, "-m", "pytest", "-q", *(sys.argv[1:] or TESTS)]
+            line = [sys.executable, "-m", "pytest", "-q", *TESTS, *sys.argv[1:]]
             failed |= subprocess.run(line, env=environment(kernels), check=False).returncode
     return failed
 

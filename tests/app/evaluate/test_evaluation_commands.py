@@ -46,6 +46,8 @@ def test_results_and_samples_are_written_and_a_folder_is_gone_on_with(command, t
     code, said, errors = command(*ASKED, "--policy", "vanilla,coft", "--out", out, "--json")
     assert code == 0, errors
     printed, results = json.loads(said), json.loads((out / "results.json").read_text("utf-8"))
+    assert [method["label"] for method in printed["settings"]["methods"]] == ["vanilla", "coft"]
+    assert printed["settings"]["encoding"] == "together"
     figure = results["results"]["phantom_questions"]["coft"]["accuracy"]
     assert set(figure) == {"value", "low", "high", "n", "unscored"}
     assert figure["n"] + figure["unscored"] == 12
@@ -66,12 +68,6 @@ def test_results_and_samples_are_written_and_a_folder_is_gone_on_with(command, t
     code, _, errors = command("evaluate", "--resume", tmp_path)
     assert code != 0
     assert "is no folder of an evaluation" in errors
-
-
-def test_policies_by_name_are_labelled_by_their_names(command):
-    code, said, errors = command(*ASKED, "--policy", "vanilla,coft", "--json")
-    assert code == 0, errors
-    assert [method["label"] for method in json.loads(said)["settings"]["methods"]] == ["vanilla", "coft"]
 
 
 def test_what_cannot_be_asked_for_is_said_in_one_line(command):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import func, select
@@ -14,6 +15,7 @@ from app.evaluate.items import ask_seed
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
 from app.evaluate.sources import HUB, SHIPPED
+from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner, JobService
@@ -75,14 +77,21 @@ def rows(wired, table):
         return connection.scalar(select(func.count()).select_from(table))
 
 
-@pytest.fixture
-def done(wired, evaluations):
-    return finished(wired, evaluations, request())
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An evaluation that is done, on a store that these tests share and leave as it was but for further audits."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('evaluations') / 'store.db'}"
+    reading = Reading()
+    with services(Settings(database_url=url, pipeline="none"), loader=load_tiny) as wired:
+        evaluations = evaluations_of(wired, reading)
+        done = finished(wired, evaluations, request())
+        yield SimpleNamespace(url=url, wired=wired, evaluations=evaluations, done=done, reading=reading)
 
 
-def test_every_method_reads_the_same_items_and_none_of_the_calibration_share(evaluations, done):
+def test_every_method_reads_the_same_items_and_none_of_the_calibration_share(whole):
+    evaluations, done = whole.evaluations, whole.done
     view = evaluations.view(done)
-    for suite, whole in (("quiz", 40), ("prose", 12)):
+    for suite, size in (("quiz", 40), ("prose", 12)):
         read = {
             (method.label, seed): [outcome.item for outcome in evaluations.outcomes(done, suite, method.label)
                                    if outcome.seed == seed]
@@ -92,14 +101,15 @@ def test_every_method_reads_the_same_items_and_none_of_the_calibration_share(eva
         for seed in (0, 1):
             of_seed = {tuple(ids) for (_, own), ids in read.items() if own == seed}
             assert len(of_seed) == 1
-            assert plan.evaluated[seed] == len(next(iter(of_seed))) == whole - plan.calibrated_on[seed]
-            assert plan.calibrated_on[seed] >= 0.3 * whole
+            assert plan.evaluated[seed] == len(next(iter(of_seed))) == size - plan.calibrated_on[seed]
+            assert plan.calibrated_on[seed] >= 0.3 * size
         assert read["Vanilla", 0] != read["Vanilla", 1]
     assert (view.done, view.planned) == (view.planned, sum(part.planned for part in view.progress))
     assert not view.resumable
 
 
-def test_outcomes_hold_answers_marks_and_seeds(evaluations, done):
+def test_outcomes_hold_answers_marks_and_seeds(whole):
+    evaluations, done = whole.evaluations, whole.done
     outcomes = evaluations.outcomes(done, "prose", "certified")
     assert all(isinstance(outcome.written(), Written) for outcome in outcomes)
     assert all(outcome.marks["length"] == (float(len(outcome.written().text)),) for outcome in outcomes)
@@ -114,8 +124,9 @@ def test_outcomes_hold_answers_marks_and_seeds(evaluations, done):
         evaluations.outcomes(done, "quiz", "SDD")
 
 
-def test_thresholds_are_fitted_by_suite_and_seed_and_say_what_they_rest_on(evaluations, done):
-    notes = {(note.suite, note.method, note.seed): note for note in evaluations.view(done).calibrations}
+def test_thresholds_are_fitted_by_suite_and_seed_and_say_what_they_rest_on(whole):
+    found = whole.evaluations.view(whole.done).calibrations
+    notes = {(note.suite, note.method, note.seed): note for note in found}
     labels = [method.label for method in METHODS if method.calibrated]
     assert set(notes) == {(suite, label, seed) for suite in ("quiz", "prose") for label in labels for seed in (0, 1)}
     quiz, prose = notes["quiz", "certified", 0], notes["prose", "certified", 0]
@@ -126,7 +137,8 @@ def test_thresholds_are_fitted_by_suite_and_seed_and_say_what_they_rest_on(evalu
     assert any("factual reading" in note for note in notes["prose", labels[1], 1].notes)
 
 
-def test_what_depends_on_no_seed_is_read_once(evaluations, reading, done):
+def test_what_depends_on_no_seed_is_read_once(whole):
+    evaluations, reading, done = whole.evaluations, whole.reading, whole.done
     items = Counter(
         ask.prompt for asks, count in reading.asks for ask in asks for _ in range(count) if "number" in ask.prompt
     )
@@ -138,35 +150,33 @@ def test_what_depends_on_no_seed_is_read_once(evaluations, reading, done):
     )
 
 
-def test_a_second_run_reads_no_model_and_has_the_same_outcomes(wired, evaluations, reading, done):
-    reading.asks.clear()
-    kept = [rows(wired, table) for table in (contents, calibrations)]
+def test_a_second_run_reads_no_model_has_the_same_outcomes_and_is_deleted_without_those_of_the_first(whole):
+    wired, evaluations, done = whole.wired, whole.evaluations, whole.done
+    asked, before = len(whole.reading.asks), evaluations.all_outcomes(done)
+    kept = [rows(wired, table) for table in (contents, items, calibrations)]
     again = finished(wired, evaluations, request(name="again"))
-    assert reading.asks == []
-    assert rows(wired, contents) == kept[0]
-    assert rows(wired, calibrations) == 2 * kept[1]
-    assert evaluations.all_outcomes(again) == evaluations.all_outcomes(done)
-    assert evaluations.view(again).calibrations == evaluations.view(done).calibrations
-
-
-def test_deleting_leaves_what_another_evaluation_has_and_then_nothing(wired, evaluations, done):
-    again = finished(wired, evaluations, request(name="again"))
-    before = evaluations.all_outcomes(again)
-    evaluations.delete(done)
+    assert len(whole.reading.asks) == asked
+    assert [rows(wired, table) for table in (contents, items, calibrations)] == [kept[0], 2 * kept[1], 2 * kept[2]]
     assert evaluations.all_outcomes(again) == before
-    with pytest.raises(NotFoundError):
-        evaluations.view(done)
+    assert evaluations.view(again).calibrations == evaluations.view(done).calibrations
     evaluations.delete(again)
-    assert [rows(wired, table) for table in (contents, items, calibrations)] == [0, 0, 0]
-    assert evaluations.list() == ()
+    with pytest.raises(NotFoundError):
+        evaluations.view(again)
+    assert [rows(wired, table) for table in (contents, items, calibrations)] == kept
+    assert evaluations.all_outcomes(done) == before
 
 
-def test_a_limit_takes_whole_units_and_without_thresholds_nothing_is_kept_apart(wired, evaluations):
+def test_a_limit_takes_whole_units_without_thresholds_nothing_is_kept_apart_and_deleting_leaves_nothing(
+    wired, evaluations
+):
     asked = request(methods=METHODS[:2], suites=("quiz",), limit=7)
     number = finished(wired, evaluations, asked)
     outcomes = evaluations.outcomes(number, "quiz", "Vanilla")
     assert {Counter(outcome.seed for outcome in outcomes)[seed] for seed in (0, 1)} == {8}
     assert set(Counter(outcome.unit for outcome in outcomes).values()) == {4}
+    evaluations.delete(number)
+    assert [rows(wired, table) for table in (contents, items, calibrations)] == [0, 0, 0]
+    assert evaluations.list() == ()
 
 
 class Cancelling(Reading):
@@ -191,9 +201,7 @@ class Cancelling(Reading):
         return Stopping()
 
 
-def test_cancelling_keeps_whole_batches_and_the_rest_is_resumed(wired, evaluations, reading, done):
-    evaluations.delete(done)
-    reading.asks.clear()
+def test_cancelling_keeps_whole_batches_and_the_rest_is_resumed(wired, evaluations):
     stopping = evaluations_of(wired, Cancelling(wired))
     number = stopping.submit(request())
     job = wired[JobService].wait(stopping.view(number).job.id)
@@ -208,7 +216,8 @@ def test_cancelling_keeps_whole_batches_and_the_rest_is_resumed(wired, evaluatio
         evaluations.resume(number)
 
 
-def test_an_item_opens_as_an_audit_that_writes_what_the_evaluation_wrote(wired, evaluations, done):
+def test_an_item_opens_as_an_audit_that_writes_what_the_evaluation_wrote(whole):
+    wired, evaluations, done = whole.wired, whole.evaluations, whole.done
     outcome = evaluations.outcomes(done, "prose", "certified")[0]
     opened = evaluations.open_item(done, "prose", "certified", outcome.item, outcome.seed)
     steps = list(wired[AuditService].run(opened.session_id))
@@ -222,7 +231,8 @@ def test_an_item_opens_as_an_audit_that_writes_what_the_evaluation_wrote(wired, 
     assert wired[AuditService].view(second.session_id).settings.calibration_id == view.settings.calibration_id
 
 
-def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(wired, evaluations, done):
+def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(whole):
+    wired, evaluations, done = whole.wired, whole.evaluations, whole.done
     outcome = evaluations.outcomes(done, "quiz", "certified")[3]
     opened = evaluations.open_item(done, "quiz", "certified", outcome.item, outcome.seed, text=1)
     view = wired[AuditService].view(opened.session_id, opened.branch_id)
@@ -237,9 +247,8 @@ def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(wired, evaluatio
         evaluations.open_item(done, "quiz", "certified", "q99", 0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_what_cannot_be_asked_for_is_refused_in_a_sentence(evaluations):
+    for changes, said in (
         ({"name": " "}, "has no name"),
         ({"suites": ()}, "at least one suite"),
         ({"suites": ("quiz", "quiz")}, "at least one suite, each once"),
@@ -251,11 +260,9 @@ def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(wired, evaluatio
         ({"data": "/no/such/folder"}, "no folder /no/such/folder"),
         ({"methods": (EvaluationMethod("V", calibrated=True, settings=replace(BASE, policy="vanilla")),)},
          "gives no certificate"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_asked_for_is_refused_in_a_sentence(evaluations, changes, said):
-    with pytest.raises(ServiceError, match=said):
-        evaluations.submit(request(**changes))
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=said):
+            evaluations.submit(request(**changes))
     assert evaluations.list() == ()
 
 
@@ -340,6 +347,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed_on_other_items(wired, tmp_p
     assert "no longer those that “unfinished” began with" in job.error
 
 
-def test_the_store_of_evaluations_is_open_to_a_second_program(settings, wired, evaluations, done):
-    with Database(settings.database_url) as other:
-        assert EvaluationsRepository(other).counts(done)["quiz", "Vanilla", 0] == 28
+def test_the_store_of_evaluations_is_open_to_a_second_program(whole):
+    with Database(whole.url) as other:
+        assert EvaluationsRepository(other).counts(whole.done)["quiz", "Vanilla", 0] == 28

@@ -165,34 +165,19 @@ def test_an_experiment_of_ones_own_is_checked_run_and_kept_with_its_results(eval
     (summary,) = evaluations.list()
     asked = evaluations.view(summary.id).request.experiment
     assert (asked.name, asked.content["shows"]) == ("mine.yaml", "What two strengths do.")
-
-
-def test_a_judge_that_no_suite_wants_is_refused_by_the_page_too(evaluate) -> None:
-    page, evaluations = evaluate
-    page.get_by_label("Who judges written texts").fill("toxicity=embedded")
+    field.fill("Suites and methods")
+    page.keyboard.press("Enter")
+    expect(page.locator("#suites")).to_be_visible()
+    expect(page.locator("#experiment-card")).to_be_hidden()
     page.locator("#run").click()
-    expect(page.locator(".toast-body")).to_contain_text("None of the suites wants the judgement 'toxicity'")
-    assert not evaluations.list()
+    expect(page.locator("#figures tbody tr")).not_to_have_count(0)
+    expect(page.locator("#experiment-tables")).to_be_hidden()
 
 
-def test_speed_is_measured_by_a_run_without_a_suite_and_shown_with_its_picture(evaluate) -> None:
+def test_a_run_of_speed_that_was_stopped_is_resumed_to_its_tables_and_picture(
+    evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page, evaluations = evaluate
-    choose(page, "Two speeds")
-    page.locator("#run").click()
-    expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
-    expect(page.locator("#experiment-notes")).to_contain_text("Measured on cpu")
-    expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
-    expect(page.locator("#evaluation-head")).to_contain_text("2 methods; speed is measured")
-    expect(page.locator("#figures")).to_be_hidden()
-    page.get_by_label("Table", exact=True).click()
-    page.get_by_role("option", name="Lengths").click()
-    expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
-    (summary,) = evaluations.list()
-    assert not evaluations.view(summary.id).resumable
-
-
-def test_a_run_that_was_stopped_is_shown_and_resumed_to_its_table(evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, _ = evaluate
 
     def stopped(self: SpeedMeter, place: int, table: SpeedTable) -> None:
         raise JobCancelled
@@ -201,22 +186,14 @@ def test_a_run_that_was_stopped_is_shown_and_resumed_to_its_table(evaluate, monk
         patch.setattr(SpeedMeter, "table", stopped)
         choose(page, "Two speeds")
         page.locator("#run").click()
-        expect(page.locator("#experiment-notes")).to_contain_text("Speed is not measured yet", timeout=60_000)
+        expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=60_000)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
-
-
-def test_the_pickers_come_back_with_ones_own_choice_and_other_evaluations_have_no_tables_of_the_paper(evaluate) -> None:
-    page, _ = evaluate
-    choose(page, "Two speeds")
-    field = page.get_by_label("What is read")
-    field.fill("Suites and methods")
-    page.keyboard.press("Enter")
-    expect(page.locator("#suites")).to_be_visible()
-    expect(page.locator("#experiment-card")).to_be_hidden()
-    page.get_by_text("Protocol").click()
-    page.get_by_label("Items of a suite").fill("6")
-    page.locator("#run").click()
-    expect(page.locator("#figures tbody tr")).not_to_have_count(0)
-    expect(page.locator("#experiment-tables")).to_be_hidden()
+    expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#figures")).to_be_hidden()
+    page.get_by_label("Table", exact=True).click()
+    page.get_by_role("option", name="Lengths").click()
+    expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
+    (summary,) = evaluations.list()
+    assert not evaluations.view(summary.id).resumable

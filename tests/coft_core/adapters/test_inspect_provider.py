@@ -107,13 +107,21 @@ def test_an_unknown_option_is_refused():
         CoftAPI("demo", lamda=0.5)
 
 
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
+
+
+def test_the_declared_entry_point_is_a_module_that_registers_the_provider():
+    assert {"coft": coft_core.adapters.inspect_registry.__name__} == DECLARED
+    assert isinstance(get_model("coft/demo", memoize=False).api, CoftAPI)
+
+
+@pytest.mark.slow
 def test_inspect_finds_the_provider_by_the_declared_entry_point_and_runs_it(tmp_path):
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
     # What pip writes of an installed package.
     package = tmp_path / "coft_audit-0.1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: coft-audit\nVersion: 0.1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in declared.items())
+    lines = "".join(f"{name} = {value}\n" for name, value in DECLARED.items())
     (package / "entry_points.txt").write_text(f"[inspect_ai]\n{lines}")
     (tmp_path / "task.py").write_text(
         "from inspect_ai import Task, task\n"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from coft_core.suites.base import Figure, Likelihood, Outcome, Scored, Written
 from coft_core.suites.bold import DOMAINS
@@ -109,40 +108,38 @@ def main_of(key: str, figures: list[Figure]) -> Figure:
     return next(figure for figure in figures if figure.key == suite(key).main and not figure.part)
 
 
-def drawn(figure: Figure) -> bytes:
-    assert figure.draws is not None
-    return figure.draws.tobytes()
+def drawn(figure: Figure) -> bytes | None:
+    return None if figure.draws is None else figure.draws.tobytes()
 
 
 KEYS = [known.key for known in SUITES if known.key not in ALONE]
 
 
-@pytest.mark.parametrize("outside", ["floor", "zero"])
-@pytest.mark.parametrize("key", KEYS)
-def test_the_main_figure_made_alone_is_the_one_among_all(key, outside):
-    found = outcomes(key)
-    alone, among = suite(key).main_figure(found, outside), main_of(key, suite(key).figures(found, outside))
+def test_the_main_figure_made_alone_is_the_one_among_all_and_less_detail_changes_no_number():
+    for key in KEYS:
+        found = outcomes(key)
+        whole = suite(key).figures(found)
+        among = main_of(key, whole)
+        assert_same_figure(suite(key).main_figure(found), among)
+        with made_with("draws"):
+            assert_same_figure(suite(key).main_figure(found, "zero"), main_of(key, suite(key).figures(found, "zero")))
+            with_draws = suite(key).figures(found)
+        with made_with("value"):
+            values = suite(key).figures(found)
+        told = [
+            [(own.key, own.part, own.value, own.n, own.unscored) for own in each]
+            for each in (whole, with_draws, values)
+        ]
+        assert told[0] == told[1] == told[2], key
+        assert {own.low for own in (*with_draws, *values)} == {None}, key
+        assert all(own.draws is None for own in values), key
+        assert [drawn(own) for own in with_draws] == [drawn(own) for own in whole], key
+        assert any(own.low is not None for own in whole), key
+
+
+def assert_same_figure(alone, among):
     assert alone == among
-    if among.draws is not None:
-        assert drawn(alone) == drawn(among)
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_figures_without_intervals_have_the_same_values_counts_and_draws(key):
-    found = outcomes(key)
-    whole = suite(key).figures(found)
-    with made_with("draws"):
-        with_draws = suite(key).figures(found)
-    with made_with("value"):
-        values = suite(key).figures(found)
-    told = [
-        [(own.key, own.part, own.value, own.n, own.unscored) for own in each] for each in (whole, with_draws, values)
-    ]
-    assert told[0] == told[1] == told[2]
-    assert {own.low for own in (*with_draws, *values)} == {None}
-    assert all(own.draws is None for own in values)
-    assert [own.draws is None or drawn(own) for own in with_draws] == [own.draws is None or drawn(own) for own in whole]
-    assert any(own.low is not None for own in whole)
+    assert drawn(alone) == drawn(among)
 
 
 def test_a_suite_that_does_not_judge_has_no_main_figure():
