@@ -107,9 +107,10 @@ const drawSteps = (holder, labels, state, span) => {
   const bins = state.bins.filter((bin) => bin.first < total)
     .map((bin) => ({ ...bin, end: Math.min(total, bin.last === null ? total : bin.last + 1) }));
   const x = (step) => (step / total) * span;
+  const places = labelled(bins, x);
   const cells = Array.from({ length: Math.ceil(cards.length / per) }, (_, cell) => cellOf(cards.slice(cell * per, (cell + 1) * per), cell, width));
   draw(holder, html`<svg viewBox=${`0 0 ${span} 44`} class="chart" aria-hidden="true"><rect class="s-now" x="0" y="0.5" width=${width} height="41"
-    rx="2" visibility="hidden"></rect>${bins.slice(1).map((bin) => svg`<line class="grid" x1=${x(bin.first)} x2=${x(bin.first)} y1="2" y2="42"></line>`)}${
+    rx="2" visibility="hidden"></rect>${places.slice(1).map(({ first }) => svg`<line class="grid" x1=${x(first)} x2=${x(first)} y1="2" y2="42"></line>`)}${
     (bins.length ? bins : [{ first: 0, end: total, state: "none" }]).map((bin) => svg`<line class="axis" x1=${x(bin.first)} x2=${x(bin.end)}
     y1="30" y2="30" stroke-dasharray=${DASH[bin.state] || nothing}></line>`)}${cells}</svg>`);
   const now = holder.querySelector(".s-now");
@@ -117,7 +118,6 @@ const drawSteps = (holder, labels, state, span) => {
   const peaks = cards.filter((card) => Math.abs(card.r) >= HOT).map((card) => card.i + 1);
   holder.setAttribute("aria-label", `Sensitivity of ${cards.length} steps: above the line the token is likelier with the attribute visible, `
     + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
-  const places = labelled(bins, x);
   labels.style.gridTemplateColumns = places.map((place) => `minmax(0, ${place.end - place.first}fr)`).join(" ");
   draw(labels, places.map((place) => html`<span class="cut" title=${place.state}>${place.text}</span>`));
   return { now, per, width, at: null };
