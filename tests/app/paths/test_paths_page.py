@@ -57,7 +57,7 @@ def test_thinking_is_told_from_the_answer_and_asked_nothing(paths, services: Ser
     expect(notes).to_contain_text("asked of the answers alone")
     expect(notes).to_contain_text(f"The thinking of {world.unended} of {len(world.paths)} paths")
     cell = page.locator(".icicle").first.locator("button.cell.thought").first
-    expect(cell).to_have_attribute("aria-label", re.compile("^Thinking, "))
+    expect(cell).to_have_accessible_name(re.compile("^Thinking, "))
     cell.click()
     expect(page.locator(".pathlist i.thought").first).to_be_visible()
 
@@ -95,7 +95,7 @@ def test_a_run_is_found_again_read_by_keyboard_down_to_an_audit_and_downloaded(
     expect(page.locator("#runs li[aria-current]")).to_have_count(1)
     expect(page.locator("#paths-said .lead")).to_have_count(2)
     cell = page.locator("#paths-tree .icicle").first.locator("button.cell").nth(1)
-    expect(cell).to_have_attribute("aria-label", cell.get_attribute("title") or "")
+    expect(cell).to_have_accessible_name(cell.get_attribute("title") or "")
     cell.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#h-beginning")).to_contain_text("Paths that begin with")

@@ -10,6 +10,13 @@ from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
 from tests.coft_core.decode.chains_to_read import alone, assert_agrees, coft, rollout, written
+from tests.conftest import flat_sets_say_something
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sets_that_say_something():
+    with flat_sets_say_something():
+        yield
 
 
 @pytest.fixture(scope="module")
