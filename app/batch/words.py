@@ -29,7 +29,12 @@ COLUMNS = (
     ("Steps", "steps", "n", "Tokens written"),
     ("Strongest sensitivity", "max_log_ratio", "n", "Log-ratio of the token that differs most, shown over masked"),
     ("Mean sensitivity", "mean_log_ratio", "n", "How far tokens differ between shown and masked, on average"),
-    ("Thresholds held", "certified_share", "n", "Share of the tokens that held a threshold"),
+    (
+        "Thresholds held",
+        "certified_share",
+        "n",
+        "Share of the tokens that held a threshold; a drawn token is in its set by construction, so look at the sizes",
+    ),
     ("Fallbacks", "fallbacks", "n", "Steps at which no token reached its threshold"),
     ("Overruled", "overruled", "n", "Steps at which the likeliest token was refused and another one was not"),
     ("Least margin", "min_margin", "n", "How closely a token cleared the threshold, in nats"),

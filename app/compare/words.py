@@ -33,6 +33,7 @@ from app.shared.step_words import (
     times_likelier,
 )
 from app.shared.thinking import thinking_sentence
+from coft_core.conformal.informative import BY_CONSTRUCTION
 from coft_core.types import Candidate, Certificate, Step
 from db.chains import BranchOutline
 from db.library import SessionEntryRecord
@@ -303,7 +304,9 @@ def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
     ]
     measured = [[title, *map(read, chains)] for title, read in MEASURED]
     rows += [row for row in measured if any(text != NONE for text in row[1:])]
-    return columns_table(FIGURE, names, rows, "sumtab", "Summary of the columns", "n")
+    table = columns_table(FIGURE, names, rows, "sumtab", "Summary of the columns", "n")
+    counted = any(chain.certified is not None for chain in chains)
+    return table + Markup('<p class="sub">{}</p>').format(BY_CONSTRUCTION) if counted else table
 
 
 def columns_table(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from app.paths.runs import PARTED, beginning_text
 from app.paths.types import Analysis, Apart, PathsView, WorldPaths
 from app.shared.step_words import count, plural, quoted
+from coft_core.conformal.informative import BY_CONSTRUCTION
 from coft_core.paths.parting import LEAST_VISITS, Parting
 from coft_core.paths.question import Comparison, ShareEstimate
 
@@ -79,6 +80,8 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
         )
     for item in view.worlds:
         said += [f"“{item.world.label}”: {note}" for note in (*item.world.notes, *item.warnings)]
+    if any(item.has_thresholds for item in view.worlds):
+        said.append(BY_CONSTRUCTION)
     return list(dict.fromkeys(said))
 
 
