@@ -61,6 +61,14 @@ def open_page(context: BrowserContext) -> Page:
     return page
 
 
+def hand_over(page: Page, place: str, file: Path) -> None:
+    """Choose a file in an upload field, in place of the one that it holds."""
+    held = page.locator(place).get_by_label("Clear")
+    if held.is_visible():
+        held.click()
+    page.locator(f"{place} input[type=file]").set_input_files(file)
+
+
 @contextmanager
 def served(services: Services) -> Iterator[str]:
     """The application on a free port, in threads of this process; yields its address."""

@@ -157,7 +157,7 @@ const pending = (target) => [view.flight, ...view.queue].filter((job) => job?.ki
 const give = (target, verdict, typed, undoes = false) => {
   const { session: number, branch, first, last } = target;
   view.queue.push({
-    kind: "give", target, typed, undoes, before: ownOf(target), verdict,
+    kind: "give", target, typed, undoes, before: settled(target), verdict,
     data: { session: number, branch, first, last, verdict, note: typed.note, tag: typed.tag, reviewer: reviewer.name() },
   });
   find(".said").textContent = "Saving …";

@@ -34,16 +34,9 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(embedded, page
     expect(page.locator(".spanlist tbody tr")).to_have_count(1)
     expect(page.locator(".spanlist tbody tr")).to_contain_text("gender")
     expect(page.locator(".masked b")).to_have_count(1)
-    # What the calibration lacks is said once: by the settings, and from the first step on beside the chain.
-    warned = [
-        page.locator(f"{where} .cautions li", has_text="single steps differ") for where in (".rail", "#transcript")
-    ]
-    expect(warned[0]).to_be_visible()
     for number in (1, 2, 3):
         page.locator("[data-do=step]").click()
         expect(tokens).to_have_count(number)
-    expect(warned[0]).to_be_hidden()
-    expect(warned[1]).to_be_visible()
     page.locator("[data-do=back]").click()
     expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
     page.locator("[data-do=go]").click()
@@ -141,9 +134,11 @@ def test_a_word_list_is_picked_and_refused_with_a_calibration_made_without_it_an
     page.locator("#save-list").click()
     expect(page.locator("#terms tbody tr")).to_have_count(2)
     page.goto(url)
+    # What was not started yet comes back, the wrong model with it.
+    expect(page.locator(".rail .note").first).to_contain_text("Not loaded")
     page.get_by_label("Model", exact=True).fill("demo")
     page.keyboard.press("Enter")
-    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+    expect(page.locator(".rail .note").first).to_contain_text("Ready on")
     page.locator("#prompt").fill("Emily, the nurse, finished rounds and then a Muslim left")
     rows = page.locator(".spanlist tbody tr")
     expect(rows).to_have_count(2)

@@ -140,7 +140,7 @@ def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_
     page = visit("/?session=2")
     expect(page.locator("#reread-lam")).to_be_enabled()
     expect(page.locator("#reread-alpha")).to_be_disabled()
-    page.goto(page.url.replace("session=2", f"session={made.session_id}"))
+    page.goto(f"{page.url.partition('?')[0]}?session={made.session_id}")
     expect(page.locator(".rereading .why")).to_contain_text("Vanilla")
     expect(page.locator("#reread-lam")).to_be_hidden()
 

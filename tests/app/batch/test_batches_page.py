@@ -16,6 +16,7 @@ from app.shared.audits import AuditSettings
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
+from tests.browser import hand_over
 from tests.story.seed import rows_held
 
 GOOD = "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the nurse?,women,2\n"
@@ -75,7 +76,7 @@ def ready(page: Page) -> None:
 def upload(page: Page, folder: Path, text: str = GOOD, name: str = "jobs.csv") -> None:
     path = folder / name
     path.write_text(text, "utf-8")
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
+    hand_over(page, "#prompt-set", path)
     expect(page.locator("#parsed")).to_contain_text(name)
     expect(page.locator("#preview li").first).to_be_visible()
 
@@ -110,7 +111,7 @@ def test_bad_rows_are_left_out_only_when_asked_and_columns_of_other_names_are_ch
     page.goto(page.url.partition("?")[0])
     path = tmp_path / "other.csv"
     path.write_text("note,scene\nDoes he get it?,a\n", "utf-8")
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
+    hand_over(page, "#prompt-set", path)
     page.get_by_label("prompt", exact=True).click()
     page.get_by_role("option", name="note", exact=True).click()
     expect(page.locator("#preview li")).to_have_count(1)

@@ -86,7 +86,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     start(page, 9)
     finished(page, 3)
     views = [services[AuditService].view(number) for number in (3, 4, 5)]
-    assert [[span.category for span in view.spans] for view in views] == 3 * [["family", "gender"]]
+    assert [[span.category for span in view.spans] for view in views] == 3 * [["gender", "gender"]]
     columns = [view.settings for view in views]
     assert [(own.policy, own.lam, own.calibration_id) for own in columns] == [
         ("vanilla", 0.6, None),

@@ -12,6 +12,7 @@ from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
+from tests.browser import hand_over
 from tests.story.model import PROMPT
 from tests.story.seed import calibrate, newest, prompt_set
 
@@ -22,7 +23,7 @@ BAD = "term,family,action\nrounds,colour,mask\nuncle,,keep\nUncle,,mask\n"
 def upload(page: Page, folder: Path, content: str = GOOD, name: str = "hiring.csv") -> None:
     path = folder / name
     path.write_text(content, "utf-8")
-    page.locator("#list-upload input[type=file]").set_input_files(path)
+    hand_over(page, "#list-upload", path)
     expect(page.locator("#parsed-list")).to_contain_text(name)
 
 
@@ -66,7 +67,8 @@ def test_lists_are_uploaded_checked_replaced_downloaded_and_deleted(
     lists.locator("#save-list").click()
     expect(terms).to_have_count(1)
 
-    number = calibrate(services, prompt_set(tmp_path, {8: 20}), "With the list", user_list_id=1)
+    (replacing,) = services[UserListService].list()
+    number = calibrate(services, prompt_set(tmp_path, {8: 20}), "With the list", user_list_id=replacing.id)
     lists.get_by_role("button", name="Delete hiring").click()
     lists.locator("#confirm [value=yes]").click()
     expect(lists.locator(".toast-body").last).to_contain_text("delete the calibration first")

@@ -14,6 +14,7 @@ from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, request_from
 from coft_core.tuning.measure import measure_many
+from tests.browser import hand_over
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def take_set(page: Page, folder: Path) -> None:
             others, spans = ["they", "we"] if number % 2 else ["the"], [[at, at + len(pronoun), "gender"]]
             rows.append({"prompt": prompt, "answer": "and", "others": others, "pair": f"pair {number}", "spans": spans})
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    page.locator("#tuning-set input[type=file]").set_input_files(path)
+    hand_over(page, "#tuning-set", path)
     expect(page.locator("#read-set")).to_contain_text("24 prompts with a right answer, 12 pairs")
 
 
@@ -111,7 +112,7 @@ def test_a_bad_row_is_named_and_the_sampling_controls_and_the_source_of_the_cali
 ) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("prompt,answer\nA man was,\n", "utf-8")
-    tune.locator("#tuning-set input[type=file]").set_input_files(path)
+    hand_over(tune, "#tuning-set", path)
     expect(tune.get_by_text("bad.csv, line 2")).to_be_visible()
     expect(tune.locator("#run")).to_be_disabled()
     tune.get_by_role("button", name="Decisions and questions").click()
