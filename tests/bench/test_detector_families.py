@@ -84,6 +84,7 @@ def test_the_families_are_those_of_the_core() -> None:
     assert [label.lower() for label in FAMILY_LABELS] == [NONE.lower(), *FAMILIES]
 
 
+@pytest.mark.slow
 def test_a_small_training_reproduces_is_calibrated_and_loads_as_a_judge(
     labeller: FamilyLabeller, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_reviewers_who_have_no_time_left_ask_for_nothing(url):
     assert (found["rounds"], found["requests"], found["errors"]) == (0, 0, [])
 
 
+@pytest.mark.slow
 def test_more_models_than_are_held_are_loaded_each_time(tmp_path):
     loaded = []
 

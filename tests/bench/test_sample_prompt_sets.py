@@ -165,7 +165,7 @@ def test_setting_weights_are_the_ratio_of_both_mixes():
         assert weights[name] == pytest.approx(share * len(weights))
 
 
-def test_prompts_to_audit_differ_in_their_mix_and_still_overlap(sets):
+def test_prompts_to_audit_differ_in_their_mix_and_still_overlap():
     ratio = estimate_density_ratio(prompts("decisions.csv"), prompts("to_audit.csv"))
     assert 0.5 < ratio.separability < 0.9
     assert ratio.effective > 4 * EFFECTIVE_FLOOR

@@ -124,6 +124,7 @@ def test_a_file_of_pairs_that_cannot_be_read_is_named(tmp_path: Path, name: str,
         read_pairs(tmp_path / "missing.csv")
 
 
+@pytest.mark.slow
 def test_the_script_writes_directions_that_serve_the_model_in_every_type(tmp_path: Path):
     name = saved(tiny_model(), tmp_path / "model")
     pairs, out = tmp_path / "pairs.jsonl", tmp_path / "new" / "own.npz"

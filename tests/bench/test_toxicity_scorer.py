@@ -136,6 +136,7 @@ def test_platt_minimises_the_log_loss_of_smoothed_targets():
     assert platt(scores, labels) == pytest.approx(best, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_training_writes_a_scorer_that_is_the_same_again_when_trained_again(data: Path, tmp_path: Path):
     settings = Settings(each=2, ordinary=20, penalties=(0.05,))
     trained = train(data, settings)

@@ -285,6 +285,7 @@ def test_what_is_measured_is_kept_out_of_training():
     assert {item.text for item in training} | set(held_out) == {item.text for item in texts}
 
 
+@pytest.mark.slow
 def test_the_script_trains_on_files_and_measures_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     saved(tiny_model(), tmp_path / "base")
     path = tmp_path / "texts.txt"

@@ -1,6 +1,7 @@
 """The layers hold: every import of the project points in the allowed direction."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,15 @@ def modules(folder):
     return [path for path in sorted((ROOT / folder).rglob("*.py")) if "__pycache__" not in path.parts]
 
 
+@functools.cache
+def statements(path):
+    """What of a module these tests look at: its imports, its blocks under a condition, and what it makes global."""
+    wanted = (ast.Import, ast.ImportFrom, ast.If, ast.Global)
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, wanted)]
+
+
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -70,6 +78,7 @@ def test_the_store_knows_the_cores_types_and_nothing_else_of_it():
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_the_core_gives_its_public_names_whatever_of_it_was_imported_before():
     script = (
         "import coft_core.calibrate.run, coft_core as cc; "
@@ -100,14 +109,17 @@ def test_the_core_imports_only_downwards():
 
 def runtime_imports(path):
     """Imports that are carried out: those under TYPE_CHECKING are for readers and type checkers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+    unread = {
+        id(inner)
+        for node in statements(path)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inside in node.body
+        for inner in ast.walk(inside)
+    }
+    for node in statements(path):
+        if isinstance(node, ast.Import) and id(node) not in unread:
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and id(node) not in unread:
             yield str(node.module)
 
 
@@ -174,7 +186,7 @@ def test_nothing_keeps_process_wide_mutable_state():
     found = []
     for folder in ("coft_core", "db", "app"):
         for path in modules(folder):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in statements(path):
                 if isinstance(node, ast.Global):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert found == []

@@ -351,6 +351,7 @@ def test_the_wheel_holds_every_file_of_the_program_and_nothing_of_its_tests(inst
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_command_audits(installed, tmp_path):
     report, store = tmp_path / "report.csv", f"sqlite:///{tmp_path / 'audits.sqlite3'}"
     script = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from db.tables import METADATA
@@ -81,17 +81,20 @@ def test_the_overview_counts_what_the_checklist_says():
     assert said in (ROOT / "docs" / "security.md").read_text("utf-8").replace("\n", " ")
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the program, by its path."""
-    for folder in ("app", "coft_core", "db"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+@functools.cache
+def used() -> dict[str, set[str]]:
+    """What each module of the program uses, by its path."""
+    return {
+        path.relative_to(ROOT).as_posix(): _used(path)
+        for folder in ("app", "coft_core", "db")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
 
 
-def _used(tree: ast.Module) -> set[str]:
+def _used(path: Path) -> set[str]:
     """Modules that are imported, by their first name, and what is called, as it is written."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -108,13 +111,13 @@ FORBIDDEN = {
 
 
 def test_no_module_starts_a_process_evaluates_text_or_reads_xml():
-    found = {(path, name) for path, tree in modules() for name in _used(tree) & FORBIDDEN}
+    found = {(path, name) for path, names in used().items() for name in names & FORBIDDEN}
     # Between a job and its own workers on Ray; nothing of it comes from a request.
     assert found == {("app/shared/travelling.py", "pickle")}
 
 
 def test_no_module_uses_a_broken_digest():
-    digests = {name for _, tree in modules() for name in _used(tree) if re.fullmatch(r"hashlib\.\w+\(\)", name)}
+    digests = {name for names in used().values() for name in names if re.fullmatch(r"hashlib\.\w+\(\)", name)}
     # BLAKE2b draws places of prompts, and protects nothing.
     assert digests == {"hashlib.sha256()", "hashlib.blake2b()"}
 
@@ -142,5 +145,5 @@ def test_every_table_of_the_store_belongs_to_one_class_of_data():
 
 def test_every_module_with_cryptography_stands_in_the_inventory():
     text = OVERVIEW.read_text("utf-8").partition("Cryptography is used")[2].partition("Whom the server asks")[0]
-    using = {path for path, tree in modules() if _used(tree) & CRYPTOGRAPHY}
+    using = {path for path, names in used().items() if names & CRYPTOGRAPHY}
     assert set(re.findall(r"`([\w/]+\.py)`", text)) == using

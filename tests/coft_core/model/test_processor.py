@@ -37,6 +37,7 @@ def asked_anew():
     multiplies_bfloat16.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="AVX2 is of x86 processors")
 def test_on_a_processor_without_avx512_a_model_in_bfloat16_keeps_plain_weights_says_so_and_runs():
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
