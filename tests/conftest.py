@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -18,8 +19,11 @@ import db.database
 from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
+from app.shared.calibrations import CalibrationFields, fields_of
 from app.shared.wiring import Services
 from coft_core.conformal import informative
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.captured import prepare_model
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.compiled import NOT_PREPARED, path_of
@@ -64,9 +68,15 @@ class PlainDetector:
         return []
 
 
+@functools.cache
+def the_tiny_model() -> LanguageModel:
+    """A tiny model that nothing changes, so that it is made, traced and measured once in a process."""
+    return tiny_model()
+
+
 def load_tiny(name: str, **_: object) -> LanguageModel:
     """A loader that gives the same tiny model whatever the name."""
-    return tiny_model()
+    return the_tiny_model()
 
 
 def verifier(settings: Settings, loader: Callable[..., LanguageModel] | None = None) -> BundleVerifier:
@@ -106,6 +116,27 @@ def embedded_model_loaded_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.shared.model_host.load_model", loaded)
         patch.setattr("app.shared.model_host.prepare_model", prepared)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def embedded_calibration_read_once() -> Iterator[None]:
+    """The calibration that comes with the program is read, and its coverage counted, once in a process."""
+    kept: dict[Path, Calibration] = {}
+    listed: dict[int, CalibrationFields] = {}
+
+    def read(path: Path) -> Calibration:
+        if path not in kept:
+            kept[path] = Calibration.load(path)
+            listed[id(kept[path])] = fields_of(kept[path])
+        return kept[path]
+
+    def fields(calibration: AnyCalibration) -> CalibrationFields:
+        return listed.get(id(calibration)) or fields_of(calibration)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.shared.calibrations.Calibration", SimpleNamespace(load=read))
+        patch.setattr("app.shared.calibrations.fields_of", fields)
         yield
 
 
