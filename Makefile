@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Tests run in so many processes side by side, each with one thread for its sums. They start the program some thirty
 # times, so that Python keeps what it has compiled, whatever the shell says.
 WORKERS ?= 2
-# A file's tests run in one process, so that what they share is made once.
+# A file's tests run in one process, and those of all pages in one, so that what they share is made once.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile
 
 help:

@@ -7,6 +7,7 @@ what a page should show.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from playwright.sync_api import Error as BrowserError
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from app.bootstrap import services as open_services
 from app.server import build_app, launch_options
@@ -34,6 +37,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--process-per-site",
 ]
+ROOT = Path(__file__).resolve().parents[1]
 SLOWDOWN = float(os.environ.get("COFT_TEST_SLOWDOWN", "1"))
 PATIENCE_MS = 1000 * float(os.environ.get("COFT_TEST_PATIENCE", "20")) * max(1.0, SLOWDOWN / 2)
 RERUNS = int(os.environ.get("COFT_TEST_RERUNS", "2"))
@@ -51,6 +55,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("ui")
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
+
+
+@functools.cache
+def drives_pages(file: str) -> bool:
+    """Whether a file's tests drive a browser."""
+    return "playwright" in (ROOT / file).read_text("utf-8")
+
+
+class PagesTogether(LoadFileScheduling):
+    """A file's tests run in one process, and those of all pages in the same one: one browser, one program, one store.
+
+    Two browsers on the cores of a test machine starve each other.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "pages" if drives_pages(file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> PagesTogether:
+    """What shares the tests out to processes."""
+    return PagesTogether(config, log)
 
 
 def open_page(context: BrowserContext) -> Page:

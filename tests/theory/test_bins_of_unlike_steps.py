@@ -11,7 +11,7 @@ from coft_core.conformal.rule import Rule
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 600, 99, 40, 16, 0.1
 
 
-@pytest.fixture(scope="module", params=["hierarchical", "one_per_context"])
+@pytest.fixture(scope="module", params=["hierarchical", pytest.param("one_per_context", marks=pytest.mark.slow)])
 def missed(request):
     """Share of misses by step over repeated calibrations, (S,), where the first steps are harder than the others."""
     generator = np.random.default_rng(0)

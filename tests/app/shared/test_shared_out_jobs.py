@@ -148,7 +148,9 @@ def calibration(source, records):
     return work
 
 
-@pytest.mark.parametrize(("source", "records"), [("reference", True), ("rollout", False)])
+@pytest.mark.parametrize(
+    ("source", "records"), [("reference", True), pytest.param("rollout", False, marks=pytest.mark.slow)]
+)
 def test_calibration_is_alike_to_the_last_bit(tmp_path, monkeypatch, source, records):
     monkeypatch.setattr(true_tokens, "TOKEN_BUDGET", 600)
     here, there, cluster = in_both(tmp_path, calibration(source, records), 2)
@@ -166,11 +168,13 @@ def tuning(wired, folder):
     return view.vanilla, view.methods
 
 
+@pytest.mark.slow
 def test_tuning_measures_the_same(tmp_path):
     here, there, _ = in_both(tmp_path, tuning, 5)
     assert here == there
 
 
+@pytest.mark.slow
 def test_cancelled_batch_keeps_whole_rows_and_is_resumed_by_workers(tmp_path):
     with opened(tmp_path / "there") as wired:
         cluster = Cluster(1, 1, 1, 1, None)
