@@ -67,6 +67,7 @@ def test_copied_sessions_read_like_those_that_they_are_copies_of(many):
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
+@pytest.mark.slow
 def test_every_page_answers_and_its_requests_are_told_apart(url):
     told = []
     # One view of each page; to open every view of them takes long.

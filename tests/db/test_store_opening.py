@@ -138,9 +138,9 @@ def test_broken_constraints_are_conflicts(database):
 
 @pytest.fixture
 def filled(sqlite_url, tmp_path):
-    """The file of a store with some hundred sessions."""
+    """The file of a store with some sessions."""
     with Database(sqlite_url) as database:
-        for number in range(200):
+        for number in range(60):
             SessionsRepository(database).create(new_session(name=f"{number}" * 100))
     return tmp_path / "audit.db"
 
@@ -161,7 +161,7 @@ def test_a_damaged_file_is_refused_in_one_sentence_where_all_of_it_is_read(sqlit
 
 def test_an_intact_file_is_opened_where_all_of_it_is_read(sqlite_url, filled):
     with Database(sqlite_url, checked=True) as database:
-        assert SessionsRepository(database).count() == 200
+        assert SessionsRepository(database).count() == 60
     assert [path.name for path in filled.parent.iterdir()] == ["audit.db"]
 
 
@@ -180,7 +180,7 @@ def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
         with sqlite3.connect(copy) as found:
             assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0016",)
-            assert found.execute("SELECT count(*) FROM audit_sessions").fetchone() == (200,)
+            assert found.execute("SELECT count(*) FROM audit_sessions").fetchone() == (60,)
 
 
 def test_a_damaged_store_is_not_migrated(sqlite_url, filled):

@@ -52,7 +52,7 @@ def error(coverage):
     return float(4 * coverage.std() / math.sqrt(coverage.size))
 
 
-@pytest.mark.parametrize("contexts", [19, 49, 199])
+@pytest.mark.parametrize("contexts", [19, 49, pytest.param(199, marks=pytest.mark.slow)])
 def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts):
     pooled, hierarchical, drawn, averaged = (
         calibrated(contexts, *setting)

@@ -146,6 +146,7 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.context.close()
 
 
+@pytest.mark.slow
 def test_sessions_are_moved_to_another_project_which_the_menu_of_the_account_then_shows(browser: Browser, served):
     wired, projects = served.wired, served.wired[ProjectService]
     moved_here = f"Moved here {token_hex(2)}"
@@ -191,6 +192,7 @@ def test_sessions_are_moved_to_another_project_which_the_menu_of_the_account_the
     page.context.close()
 
 
+@pytest.mark.slow
 def test_a_viewer_finds_what_she_may_not_use_switched_off_with_the_reason(browser: Browser, served):
     """On each page all controls of its working events are, and none that only reads."""
     page = entered(browser, served, "viewer", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.audit.service import AuditService
@@ -114,6 +115,7 @@ def test_a_branch_is_linked_compared_and_pruned_with_what_departs_from_it_unless
     assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT, AND, HE]
 
 
+@pytest.mark.slow
 def test_pruning_the_parent_of_the_shown_chain_shows_what_is_left(audit, services: Services):
     page = unfolded(audit)
     act(page, AND, "prune")
@@ -126,6 +128,7 @@ def test_pruning_the_parent_of_the_shown_chain_shows_what_is_left(audit, service
     assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT]
 
 
+@pytest.mark.slow
 def test_two_chains_lie_beside_each_other_from_where_they_part_and_follow_further_steps(audit):
     page = unfolded(audit, "?session=1&branch=4")
     act(page, HE, "beside")

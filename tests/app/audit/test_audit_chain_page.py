@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
@@ -55,6 +56,7 @@ def test_both_certificates_of_a_chain_follow_it_and_the_weakest_token_leads_to_i
     expect(page.locator(".whole")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_contributions_are_drawn_for_the_chain_and_the_selected_token_and_say_what_is_missing(
     audit, services: Services, monkeypatch
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
@@ -123,6 +124,7 @@ def test_one_attribute_a_soft_mask_and_words_never_masked_change_the_reading_bef
     expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
 
 
+@pytest.mark.slow
 def test_a_group_is_chosen_where_the_calibration_knows_some_and_vanilla_offers_none_of_it(
     audit, services: Services, tmp_path
 ):
@@ -148,6 +150,7 @@ def test_a_group_is_chosen_where_the_calibration_knows_some_and_vanilla_offers_n
     assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
 
 
+@pytest.mark.slow
 def test_drift_is_said_beside_the_calibration_and_warns_in_the_session_where_audits_speak_against_it(
     audit, services: Services, monkeypatch
 ):

@@ -137,6 +137,7 @@ def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit,
     assert services[AuditService].view(newest(services)).settings.calibration_id == 1
 
 
+@pytest.mark.slow
 def test_every_listed_key_works_and_typing_keeps_them_away(audit, visit):
     page = audit("?session=1")
     page.evaluate("coft.keys.add('Q', () => { window.asked = (window.asked || 0) + 1; }, 'a key of a test')")
@@ -232,6 +233,7 @@ def test_a_click_on_force_makes_a_branch_that_runs_on_and_the_first_chain_stays(
     expect(tokens(page)).to_have_count(38)
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_its_condition_which_is_chosen_by_key_and_refused_where_nothing_can_meet_it(
     visit, services: Services
 ):
@@ -261,6 +263,7 @@ def test_a_run_stops_at_its_condition_which_is_chosen_by_key_and_refused_where_n
     expect(tokens(page)).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_long_chain_scrolls_in_its_own_region_and_asks_for_frames_that_it_never_saw(visit, services: Services):
     page = visit(f"/?session={started(services, steps=128)}")
     expect(page.locator("[data-do=until]")).to_be_enabled()
@@ -334,6 +337,7 @@ def test_what_is_not_started_survives_a_reload_and_can_be_discarded(audit):
     expect(page.locator("[data-do=go] .word")).to_have_text("Run")
 
 
+@pytest.mark.slow
 def test_an_audit_that_certifies_nothing_is_started_knowingly_and_looks_so(audit, services: Services):
     page = audit()
     page.locator("[data-do=go]").click()

@@ -102,6 +102,7 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
         assert (tmp_path / kind).read_bytes().startswith(beginning)
 
 
+@pytest.mark.slow
 def test_another_selection_marks_the_pictures_of_the_chain_and_draws_only_those_of_the_token(audit):
     page = audit("?session=1&branch=3", dark=True)
     page.locator(".pictures > summary").click()
@@ -135,6 +136,7 @@ def test_another_selection_marks_the_pictures_of_the_chain_and_draws_only_those_
     expect(margin.locator(".plot")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_at_all(
     audit, services: Services, monkeypatch
 ):

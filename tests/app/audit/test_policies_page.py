@@ -114,6 +114,7 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     assert settings_of(services).parameters == ()
 
 
+@pytest.mark.slow
 def test_every_method_shows_its_parameters_and_keeps_what_was_typed_while_others_are_looked_at(
     audit, services: Services
 ):
@@ -154,6 +155,7 @@ def test_every_method_shows_its_parameters_and_keeps_what_was_typed_while_others
     assert settings_of(services).parameters == (("cap", 0.3),)
 
 
+@pytest.mark.slow
 def test_other_pages_take_every_method_with_its_parameters(visit, services: Services, tmp_path):
     page = visit("/batches?policy=sdd")
     expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")

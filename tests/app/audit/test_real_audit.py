@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
@@ -106,6 +107,7 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(embedded, page, pi
     expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
 
 
+@pytest.mark.slow
 def test_a_word_list_is_picked_and_refused_with_a_calibration_made_without_it_and_so_is_what_cannot_be_loaded(
     embedded, page, tmp_path
 ):

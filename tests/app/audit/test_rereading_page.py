@@ -75,6 +75,7 @@ def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_a
     expect(rows(page).first).to_contain_text("missed")
 
 
+@pytest.mark.slow
 def test_the_newest_wish_is_shown_last_what_is_typed_stays_and_new_tokens_join_the_reading(
     audit, services: Services, monkeypatch
 ):
@@ -103,6 +104,7 @@ def test_the_newest_wish_is_shown_last_what_is_typed_stays_and_new_tokens_join_t
     expect(page.locator(".told-now .token")).to_contain_text("of 64 tokens")
 
 
+@pytest.mark.slow
 def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_to_a_new_audit_or_a_branch(
     audit, services: Services, tmp_path: Path
 ):
@@ -130,6 +132,7 @@ def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_t
     assert services[AuditService].view(1).settings.lam == 0.6
 
 
+@pytest.mark.slow
 def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_read_says_why(
     visit, services: Services
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
@@ -155,6 +156,7 @@ def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, servi
     expect(page.locator(".notice")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_word_in_several_places_is_one_row_that_opens_and_its_menu_is_filled_only_in_use(audit):
     page = audit()
     typed(page, REPEATED)
@@ -185,6 +187,7 @@ def test_a_word_in_several_places_is_one_row_that_opens_and_its_menu_is_filled_o
     assert spans(page, "kept") == [False, True, False, False]
 
 
+@pytest.mark.slow
 def test_a_letter_in_a_long_text_changes_one_piece_and_marks_follow_its_scrolling(audit):
     page = audit()
     page.locator("#prompt").fill(LONG)
@@ -211,6 +214,7 @@ def test_a_letter_in_a_long_text_changes_one_piece_and_marks_follow_its_scrollin
     expect(page.locator(".limit.over")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_other_languages_scripts_and_signs_keep_their_direction_and_their_places(audit, services: Services):
     page = audit()
     notice = page.locator(".foreign")

@@ -160,6 +160,7 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_rows_are_filtered_paged_and_sorted_and_past_batches_are_opened_and_deleted(
     page: Page, services: Services, tmp_path
 ):
@@ -258,6 +259,7 @@ def stays_within(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+@pytest.mark.slow
 def test_the_address_keeps_the_rule_and_tables_prints_and_reports_have_it(finished, picture):
     page = finished("&selected=they&other=his", width=768, dark=True)
     expect(page.locator(".impact tbody tr")).to_have_count(4)

@@ -124,6 +124,7 @@ def test_bad_rows_are_left_out_only_when_asked_and_a_run_is_deleted_only_after_a
     assert first == "prompt,reference,spans,group,context,weight,messages"
 
 
+@pytest.mark.slow
 def test_columns_of_other_names_are_chosen_and_a_file_that_cannot_be_used_says_why(
     page: Page, services: Services, tmp_path
 ):

@@ -154,7 +154,7 @@ def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
             assert len(counted) < 120
 
 
-@pytest.mark.parametrize("layout", ["joint", "factorized"])
+@pytest.mark.parametrize("layout", ["joint", pytest.param("factorized", marks=pytest.mark.slow)])
 def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkeypatch, layout):
     request = replace(REQUEST, mask_layout=layout, max_new_tokens=8, max_iterations=2)
     go_on = chains._continue

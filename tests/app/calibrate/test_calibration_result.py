@@ -86,6 +86,7 @@ def test_a_result_is_read_otherwise_at_once_without_a_run_and_can_be_downloaded(
     assert len(services[JobService].list("calibration")) == 1
 
 
+@pytest.mark.slow
 def test_a_run_by_group_stands_beside_another_fits_every_width_and_is_weighted_anew(
     shown, services: Services, tmp_path: Path, picture
 ):

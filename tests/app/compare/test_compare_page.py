@@ -119,6 +119,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     picture(page, "compare-1440-light")
 
 
+@pytest.mark.slow
 def test_256_steps_are_drawn_and_walked_and_numbers_pictures_and_the_table_are_taken_away(visit, services, picture):
     ids = run(services, 256)
     page = ready(visit(f"/compare?sessions={ids[0]},{ids[1]}", width=1280, dark=True))
@@ -177,6 +178,7 @@ def test_a_mismatch_is_asked_about_by_its_column_and_a_run_is_paused_and_discard
     expect(page.locator("#cmp-rest .notes")).to_contain_text("policy mismatch")
 
 
+@pytest.mark.slow
 def test_stored_audits_are_searched_chosen_or_taken_from_the_library_and_kept_in_the_address(page, visit, services):
     vanilla = AuditSettings(policy="vanilla", max_new_tokens=9)
     made = services[AuditService].start(StartAudit(PROMPT, vanilla, None, "plain stop"))
@@ -214,6 +216,7 @@ def test_stored_audits_are_searched_chosen_or_taken_from_the_library_and_kept_in
     expect(page.locator("#cmp-rest .notes")).to_contain_text("different prompts")
 
 
+@pytest.mark.slow
 def test_siblings_open_beside_each_other_from_a_link(visit, services, address, picture):
     page = ready(visit("/compare?session=1&branches=2,3,4", width=768))
     finished(page, 3)

@@ -91,6 +91,7 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, service
     picture(page, "compare-set-1440-light")
 
 
+@pytest.mark.slow
 def test_an_earlier_comparison_is_opened_sorted_opened_by_row_downloaded_and_deleted(
     visit, services, picture, tmp_path
 ):
@@ -142,6 +143,7 @@ def test_an_earlier_comparison_is_opened_sorted_opened_by_row_downloaded_and_del
     assert "set=" not in page.url
 
 
+@pytest.mark.slow
 def test_a_run_is_followed_cancelled_and_resumed(visit, services, tmp_path, monkeypatch):
     rows = rows_held(monkeypatch, services)
     page = visit(f"/compare?set={begun(services, tmp_path, 6)}")

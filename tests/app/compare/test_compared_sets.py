@@ -10,28 +10,34 @@ import scipy.stats
 
 from app.audit.service import AuditService
 from app.batch.service import BatchService
+from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.compare.chains import mean_of, parted
 from app.compare.service import ComparisonService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetCell, SetRequest
+from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.jobs import JobService
 from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError
-from tests.conftest import prompt_set_csv
+from tests.conftest import load_tiny, prompt_set_csv
 
 SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3)
 COLUMNS = (SETTINGS, replace(SETTINGS, policy="coft", lam=0.9), replace(SETTINGS, policy="sdd"))
 PROMPTS = "prompt,group,context\nThe nurse said he,men,1\nThe nurse said she,women,1\nThe black man went,men,2\n"
 
 
-@pytest.fixture
-def prompts(wired, tmp_path):
-    path = tmp_path / "people.csv"
+def people(wired, folder):
+    path = folder / "people.csv"
     path.write_text(PROMPTS)
     return wired[BatchService].parse(path)
+
+
+@pytest.fixture
+def prompts(wired, tmp_path):
+    return people(wired, tmp_path)
 
 
 def finish(wired, number):
@@ -46,6 +52,16 @@ def view(wired, prompts):
     return finish(wired, wired[SetComparisonService].submit(prompts, SetRequest("people", COLUMNS)))
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """The services and a finished comparison, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("compared")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as wired:
+        number = wired[SetComparisonService].submit(people(wired, folder), SetRequest("people", COLUMNS))
+        yield wired, finish(wired, number)
+
+
 def test_a_comparison_that_ends_between_its_writes_leaves_no_prompts_batches_or_jobs(wired, prompts, monkeypatch):
     def ended(*_):
         raise KeyboardInterrupt
@@ -58,7 +74,8 @@ def test_a_comparison_that_ends_between_its_writes_leaves_no_prompts_batches_or_
     assert wired[JobService].list() == ()
 
 
-def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, view):
+def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(compared):
+    wired, view = compared
     assert [(row.line, row.prompt, row.group) for row in view.rows] == [
         (2, "The nurse said he", "men"), (3, "The nurse said she", "women"), (4, "The black man went", "men"),
     ]  # fmt: skip
@@ -73,7 +90,8 @@ def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, v
         assert len(seeds) == 1, "columns differ by their policy, not by chance"
 
 
-def test_the_numbers_of_a_cell_are_those_of_its_session(wired, view):
+def test_the_numbers_of_a_cell_are_those_of_its_session(compared):
+    wired, view = compared
     for row in view.rows:
         shown = [wired[AuditService].view(cell.session_id) for cell in row.cells]
         tokens = [[step.token_id for step in own.steps] for own in shown]
@@ -90,7 +108,8 @@ def test_the_numbers_of_a_cell_are_those_of_its_session(wired, view):
     assert all(row.cells[1].mean_tv_factual > 0 for row in view.rows)
 
 
-def test_means_count_a_context_once_and_have_its_t_interval(view):
+def test_means_count_a_context_once_and_have_its_t_interval(compared):
+    _, view = compared
     means = {item.measure: item for item in view.columns[1].means}
     by_context = [fmean(r.cells[1].mean_tv_factual for r in view.rows if r.context == c) for c in "12"]
     found = means["mean_tv_factual"]
@@ -103,7 +122,8 @@ def test_means_count_a_context_once_and_have_its_t_interval(view):
     assert means["certified_share"].left_out == 3
 
 
-def test_rows_are_sorted_by_a_columns_number(wired, view):
+def test_rows_are_sorted_by_a_columns_number(compared):
+    wired, view = compared
     for descending in (False, True):
         rows = wired[SetComparisonService].view(view.id, "mean_kl_factual", 1, descending).rows
         values = [row.cells[1].mean_kl_factual for row in rows]
@@ -111,7 +131,8 @@ def test_rows_are_sorted_by_a_columns_number(wired, view):
     assert [row.group for row in wired[SetComparisonService].view(view.id, "group").rows] == ["men", "men", "women"]
 
 
-def test_the_tables_hold_every_prompt_and_column_and_every_mean(wired, view, tmp_path):
+def test_the_tables_hold_every_prompt_and_column_and_every_mean(compared, tmp_path):
+    wired, view = compared
     rows, summary = wired[SetComparisonService].write_csv(view.id, tmp_path)
     found = list(csv.DictReader(rows.open(newline="", encoding="utf-8")))
     assert len(found) == 9
@@ -207,7 +228,8 @@ def test_a_chain_with_a_step_of_an_earlier_store_has_no_divergence_from_vanilla(
     assert mean_of([0.5, math.inf]) == math.inf
 
 
-def test_time_per_token_leaves_the_first_step_out_which_reads_the_prompt(wired, view):
+def test_time_per_token_leaves_the_first_step_out_which_reads_the_prompt(compared):
+    wired, view = compared
     cell = view.rows[0].cells[0]
     branch = wired[AuditService].view(cell.session_id).branch_id
     taken = [item.seconds for item in wired[ComparisonService]._measured.branch_steps(branch)]

@@ -67,6 +67,7 @@ def choose(page: Page, suite: str) -> None:
     page.get_by_role("option", name=suite, exact=True).click()
 
 
+@pytest.mark.slow
 def test_coefficients_are_offered_where_there_are_any_and_fitted_when_asked_for(evaluate: Page) -> None:
     page = evaluate
     fit = page.get_by_role("button", name="Fit mixed-effects coefficients")

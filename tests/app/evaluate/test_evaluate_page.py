@@ -79,6 +79,7 @@ def test_suites_are_looked_at_estimated_run_shown_and_an_item_is_opened_as_an_au
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_figures_are_sorted_by_keyboard_saved_as_they_are_shown_and_deleted(evaluate) -> None:
     page, service = evaluate
     run(page)

@@ -143,6 +143,7 @@ tables: [{kind: methods, title: Both, columns: [{title: Questions, suite: phanto
 """
 
 
+@pytest.mark.slow
 def test_an_experiment_of_ones_own_is_checked_run_and_kept_with_its_results(evaluate, tmp_path: Path) -> None:
     page, evaluations = evaluate
     field = page.get_by_label("What is read")
@@ -174,6 +175,7 @@ def test_an_experiment_of_ones_own_is_checked_run_and_kept_with_its_results(eval
     expect(page.locator("#experiment-tables")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_run_of_speed_that_was_stopped_is_resumed_to_its_tables_and_picture(
     evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

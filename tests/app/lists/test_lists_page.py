@@ -118,6 +118,7 @@ def test_a_picked_list_marks_its_terms_keeps_others_and_shows_the_mismatch(
     assert services[AuditService].view(newest(services)).settings.user_list_id == 1
 
 
+@pytest.mark.slow
 def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, services: Services):
     save(lists, tmp_path)
     page = visit("/calibrate")

@@ -43,6 +43,7 @@ def paths(visit):
     return opener
 
 
+@pytest.mark.slow
 def test_thinking_is_told_from_the_answer_and_asked_nothing(paths, services: Services, monkeypatch) -> None:
     monkeypatch.setattr("app.paths.service.thinking_marks", lambda *_: ThinkingMarks(" and", " filed"))
     asked = replace(REQUEST, question=Question("he"), masked=False, pronouns=())

@@ -43,7 +43,7 @@ def content(page: Page, button: str, name: str) -> tuple[str, bytes]:
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
 
 
-@pytest.mark.parametrize("shown", ["audit", "review"])
+@pytest.mark.parametrize("shown", ["audit", pytest.param("review", marks=pytest.mark.slow)])
 def test_audit_and_review_offer_all_exports_of_their_session(shown: str, audit, visit) -> None:
     page = audit("?session=1") if shown == "audit" else visit("/review?session=1")
     for title, kind in (("HTML report Everything", "html"), ("Evidence bundle The report", "bundle")):
@@ -63,6 +63,7 @@ def test_a_formal_report_is_signed_in_a_dialog_and_holds_what_was_typed(audit) -
     assert QUESTION in text
 
 
+@pytest.mark.slow
 def test_a_formal_report_that_is_cancelled_writes_nothing_and_gives_the_focus_back(audit) -> None:
     page = signed(opened(audit("?session=1")), "Formal report (HTML)")
     downloads: list[object] = []
@@ -73,6 +74,7 @@ def test_a_formal_report_that_is_cancelled_writes_nothing_and_gives_the_focus_ba
     assert downloads == []
 
 
+@pytest.mark.slow
 def test_nobody_in_the_middle_of_a_blind_review_is_offered_a_report_with_the_verdicts_of_others(
     visit, services: Services
 ) -> None:

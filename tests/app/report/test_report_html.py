@@ -70,6 +70,7 @@ def test_charts_are_drawn_without_a_network_and_without_a_complaint(
     assert asked == []
 
 
+@pytest.mark.slow
 def test_the_report_fits_a_sheet_of_paper_and_a_narrow_screen(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
     expect(page.locator(".stepschart").first).to_be_visible()

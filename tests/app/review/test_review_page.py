@@ -125,6 +125,7 @@ def test_disputes_are_decided_by_a_third_person_on_the_session_or_from_the_list(
     assert not disputed[VerdictService].sheet(1, "C. Ruiz", reveal=False).may_be_blind
 
 
+@pytest.mark.slow
 def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: Services, picture):
     for step in range(24):
         first = "fair" if step < 14 else "unfair"
@@ -159,6 +160,7 @@ def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services
     expect(finding).to_be_empty()
 
 
+@pytest.mark.slow
 def test_a_session_is_searched_assigned_and_reviewed_from_the_reviewers_queue(review, services: Services, picture):
     page = review("Lead", query="")
     page.get_by_label("Search sessions").fill("nothing like it")

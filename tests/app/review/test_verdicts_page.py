@@ -141,6 +141,7 @@ def test_tokens_spans_branches_and_the_session_are_judged_by_key_and_click(audit
     assert [entry.target.kind for entry in services[VerdictService].history(1)][2:] == ["session", "branch"]
 
 
+@pytest.mark.slow
 def test_notes_are_kept_as_typed_over_late_replies_reloads_and_missing_verdicts(
     reviewer, services: Services, writing: threading.Event
 ):
@@ -271,6 +272,7 @@ def test_two_reviewers_in_two_browsers_see_each_other_and_comment(reviewer, serv
     assert [entry.kind for entry in services[VerdictService].history(1)][3:] == ["comment", "comment"]
 
 
+@pytest.mark.slow
 def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(audit, visit, services: Services):
     say(services, "A. Lee", "unfair", 1, note="secret word")
     say(services, "A. Lee", "unfair")
@@ -306,6 +308,7 @@ def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(a
     assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
 
 
+@pytest.mark.slow
 def test_verdicts_on_their_way_at_a_reload_are_given_once(reviewer, services: Services, writing: threading.Event):
     page = reviewer()
     pick(page, 2)
@@ -338,6 +341,7 @@ WALK = """async () => {
 }"""
 
 
+@pytest.mark.slow
 def test_a_verdict_pressed_in_the_frame_of_an_arrow_judges_the_token_selected_when_the_key_goes_down(
     reviewer, services: Services
 ):

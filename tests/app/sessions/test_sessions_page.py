@@ -251,6 +251,7 @@ def test_columns_stand_under_their_titles_and_names_are_whole(visit, services: S
         expect(page.get_by_role("columnheader", name=title)).to_be_attached()
 
 
+@pytest.mark.slow
 def test_a_session_is_duplicated_and_a_bundle_of_another_server_is_imported(
     page: Page, visit, services: Services, tmp_path: Path
 ):

@@ -423,6 +423,7 @@ def test_a_filled_page_breaks_no_rule_wide_or_on_a_phone_in_light_or_dark(visit,
 EMPTY = ("", "calibrate", "compare", "swap", "paths", "batches", "sessions", "review", "lists", "tune", "evaluate")
 
 
+@pytest.mark.slow
 def test_no_page_breaks_a_rule_before_anything_is_done_on_it(visit, services: Services, program):
     page = visit("/")
     faults = {}

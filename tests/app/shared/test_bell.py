@@ -143,6 +143,7 @@ def test_the_columns_of_a_comparison_are_told_as_one_and_a_resumed_batch_by_its_
         services[SetComparisonService].cancel(compared)
 
 
+@pytest.mark.slow
 def test_pages_follow_anothers_job_without_cancel_and_resume_and_offer_them_for_ones_own(
     visit: Opener, services: Services, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_batch_of_the_page_is_told_on_other_pages_after_its_tab_was_closed_unt
     expect(panel).to_contain_text("that you begin are listed here")
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_with_its_reason_and_only_to_who_began_it(
     visit: Opener, services: Services, work: Work
 ) -> None:
@@ -262,6 +264,7 @@ STUB = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_notifications_are_asked_for_only_by_a_click_in_the_list_and_tell_of_an_end(
     visit: Opener, services: Services, work: Work
 ) -> None:
@@ -278,6 +281,7 @@ def test_notifications_are_asked_for_only_by_a_click_in_the_list_and_tell_of_an_
     assert page.evaluate("[window.asked, window.shown]") == [1, ["Tuning “Strengths, spring” is finished."]]
 
 
+@pytest.mark.slow
 def test_the_number_of_jobs_never_widens_the_top_bar(visit: Opener, services: Services) -> None:
     page = visit("/sessions")
     with answering(visitor_on(page)):

@@ -91,6 +91,7 @@ def test_a_step_that_fails_twice_says_so_and_leaves_the_chain_as_it_was(wired, a
     assert chain(wired, session_id) == alone
 
 
+@pytest.mark.slow
 def test_a_fork_that_fails_twice_leaves_no_branch(wired, alone, monkeypatch):
     session_id = start(wired)
     list(wired[AuditService].run(session_id))

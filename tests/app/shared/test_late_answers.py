@@ -27,6 +27,7 @@ def choose_model(page: Page, name: str) -> None:
     expect(page.locator(".summaryline")).to_contain_text(name)
 
 
+@pytest.mark.slow
 def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded_or_refused(
     visit, services: Services, monkeypatch: pytest.MonkeyPatch
 ):

@@ -144,6 +144,7 @@ def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
         assert (folder / "picture").read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 def test_an_audit_leads_here_words_are_left_as_they_are_and_a_mismatch_is_asked_about(audit, asked):
     page = audit("?session=1")
     page.get_by_role("link", name="Swap the attribute").click()
@@ -175,6 +176,7 @@ def test_an_audit_leads_here_words_are_left_as_they_are_and_a_mismatch_is_asked_
     assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (7, 21))
 
 
+@pytest.mark.slow
 def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_and_a_chain_opens_as_an_audit(
     swap, services: Services, asked, monkeypatch
 ):
@@ -241,6 +243,7 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
     expect(other.locator(".lead")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_tab_without_being_computed_again(
     swap, services: Services, asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +283,7 @@ def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_nothing_runs_out_of_a_narrow_page(swap, picture):
     page = swap(width=768, dark=True)
     write(page, BOTH)

@@ -107,6 +107,7 @@ def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken
         assert all(before != after for before, after in zip(light[kind], dark[kind], strict=True)), kind
 
 
+@pytest.mark.slow
 def test_a_bad_row_is_named_and_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     tune: Page, services: Services, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_bad_row_is_named_and_the_sampling_controls_and_the_source_of_the_cali
     assert (own.temperature, own.top_p, own.top_k, own.max_new_tokens) == (0.7, 0.8, 5, 16)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cancelled_shows_the_points_that_it_kept_and_chooses_none(
     tune: Page, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

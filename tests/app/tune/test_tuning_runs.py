@@ -154,6 +154,7 @@ def test_what_is_kept_begins_with_vanilla(
     assert [view.measured for view in found] == ([] if call == 1 else [0])
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_midway_keeps_its_points_too(
     wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +207,7 @@ def test_what_cannot_be_used_is_refused_before_a_run_begins(
     assert wired[JobService].list("tuning") == ()
 
 
+@pytest.mark.slow
 def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_references(
     wired: Services, tuning_set: TuningSet, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ def flags(rates, contexts, generator, common=0.5):
 
 
 class TestEvenness:
-    @pytest.mark.parametrize("contexts", [30, 120, 400])
+    @pytest.mark.parametrize("contexts", [30, 120, pytest.param(400, marks=pytest.mark.slow)])
     def test_bins_of_equal_steps_are_marked_at_most_as_often_as_the_level_says(self, contexts):
         generator, repeats = np.random.default_rng(0), 1000
         marked = 0
