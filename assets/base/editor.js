@@ -393,7 +393,8 @@ const choose = () => {
   if (range) find(".picked-text").textContent = range.text;
 };
 const mark = () => {
-  const range = state.range || selection();
+  /* a key comes sooner than the browser tells of the selection that it ends */
+  const range = document.activeElement === field ? selection() : state.range || selection();
   if (!range) return;
   remember();
   const { start, end } = range;

@@ -11,6 +11,7 @@ from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.wiring import Services
 from coft_core.types import Span
+from tests.browser import PATIENCE_MS
 from tests.story.model import PROMPT
 from tests.story.seed import newest, slowed
 
@@ -302,7 +303,7 @@ def test_a_run_is_paused_and_a_name_that_is_being_typed_survives_its_tokens(audi
     page.keyboard.press("F2")
     field = row.get_by_role("textbox")
     field.fill("half a na")
-    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
+    expect(page.locator(".count")).to_contain_text("64 of 64 steps", timeout=3 * PATIENCE_MS)
     expect(field).to_have_value("half a na")
     field.press("Enter")
     expect(row.locator(".called")).to_have_text("half a na")
