@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BindParameter,
     Column,
     ColumnElement,
     CompoundSelect,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    Update,
     bindparam,
     cast,
     column,
@@ -100,11 +102,20 @@ def grow(connection: Connection, root: Table, key: int, added: int) -> None:
 
 def recount(connection: Connection, root: Table, key: int) -> None:
     """Count a row anew with all that hangs on it, which is walked; what is long grows by :func:`grow` instead."""
-    total = _size(connection, root)
+    # A table whose module was not read yet has no columns, so that the statement of then says nothing of it.
+    known = sum(len(rows_of.c) for rows_of in METADATA.tables.values())
+    connection.execute(_recounting(root, connection.dialect.name, known), {"counted": key})
+
+
+@cache
+def _recounting(root: Table, dialect: str, known: int) -> Update:
+    """The statement of :func:`recount`, whose many sums take longer to write than to carry out."""
+    key: BindParameter[int] = bindparam("counted", type_=root.c.id.type)
+    total = _size(dialect, root)
     for below in _hanging_on(root):
-        rows = select(func.coalesce(func.sum(_size(connection, below)), 0)).where(_of(below, root, key))
+        rows = select(func.coalesce(func.sum(_size(dialect, below)), 0)).where(_of(below, root, key))
         total = total + rows.execution_options(**WHOLE).scalar_subquery()
-    connection.execute(update(root).where(root.c.id == key).values({STORED_BYTES: total}))
+    return update(root).where(root.c.id == key).values({STORED_BYTES: total})
 
 
 def rows_bytes(rows_of: Table, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -119,10 +130,10 @@ def rows_bytes(rows_of: Table, rows: Iterable[Mapping[str, Any]]) -> int:
     return total
 
 
-def octets(connection: Connection, item: ColumnElement[Any]) -> ColumnElement[Any]:
+def octets(dialect: str, item: ColumnElement[Any]) -> ColumnElement[Any]:
     """How many bytes a text, JSON or bytes take; of bytes nothing is read that lies apart from its row."""
     is_bytes = isinstance(item.type, (LargeBinary, CompressedBytes))
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         return func.octet_length(item if is_bytes else cast(item, String))
     return func.length(item if is_bytes else cast(item, LargeBinary))
 
@@ -148,11 +159,11 @@ def _fixed(rows_of: Table) -> int:
     return ROW_BYTES + NUMBER_BYTES * (len(rows_of.c) - len(_varying(rows_of)))
 
 
-def _size(connection: Connection, rows_of: Table) -> ColumnElement[Any]:
+def _size(dialect: str, rows_of: Table) -> ColumnElement[Any]:
     """What one row takes."""
     size: ColumnElement[Any] = literal(_fixed(rows_of))
     for item in _varying(rows_of):
-        size = size + func.coalesce(octets(connection, item), 0)
+        size = size + func.coalesce(octets(dialect, item), 0)
     return size
 
 
@@ -168,7 +179,7 @@ def _top(name: str) -> str:
     return name
 
 
-def _of(below: Table, root: Table, key: int) -> ColumnElement[bool]:
+def _of(below: Table, root: Table, key: BindParameter[int]) -> ColumnElement[bool]:
     """Whether rows belong to a row of another table."""
     owner = OWNERS[below.name]
     assert owner is not None

@@ -341,7 +341,7 @@ def _refer(connection: Connection, table: Table, evaluation_id: int, records: Se
     if not rows:
         return
     connection.execute(insert(table), rows)
-    query, added = select(contents.c.key, octets(connection, contents.c.content)), rows_bytes(table, rows)
+    query, added = select(contents.c.key, octets(connection.dialect.name, contents.c.content)), rows_bytes(table, rows)
     for some in _portions({record.key for record in records}):
         sizes = dict(connection.execute(query.where(contents.c.key.in_(some))).tuples().all())
         added += sum(sizes[record.key] for record in records if record.key in sizes)
