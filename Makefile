@@ -50,7 +50,9 @@ type: $(VENV)/.ready-dev
 unit: $(VENV)/.ready-dev
 	@$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
-test: lint type unit
+# Types take one process most of a minute, in which the tests have the other core.
+test: lint
+	@$(MAKE) --no-print-directory --jobs=2 type unit
 
 test-slow: $(VENV)/.ready-dev
 	@$(PYTEST) -m slow $(PYTEST_OPTIONS)

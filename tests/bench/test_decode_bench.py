@@ -18,6 +18,7 @@ def printed():
     return lines
 
 
+@pytest.mark.slow
 def test_the_last_line_is_json_with_every_part(printed):
     result = json.loads(printed[-1])
     cells = result["models"]["tiny"]["speeds"]

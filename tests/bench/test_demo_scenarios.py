@@ -148,6 +148,7 @@ def rows(tokenizer, trained):
         return calibration_rows(tokenizer, seed=9, training_seed=3)
 
 
+@pytest.mark.slow
 def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer, trained, rows):
     assert len(rows) == 480
     assert len({(row["prompt"], row["reference"]) for row in rows}) == 480

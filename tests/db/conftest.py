@@ -27,6 +27,17 @@ for found in pkgutil.iter_modules(db.__path__):
         importlib.import_module(f"db.{found.name}")
 
 KINDS = ("sqlite", "postgresql")
+ON_BOTH = ("test_store_sessions", "test_store_chains", "test_store_verdict_log", "test_store_projects")
+"""Modules whose tests always run on both kinds: what is shown must be stored, whole, and be its project's."""
+
+
+def pytest_collection_modifyitems(items):
+    """Leave other tests on PostgreSQL to the slow tests, but for those that name it."""
+    for item in items:
+        named = any(mark.args[0] == "store_url" for mark in item.iter_markers("parametrize"))
+        kind = item.callspec.params.get("store_url") if hasattr(item, "callspec") else None
+        if kind == "postgresql" and not named and item.path.parent.name == "db" and item.path.stem not in ON_BOTH:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -82,6 +82,7 @@ def test_the_tree_is_drawn_walked_folded_and_renamed_by_keyboard_while_the_page_
     expect(page.locator("[role=treeitem][aria-current]")).to_have_accessible_name(re.compile("^we, forced"))
 
 
+@pytest.mark.slow
 def test_a_branch_is_linked_compared_and_pruned_with_what_departs_from_it_unless_it_was_judged(
     audit, services: Services
 ):

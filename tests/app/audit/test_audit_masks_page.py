@@ -96,6 +96,7 @@ def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family
     expect(page.locator(".cand thead th").nth(4)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_one_attribute_a_soft_mask_and_words_never_masked_change_the_reading_before_start(audit, services: Services):
     page = audit()
     type_prompt(page)

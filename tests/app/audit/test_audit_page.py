@@ -181,6 +181,7 @@ def test_every_listed_key_works_and_typing_keeps_them_away(audit, visit):
     expect(sheet.locator("dd")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_a_stored_chain_opens_from_its_address_explains_each_kind_of_step_and_asks_the_server_nothing(audit):
     page = audit("?session=1&branch=3&step=15")
     selected(page, 15)
@@ -286,6 +287,7 @@ def test_a_long_chain_scrolls_in_its_own_region_and_asks_for_frames_that_it_neve
     assert page.locator(".ovlab .cut").count() > 1
 
 
+@pytest.mark.slow
 def test_a_run_is_paused_and_a_name_that_is_being_typed_survives_its_tokens(audit, services: Services, monkeypatch):
     slowed(monkeypatch, services, 0.05)
     page = audit("?session=1&branch=4")

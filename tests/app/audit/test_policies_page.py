@@ -86,6 +86,7 @@ def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_rel
     expect(page.locator(".madewith > p")).to_contain_text("Schick et al., TACL 2021")
 
 
+@pytest.mark.slow
 def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and_starts_nothing(
     audit, services: Services
 ):

@@ -242,6 +242,7 @@ def test_detected_spans_come_with_what_is_said_of_the_language_and_go_back_as_te
     )
 
 
+@pytest.mark.slow
 def test_a_prompt_becomes_a_conversation_and_a_prompt_again_and_examples_fill_it(audit):
     page = audit()
     typed(page, "She ran")

@@ -114,6 +114,7 @@ def test_a_deleted_session_is_not_made_again(wired, tmp_path):
         wired[AuditService].start(StartAudit("He is a nurse", SETTINGS, batch=BatchPlace(batch_id, 2)))
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_one_row_stands_beside_it_and_is_tried_again(wired, tmp_path):
     original = wired[AuditService].start
 
@@ -163,6 +164,7 @@ def test_a_fault_of_the_program_in_one_row_ends_that_row_alone_with_a_sentence(w
     assert wired[BatchService].view(view.id).counts == {"finished": 4}
 
 
+@pytest.mark.slow
 def test_each_row_says_that_its_calibration_is_gone_and_the_batch_goes_on(wired, tmp_path, calibrated):
     request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated))
     gate = threading.Event()

@@ -205,6 +205,7 @@ def test_rows_are_filtered_paged_and_sorted_and_past_batches_are_opened_and_dele
     expect(page.locator("#past")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_rows_are_sorted_and_a_rule_gives_impact_ratios_while_it_is_typed(finished, services: Services, picture):
     page = finished(width=1280)
     page.get_by_role("button", name="Strongest sensitivity", exact=True).click()

@@ -25,6 +25,7 @@ def page(visit, services: Services) -> Page:
     return opened
 
 
+@pytest.mark.slow
 def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
     page: Page, services: Services, tmp_path, picture
 ):

@@ -89,6 +89,7 @@ def run(page: Page, services: Services) -> CalibrationRequest:
     return asked(services)
 
 
+@pytest.mark.slow
 def test_bad_rows_are_left_out_only_when_asked_and_a_run_is_deleted_only_after_a_question(
     page: Page, services: Services, tmp_path, picture
 ):

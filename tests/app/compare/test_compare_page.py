@@ -150,6 +150,7 @@ def test_256_steps_are_drawn_and_walked_and_numbers_pictures_and_the_table_are_t
         assert written == [step.token for step in services[AuditService].view(number).steps]
 
 
+@pytest.mark.slow
 def test_a_mismatch_is_asked_about_by_its_column_and_a_run_is_paused_and_discarded(page, services, monkeypatch):
     slowed(monkeypatch, services, 0.25)
     start(page, 12)

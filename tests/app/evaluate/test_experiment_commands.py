@@ -55,6 +55,7 @@ def mine(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_from_elsewhere_beside(command, mine):
     asked = ("evaluate", "--experiment", mine, "--model", "tiny", "--limit", "6")
     code, said, errors = command(*asked, "--json")

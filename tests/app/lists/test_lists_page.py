@@ -90,6 +90,7 @@ def choose(page: Page) -> None:
     page.get_by_role("option", name="hiring").click()
 
 
+@pytest.mark.slow
 def test_a_picked_list_marks_its_terms_keeps_others_and_shows_the_mismatch(
     lists: Page, tmp_path: Path, audit, services: Services
 ):

@@ -63,6 +63,7 @@ def test_thinking_is_told_from_the_answer_and_asked_nothing(paths, services: Ser
     expect(page.locator(".pathlist i.thought").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_sessions_prompt_is_sampled_in_its_worlds_once_its_question_can_be_asked(paths, services: Services) -> None:
     settings = replace(SETTINGS, temperature=1.3)
     session = services[AuditService].start(StartAudit("Somebody else", settings)).session_id

@@ -52,6 +52,7 @@ def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
     assert "What these checks cannot tell:" in text
 
 
+@pytest.mark.slow
 def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(
     audited: Audited, run: Run, tmp_path: Path
 ) -> None:

@@ -161,7 +161,7 @@ def pages(data: bytes) -> list[str]:
     return [" ".join(page.extract_text().split()) for page in pypdf.PdfReader(io.BytesIO(data)).pages]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", ["de", pytest.param("en", marks=pytest.mark.slow)])
 def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not_claimed(
     language: str, audited: Audited
 ) -> None:
@@ -237,6 +237,7 @@ def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessio
         audited.wired[ReportService].formal_batch(replace(plain, sessions=()), STATEMENT, "formal")
 
 
+@pytest.mark.slow
 def test_the_same_session_and_statement_give_the_same_bytes(audited: Audited) -> None:
     service, number = audited.wired[ReportService], audited.sessions["joint"]
     for kind in FORMAL:

@@ -79,6 +79,7 @@ def test_a_second_reviewer_judges_blind_and_sees_the_verdicts_and_the_log_when_s
     expect(page.locator(".check")).to_contain_text("Entry 3 is missing")
 
 
+@pytest.mark.slow
 def test_disputes_are_decided_by_a_third_person_on_the_session_or_from_the_list(review, disputed: Services, picture):
     say(disputed, "A. Lee", "unfair", 9)
     say(disputed, "R. Osei", "fair", 9)

@@ -238,6 +238,7 @@ def test_changes_undo_withdrawal_and_a_refusal_leave_the_page_as_the_log_is(
     assert log(services)[5:] == [("R. Osei", "fair", 2, 2), ("R. Osei", None, 2, 2)]
 
 
+@pytest.mark.slow
 def test_two_reviewers_in_two_browsers_see_each_other_and_comment(reviewer, services: Services, picture):
     first, second = reviewer("R. Osei"), reviewer("A. Lee")
     pick(first, 2)

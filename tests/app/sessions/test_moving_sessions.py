@@ -129,6 +129,7 @@ def test_a_moved_session_goes_on_with_the_same_tokens_and_thresholds_and_its_evi
     assert strangers(wired.database) == []
 
 
+@pytest.mark.slow
 def test_two_sessions_bring_one_copy_of_what_they_use_and_none_where_it_is_there_already(
     wired: Services, moves: SessionMoves, asked: StartAudit
 ):
@@ -198,6 +199,7 @@ def test_what_cannot_be_moved_is_refused_with_the_reason_and_nothing_of_the_sele
         assert SessionsRepository(wired.database).list() == []
 
 
+@pytest.mark.slow
 def test_an_imported_session_moves_with_its_bundle_unless_the_other_project_has_it(
     wired: Services, moves: SessionMoves, asked: StartAudit, tmp_path: Path
 ):

@@ -156,6 +156,7 @@ def test_a_session_is_renamed_tagged_archived_and_deleted_after_a_question(page:
     assert stored(services) == [2]
 
 
+@pytest.mark.slow
 def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: Services, picture):
     choose(page, "Nurse handover")
     page.get_by_role("checkbox", name="Choose all on this page").check()
@@ -191,6 +192,7 @@ def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: Service
     assert archived(services) == 30
 
 
+@pytest.mark.slow
 def test_a_batch_is_one_row_until_its_button_opens_it_and_is_chosen_whole(
     visit, services: Services, tmp_path: Path, picture
 ):
@@ -229,6 +231,7 @@ def test_a_batch_is_one_row_until_its_button_opens_it_and_is_chosen_whole(
     expect(page.get_by_role("checkbox", name="Choose all on this page")).to_be_checked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 768])
 def test_columns_stand_under_their_titles_and_names_are_whole(visit, services: Services, width: int):
     long = "A name that says in very many words what somebody wanted to know of the nurse on the night shift of ward 4"

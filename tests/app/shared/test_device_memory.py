@@ -78,6 +78,7 @@ def test_a_step_is_tried_once_more_with_what_is_idle_closed(wired, alone, monkey
     assert chain(wired, session_id) == chain(wired, other) == alone
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_twice_says_so_and_leaves_the_chain_as_it_was(wired, alone, monkeypatch):
     session_id = start(wired)
     wired[AuditService].step(session_id)

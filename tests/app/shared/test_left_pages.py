@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 Opener = Callable[..., Page]
 
 
+@pytest.mark.slow
 def test_pages_that_are_left_with_requests_in_flight_write_no_error_into_the_console(visit: Opener) -> None:
     page = visit("/sessions")
     root, errors = page.url.removesuffix("/sessions"), []

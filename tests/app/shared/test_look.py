@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+import pytest
 from playwright.sync_api import Page, TimeoutError, expect
 
 PATHS = ("/?session=1", "/calibrate", "/sessions")
@@ -67,6 +68,7 @@ def test_pages_follow_the_theme_scroll_sideways_at_no_width_and_name_every_contr
         assert page.evaluate(REPEATED) == []
 
 
+@pytest.mark.slow
 def test_the_theme_is_kept_and_on_narrow_screens_settings_unfold_and_targets_are_large(visit):
     page = visit("/?session=1", width=768)
     settled(page, "/?session=1")

@@ -71,6 +71,7 @@ def compare(page: Page) -> None:
     expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_groups_are_offered_added_removed_and_given_pronouns_and_kept_in_their_own_tab(swap):
     page = swap()
     expect(page.locator("[data-do=run]")).to_be_disabled()

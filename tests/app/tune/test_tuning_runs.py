@@ -121,6 +121,7 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     assert kept_sentence(finished) == ""
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_is_marked_on_the_page_in_the_table_and_in_json(
     wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_run_that_fails_midway_keeps_its_points_too(
     assert "This run failed after 9 of 14 points" in kept_sentence(view)
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services, tuning_set: TuningSet) -> None:
     found = {}
     for temperature in (1.0, 0.5):

@@ -290,6 +290,7 @@ def test_the_registry_knows_the_model():
     assert get_model("coft") is CoftLM
 
 
+@pytest.mark.slow
 def test_the_harness_runs_the_model_from_its_command_line(folder, tmp_path, monkeypatch):
     words = ["run", "--model", "coft", "--model_args", "pretrained=demo,policy=coft,lam=0.6", "--tasks", "own_arc"]
     words += ["--include_path", str(folder), "--output_path", str(tmp_path), "--limit", "1"]
