@@ -104,7 +104,7 @@ def test_contributions_are_drawn_for_the_chain_and_the_selected_token_and_say_wh
     expect(page.locator("#facts .shares")).to_be_hidden()
     button.click()
     expect(page.locator("#facts .shares")).to_be_visible()
-    page.locator(".cand tbody tr").nth(1).get_by_role("button").click()
+    page.locator(".cand tbody").get_by_role("button").first.click()
     expect(page.locator(".spans .found")).to_be_hidden()
 
 

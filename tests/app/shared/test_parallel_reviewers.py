@@ -134,6 +134,7 @@ def chain(view: AuditView) -> list[int]:
     return [step.token_id for step in view.steps]
 
 
+@pytest.mark.slow
 def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_that_each_would_get_alone(
     pages: tuple[Page, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
