@@ -100,6 +100,7 @@ def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
         assert kept(wired) == resumed
 
 
+@pytest.mark.slow
 def test_a_living_run_is_not_resumed_by_another_process_and_a_killed_one_is_at_once(tmp_path):
     with running_until(f"sqlite:///{tmp_path / 'store.db'}", 2) as process, opened(tmp_path / "store.db") as wired:
         evaluations = evaluations_of(wired)
