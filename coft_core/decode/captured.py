@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coft_core.model.compiled import Progress, path_of, prepare, record_graph
+from coft_core.model.compiled import GraphPool, Progress, path_of, prepare
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import first_line
 from coft_core.model.packed import weights_text
@@ -67,7 +67,7 @@ class CapturedFunction:
     copy, is all that the host does.
     """
 
-    def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: Any = None) -> None:
+    def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: GraphPool) -> None:
         """Capture; the function is run a few times on copies of the inputs.
 
         Raises:
@@ -82,9 +82,8 @@ class CapturedFunction:
             def run() -> Tensor:
                 return self._host.copy_(function(*self._inputs), non_blocking=True)
 
-            self._graph, _ = record_graph(run, pool)
+            self._graph, _ = pool.record(run, output.device)
         self._done = _cuda.Event()
-        self.pool = self._graph.pool()
 
     @torch.inference_mode()
     def __call__(self, *inputs: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ class StepFunctions:
     def __init__(self) -> None:
         self.failure = ""
         self.functions: OrderedDict[Hashable, tuple[Views, int, Callable[..., Tensor]]] = OrderedDict()
-        self._pool: Any = None
+        self._pool = GraphPool()
         self._lock = Lock()
 
     def numbers(self, form: StepForm, logits: Tensor, draws: Tensor, forced: Tensor | None) -> Numbers | None:
@@ -150,7 +149,6 @@ class StepFunctions:
             return data if kept is None else torch.cat([data, kept.flatten()])
 
         run = CapturedFunction(whole, (logits, draws, forced), self._pool)
-        self._pool = run.pool
         with torch.inference_mode():
             views = form.views(logits)
             packed, _ = form.tensors(logits, draws, forced, views)

@@ -78,7 +78,7 @@ class GraphSteps:
     def __init__(self, module: Any, fit: Fit) -> None:
         self._module, self._fit = module, fit
         self._graphs: OrderedDict[tuple[int, ...], _Graph] = OrderedDict()
-        self._pool: Any = None
+        self._pool = GraphPool()
         self.failure = ""
 
     def takes(self, parts: Sequence[Part]) -> bool:
@@ -122,20 +122,33 @@ class GraphSteps:
         ]
         # The rows' lengths stay as they are, so that writing the same cells several times changes nothing.
         run = partial(forward, self._module, fixed, self._fit.layers, self._fit.accepts)
-        captured.graph, captured.logits = record_graph(run, self._pool)
-        self._pool = captured.graph.pool()
+        captured.graph, captured.logits = self._pool.record(run, captured.ids.device)
 
 
-def record_graph(run: Callable[[], Tensor], pool: Any) -> tuple[Any, Tensor]:
-    """Capture a function as a CUDA graph, and give the graph with the tensor that replays write.
+class GraphPool:
+    """CUDA graphs that share memory and never run at the same time."""
 
-    Args:
-        run: Reads and writes the same tensors each time; it is run a few times before.
-        pool: Memory that graphs share which never run at the same time; None begins one.
+    def __init__(self) -> None:
+        self._first: Any = None
 
-    Raises:
-        RuntimeError: It cannot be captured.
-    """
+    def record(self, run: Callable[[], Tensor], device: torch.device) -> tuple[Any, Tensor]:
+        """Capture a function as a graph, and give the graph with the tensor that replays write.
+
+        Args:
+            run: Reads and writes the same tensors each time; it is run a few times before.
+            device: Where these tensors are.
+
+        Raises:
+            RuntimeError: It cannot be captured.
+        """
+        if self._first is None:
+            # PyTorch gives up the memory with the last graph that uses it and then refuses to capture into it, so that
+            # one graph stays that is never run.
+            self._first, _ = _record(lambda: torch.zeros(1, device=device), None)
+        return _record(run, self._first.pool())
+
+
+def _record(run: Callable[[], Tensor], pool: Any) -> tuple[Any, Tensor]:
     stream = _cuda.Stream()
     stream.wait_stream(_cuda.current_stream())
     with _cuda.stream(stream):
