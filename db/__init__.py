@@ -1,1 +1,1 @@
-"""The store: tables, named migrations, and one module a feature."""
+"""The store: tables, what makes them, and one module a feature."""

@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast, get_args
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
 from platformdirs import user_data_dir
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -152,82 +144,6 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-_MIGRATION_LOCK = 0x636F6674
-
-
-def make_config(location: Path = MIGRATIONS) -> Config:
-    """Return Alembic's configuration for the migrations in a folder."""
-    config = Config()
-    # A per cent sign in a path would be taken for interpolation.
-    config.set_main_option("script_location", str(location).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Run all outstanding migrations in one transaction; a second call changes nothing.
-
-    Raises:
-        StoreError: The database was written by a newer version of the program, or rows break a
-            reference after migrating (nothing is changed then).
-    """
-    with _migrating(engine) as config:
-        try:
-            command.upgrade(config, revision)
-        except CommandError as error:
-            raise StoreError(
-                f"The database's schema is unknown to this version of the program ({error}); "
-                "it was probably written by a newer one: use that, or another database."
-            ) from error
-
-
-def downgrade(engine: Engine, revision: str = "base") -> None:
-    """Undo migrations down to a revision; ``"base"`` removes every table of the store."""
-    with _migrating(engine) as config:
-        command.downgrade(config, revision)
-
-
-def draft(message: str, location: Path = MIGRATIONS) -> Path:
-    """Write the migration that leads from the newest revision to the models, and return its file.
-
-    Args:
-        message: What changes, in a few words; becomes part of the file name.
-        location: The folder that holds ``env.py`` and ``versions``.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        engine = build_engine(parse_url(f"sqlite:///{folder}/draft.db"))
-        try:
-            with engine.begin() as connection:
-                config = make_config(location)
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-                script = command.revision(config, message, autogenerate=True)
-        finally:
-            engine.dispose()
-    if script is None or isinstance(script, list):
-        raise StoreError("The migrations have no single newest revision; merge them first.")
-    return Path(script.path)
-
-
-def _secure(engine: Engine, path: Path, checked: bool) -> None:
-    """Look for damage, and keep a copy of an SQLite file that is about to be migrated.
-
-    Raises:
-        StoreError: The file is damaged, or the copy cannot be written.
-    """
-    if not path.stat().st_size:
-        return
-    with engine.connect() as connection:
-        revision = MigrationContext.configure(connection).get_current_revision()
-    outdated = revision is not None and revision != ScriptDirectory.from_config(make_config()).get_current_head()
-    if checked or outdated:
-        _check_whole(engine, path)
-    if outdated:
-        _back_up(engine, path, f"{path.name}.before-migration-from-{revision}")
-
-
 def _check_whole(engine: Engine, path: Path) -> None:
     """Read the whole file for damage of its structure; what stands in an intact row is not judged.
 
@@ -245,76 +161,6 @@ def _damaged(path: Path, found: str) -> StoreError:
         f"The database file {path} is damaged ({' '.join(found.split())}); nothing was changed: stop what uses it, "
         "and put its newest backup in its place, or rescue what can be read with “sqlite3 FILE .recover”."
     )
-
-
-def _back_up(engine: Engine, path: Path, name: str) -> None:
-    """Write a copy beside a file, for its owner alone, that replaces no other.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    copies = (path.with_name(f"{name}{number}") for number in chain([""], (f"-{more}" for more in count(2))))
-    target = next(copy for copy in copies if not copy.exists())
-    # A process that ends meanwhile must leave nothing that looks like a backup and is half of one.
-    half = path.with_name(f"{path.name}.half-written-backup")
-    try:
-        half.unlink(missing_ok=True)
-        # The statement takes an empty file that is there, and leaves its mode as it is.
-        os.close(os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute("VACUUM INTO ?", (str(half),))
-        finally:
-            connection.close()
-        half.rename(target)
-    except (OSError, sqlite3.Error) as error:
-        half.unlink(missing_ok=True)
-        raise StoreError(
-            f"The database file {path} has to be brought up to date, and the backup {target} that is written before "
-            f"cannot be ({error}); nothing was changed: make room there, or give the folder to this user."
-        ) from error
-
-
-@contextmanager
-def _migrating(engine: Engine) -> Iterator[Config]:
-    """Hand out a configuration bound to one transaction, committed at the end."""
-    sqlite = engine.dialect.name == "sqlite"
-    with engine.connect() as connection:
-        try:
-            if sqlite:
-                # SQLite changes a table by copying and dropping it; with keys enforced, the drop would
-                # cascade to its children. The pragma only works outside a transaction.
-                _set_foreign_keys(connection, enforced=False)
-            with connection.begin():
-                if not sqlite:
-                    # Two processes that start at once must not both create the tables.
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                config = make_config()
-                config.attributes["connection"] = connection
-                yield config
-                if sqlite:
-                    _check_references(connection)
-        finally:
-            if sqlite:
-                _set_foreign_keys(connection, enforced=True)
-
-
-def _set_foreign_keys(connection: Connection, *, enforced: bool) -> None:
-    cursor = connection.connection.cursor()
-    cursor.execute(f"PRAGMA foreign_keys={'ON' if enforced else 'OFF'}")
-    cursor.close()
-
-
-def _check_references(connection: Connection) -> None:
-    broken = connection.execute(text("PRAGMA foreign_key_check")).first()
-    if broken is not None:
-        raise StoreError(f"A migration left a row of table {broken[0]} pointing at nothing; it was undone.")
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit('usage: python -m db.database "what changed"')
-    print(draft(sys.argv[1]))
 
 
 Access = Literal["read", "write"]
@@ -347,7 +193,7 @@ class Database:
 
         Args:
             url: See :func:`parse_url`.
-            checked: Read all of an SQLite file for damage whenever it is opened, not only before it is migrated.
+            checked: Read all of an SQLite file for damage whenever it is opened.
             by_project: Refuse to read or write what belongs to projects where nobody has said to which; otherwise all
                 of it is seen then.
         """
@@ -384,19 +230,21 @@ class Database:
             return int((pages - free) * size)
 
     def open(self) -> Self:
-        """Connect and bring the schema up to date; opening an open store does nothing.
+        """Connect, and make the tables of a new store; opening an open store does nothing.
 
         Raises:
-            StoreError: The database cannot be reached, is no database, is damaged, or was written by a newer version;
-                or it would have to be migrated and no backup can be written.
+            StoreError: The database cannot be reached, is not a database, is damaged, or was made by another version.
         """
+        # The tables of the features are declared over this module.
+        from db.schema import make_tables
+
         if self._engine is not None:
             return self
         engine = build_engine(self._url)
         try:
-            if engine.dialect.name == "sqlite":
-                _secure(engine, Path(self._url.database or ""), self._checked)
-            upgrade(engine)
+            if self._checked and engine.dialect.name == "sqlite":
+                _check_whole(engine, Path(self._url.database or ""))
+            make_tables(engine)
             if engine.dialect.name == "sqlite":
                 self._files = _files_of(engine, Path(self._url.database or "").resolve())
         except (SQLAlchemyError, UnicodeDecodeError) as error:

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import db.database
+import db.schema
 from app.bootstrap import services
 from app.report.verify.run import BundleVerifier
 from app.settings import Settings
@@ -141,24 +142,24 @@ def embedded_calibration_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def stores_migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A new store is a copy of one that all migrations made: to make it costs forty times as much as to copy it.
+def stores_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new store is a copy of one that was made: to make its tables costs twenty times as much as to copy it.
 
-    The tests of the store itself, in ``tests/db``, migrate; so do programs that tests start.
+    The tests of the store itself, in ``tests/db``, make theirs; so do programs that tests start.
     """
-    made = tmp_path_factory.mktemp("migrated") / "audits.sqlite3"
+    made = tmp_path_factory.mktemp("made") / "audits.sqlite3"
     db.database.Database(f"sqlite:///{made}").open().close()
-    migrate = db.database.upgrade
+    make = db.schema.make_tables
 
-    def copied_or_migrated(engine: Engine, revision: str = "head") -> None:
+    def copied_or_made(engine: Engine) -> None:
         path = Path(engine.url.database or "")
         if engine.dialect.name == "sqlite" and not path.stat().st_size:
             shutil.copyfile(made, path)
         else:
-            migrate(engine, revision)
+            make(engine)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("db.database.upgrade", copied_or_migrated)
+        patch.setattr("db.schema.make_tables", copied_or_made)
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import sqlite3
@@ -28,14 +27,12 @@ from app.shared.wiring import Services
 from bench.faults.forking import STORE, Say, Work, opened
 from coft_core.types import Span
 from db.calibrations import CalibrationsRepository
-from db.database import Database
 from db.sessions import SessionsRepository
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, alpha=0.3)
 PROMPT = "The old nurse said he would come"
 START = StartAudit(PROMPT, replace(SETTINGS, max_new_tokens=24), (Span(4, 7, "age"), Span(19, 21, "gender")), "one")
 ROWS = 6
-EARLIEST = Path(__file__).resolve().parents[2] / "tests" / "contracts" / "stores" / "0001.sqlite3.gz"
 
 ORPHANS = {
     "prompt sets that nothing names": "SELECT COUNT(*) FROM prompt_sets WHERE id NOT IN (SELECT prompt_set_id FROM "
@@ -226,24 +223,6 @@ def _evaluate_on(wired: Services, folder: Path, say: Say) -> None:
         say(json.dumps([len(service.list()), store.execute(query).fetchall()]))
 
 
-def _old_store(folder: Path, say: Say) -> None:
-    (folder / STORE).write_bytes(gzip.decompress(EARLIEST.read_bytes()))
-
-
-def _migrate(folder: Path, say: Say) -> None:
-    Database(f"sqlite:///{folder / STORE}").open().close()
-
-
-def _migrate_on(folder: Path, say: Say) -> None:
-    for copy in folder.glob(f"{STORE}.before-migration-*"):
-        with closing(sqlite3.connect(copy)) as store:
-            if store.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
-                say(f"LOST the backup {copy.name} is half of one")
-            store.execute("SELECT * FROM steps").fetchall()
-    with opened(folder) as wired:
-        say(json.dumps(_chains(wired, 1)))
-
-
 def _bundle(wired: Services, folder: Path, say: Say) -> None:
     (folder / "evidence.zip").write_bytes(wired[ReportService].bundle(1))
 
@@ -298,7 +277,6 @@ TASKS = (
     _job("batches", _batch, _batch_on),
     _job("comparisons", _compare, _compare_on),
     _job("suites", _evaluate, _evaluate_on),
-    Task("migrations", _old_store, _migrate, _migrate_on),
     Task("exports", served(_begin_session, _run), served(_export), served(_export_on)),
     Task("imports", _bundle_elsewhere, served(_import), served(_import_on)),
 )

@@ -10,8 +10,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from alembic.script import ScriptDirectory
-
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.calibrate.service import CalibrationService
@@ -26,9 +24,8 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.types import Span
-from db.database import Database, downgrade, make_config
 from tests.conftest import prompt_set_csv
-from tests.contracts.frozen import BUNDLE, SEEN, STORES, keep_store, opened, restored, written
+from tests.contracts.frozen import BUNDLE, SEEN, STORE, keep_store, opened, restored, written
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0, alpha=0.3)
 PROMPT = "=The old nurse said he would come"
@@ -75,24 +72,13 @@ def evaluate(wired: Services) -> None:
     assert job.status == "done", job.error
 
 
-def write_stores(path: Path) -> None:
-    """The store as each schema keeps it, the newest first: going back leaves out what came later."""
-    STORES.mkdir(exist_ok=True)
-    revisions = [script.revision for script in ScriptDirectory.from_config(make_config()).walk_revisions()]
-    with Database(f"sqlite:///{path}") as database:
-        for revision in revisions:
-            downgrade(database.engine, revision)
-            keep_store(path, STORES / f"{revision}.sqlite3.gz")
-
-
 def main() -> None:
     """Write what is kept."""
     with tempfile.TemporaryDirectory() as folder:
         if "--anew" in sys.argv:
             write_store(Path(folder) / "made.db")
-            write_stores(Path(folder) / "made.db")
-        newest = max(STORES.glob("*.gz"))
-        for name, read in written(restored(newest, Path(folder) / "kept.db")).items():
+            keep_store(Path(folder) / "made.db", STORE)
+        for name, read in written(restored(STORE, Path(folder) / "kept.db")).items():
             (SEEN / name).write_text(read(), "utf-8", newline="")
 
 

@@ -1,7 +1,6 @@
 """What other programs, files and people can see of this one; ``python -m tests.contracts.freeze`` keeps it.
 
-The store was written once and is kept, with what each earlier schema makes of it, so that no figure depends on the
-machine on which a test runs.
+The store was written once and is kept, so that no figure depends on the machine on which a test runs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from app.shared.wiring import Services
 from tests.conftest import load_tiny, verifier
 
 FOLDER = Path(__file__).parent
-STORES = FOLDER / "stores"
+STORE = FOLDER / "store.sqlite3.gz"
 SEEN = FOLDER / "seen"
 BUNDLE = SEEN / "session-1.evidence.zip"
 COMMANDS = {

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
-import pkgutil
 import shutil
 from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
 
-import db
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import SessionFields
 from db.calibrations import CalibrationFields
-from db.database import Database, upgrade
+from db.database import Database
 from db.library import LibraryRepository
+from db.schema import make_tables
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
-
-# Tables are known once their module is read, and a test of the whole schema may be run alone.
-for found in pkgutil.iter_modules(db.__path__):
-    if not found.ispkg:
-        importlib.import_module(f"db.{found.name}")
 
 KINDS = ("sqlite", "postgresql")
 ON_BOTH = ("test_store_sessions", "test_store_chains", "test_store_verdict_log", "test_store_projects")
@@ -41,9 +34,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def stores_migrated_here(monkeypatch):
-    """These tests are about how a store is made: each is made by its migrations, see ``tests/conftest.py``."""
-    monkeypatch.setattr("db.database.upgrade", upgrade)
+def stores_made_here(monkeypatch):
+    """These tests are about how a store is made: each is made, see ``tests/conftest.py``."""
+    monkeypatch.setattr("db.schema.make_tables", make_tables)
 
 
 @pytest.fixture
@@ -54,7 +47,7 @@ def sqlite_url(tmp_path):
 
 @pytest.fixture(scope="session")
 def empty_file(tmp_path_factory):
-    """An SQLite file that has every table and no row: to copy it is quicker than to migrate once more."""
+    """An SQLite file that has every table and no row: to copy it is quicker than to make them once more."""
     path = tmp_path_factory.mktemp("empty") / "audit.db"
     Database(f"sqlite:///{path}").open().close()
     return path

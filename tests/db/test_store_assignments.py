@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from sqlalchemy import text
 
 from db.assignments import AssignmentsRepository, ReadingsRepository
-from db.database import Database, build_engine, downgrade, parse_url, upgrade
 from db.sessions import SessionsRepository
-from db.types import ConflictError, NotFoundError
-from db.verdicts import AnnotationFields, AnnotationsRepository, first_break
+from db.types import NotFoundError
 from tests.db.conftest import new_session
 
 TRIGGERS = {
@@ -69,28 +66,3 @@ def test_a_deleted_session_takes_its_assignments_and_readings_along(database, se
     SessionsRepository(database).delete(sessions[0])
     assert [record.session_id for record in AssignmentsRepository(database).list()] == sessions[1:]
     assert ReadingsRepository(database).of(sessions[0], "A") is None
-
-
-def test_a_log_of_an_older_store_stays_whole_is_guarded_as_before_and_takes_comments(store_url) -> None:
-    engine = build_engine(parse_url(store_url))
-    with Database(store_url) as database:
-        session = SessionsRepository(database).create(new_session()).id
-        log = AnnotationsRepository(database)
-        before = [
-            log.add(AnnotationFields(session_id=session, reviewer="A", verdict="fair", note=str(n))) for n in "ab"
-        ]
-    downgrade(engine, "0013")
-    with engine.connect() as connection:
-        guards = set(connection.scalars(text(TRIGGERS[engine.dialect.name])))
-    assert guards >= GUARDS[engine.dialect.name]
-    upgrade(engine)
-    with Database(store_url) as database:
-        log = AnnotationsRepository(database)
-        assert log.history(session) == before
-        log.add(AnnotationFields(session_id=session, reviewer="B", kind="comment", note="why"))
-        entries = log.history(session)
-        assert first_break([(entry.content, entry.previous, entry.digest) for entry in entries]) is None
-        for change in ("UPDATE annotations SET note = 'x'", "DELETE FROM annotations"):
-            with pytest.raises(ConflictError, match="append-only"), database.writing() as connection:
-                connection.execute(text(change))
-    engine.dispose()

@@ -14,7 +14,7 @@ from sqlalchemy import JSON, LargeBinary, String, text
 from app.accounts.disk import PARTS
 from coft_core.types import Example
 from db.audits import sessions
-from db.database import Database, downgrade
+from db.database import Database
 from db.disk import COUNTED, NUMBER_BYTES, ROW_BYTES, DiskRepository, recount
 from db.jobs import JobsRepository
 from db.library import LibraryRepository
@@ -140,15 +140,6 @@ def test_what_accounts_have_is_read_without_any_row_of_theirs(database, disk):
     searched = [row[3] for row in plan if row[3].startswith("SEARCH")]
     assert len(searched) == len(COUNTED)
     assert all("COVERING INDEX" in one for one in searched)
-
-
-def test_what_was_stored_before_accounts_were_counted_is_nobodys(store_url):
-    with Database(store_url) as database:
-        PromptSetsRepository(database).add("old", "a.csv", "d", [])
-        downgrade(database.engine, "0023")
-    with Database(store_url) as database:
-        assert [one.name for one in PromptSetsRepository(database).list()] == ["old"]
-        assert DiskRepository(database).by_account() == {}
 
 
 def test_a_calibration_is_counted_where_no_other_feature_was_read(sqlite_url):

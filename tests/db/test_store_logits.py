@@ -8,10 +8,8 @@ from threading import Barrier, Event
 import pytest
 from sqlalchemy import func, select
 
-from coft_core.logit_basis import basis_of
-from coft_core.model.fake import tiny_model
 from coft_core.stored_logits import StoredLogits
-from db.database import Database, build_engine, downgrade, parse_url
+from db.database import Database
 from db.logit_bases import LogitBases, PackedLogits, logit_bases
 from db.sessions import SessionsRepository
 from db.types import StoreError
@@ -39,15 +37,6 @@ def test_logits_are_read_as_they_were_stored_and_their_matrix_is_kept_once(store
         assert LogitBases(database).read("d1") == b"matrix"
         with database.reading() as connection:
             assert connection.scalar(select(func.count()).select_from(logit_bases)) == 1
-
-
-def test_an_older_version_finds_the_logits_that_it_can_read_and_none_that_it_cannot(store_url, branch):
-    engine = build_engine(parse_url(store_url))
-    downgrade(engine, "0019")
-    engine.dispose()
-    with Database(store_url) as database:
-        assert SessionsRepository(database).logits(branch) == {0: PLAIN.to_bytes()}
-        assert len(SessionsRepository(database).chain(branch)) == 3
 
 
 def test_a_lost_matrix_is_named_and_nothing_is_guessed(database):
@@ -98,26 +87,3 @@ def test_a_matrix_that_another_server_is_about_to_name_is_not_removed(store_url,
         assert matrices(here) == ["d1"]
         assert LogitBases(here).read("d1") == b"matrix"
         assert [row.id for row in first.list()] == [other.id]
-
-
-def test_sessions_of_an_earlier_version_name_the_matrices_that_they_are_read_with(store_url):
-    model = tiny_model()
-    basis = basis_of(model)
-    stored = StoredLogits(("factual",), basis.rows.shape[0], 1.0, "float32", (basis.rows @ basis.rows[3]).tobytes())
-    data = basis.packed(stored)
-    with Database(store_url) as database:
-        sessions = SessionsRepository(database)
-        session = sessions.create(new_session())
-        sessions.append_step(
-            session.active_branch_id,
-            new_step(0, logits=stored),
-            packed=PackedLogits(data, basis.digest, basis.to_bytes),
-        )
-    engine = build_engine(parse_url(store_url))
-    downgrade(engine, "0021")
-    engine.dispose()
-    with Database(store_url) as database:
-        sessions = SessionsRepository(database)
-        assert matrices(database) == [basis.digest]
-        sessions.delete(session.id)
-        assert matrices(database) == []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import stat
 
 import pytest
 from sqlalchemy import text
 
-from db.database import Database, default_database_url, downgrade
+from db.database import Database, default_database_url
 from db.jobs import JobsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, StoreError
@@ -163,45 +162,3 @@ def test_an_intact_file_is_opened_where_all_of_it_is_read(sqlite_url, filled):
     with Database(sqlite_url, checked=True) as database:
         assert SessionsRepository(database).count() == 60
     assert [path.name for path in filled.parent.iterdir()] == ["audit.db"]
-
-
-def older(url):
-    """Bring a store back to the schema before the newest."""
-    with Database(url) as database:
-        downgrade(database.engine, "0016")
-
-
-def test_a_store_is_copied_for_its_owner_alone_before_it_is_migrated_and_no_copy_is_replaced(sqlite_url, filled):
-    for expected in ("audit.db.before-migration-from-0016", "audit.db.before-migration-from-0016-2"):
-        older(sqlite_url)
-        with Database(sqlite_url):
-            pass
-        copy = filled.with_name(expected)
-        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
-        with sqlite3.connect(copy) as found:
-            assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0016",)
-            assert found.execute("SELECT count(*) FROM audit_sessions").fetchone() == (60,)
-
-
-def test_a_damaged_store_is_not_migrated(sqlite_url, filled):
-    older(sqlite_url)
-    flipped(filled)
-    before = filled.read_bytes()
-    with pytest.raises(StoreError, match="is damaged"), Database(sqlite_url):
-        pass
-    assert filled.read_bytes() == before
-
-
-def test_a_store_whose_backup_cannot_be_written_is_not_migrated(sqlite_url, filled, monkeypatch):
-    older(sqlite_url)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("db.database.os.open", full)
-        patch.setattr("db.database._create_private_file", lambda path: None)
-        with pytest.raises(StoreError, match=r"No space left on device.*nothing was changed"), Database(sqlite_url):
-            pass
-    with sqlite3.connect(filled) as found:
-        assert found.execute("SELECT version_num FROM alembic_version").fetchone() == ("0016",)

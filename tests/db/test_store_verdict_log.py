@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from db.database import Database, build_engine, downgrade, parse_url, upgrade
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, StoreError, utc_now
 from db.verdicts import (
@@ -182,49 +181,6 @@ def test_digests_depend_on_every_part_of_an_entry():
     digests = {entry_digest(content, FIRST), entry_digest(content, "1" * 64)}
     digests |= {entry_digest({**content, name: "other"}, FIRST) for name in content}
     assert len(digests) == 7
-
-
-def test_annotations_of_an_older_store_become_a_whole_log(store_url):
-    engine = build_engine(parse_url(store_url))
-    with Database(store_url) as database:
-        sessions = SessionsRepository(database)
-        one, two = (sessions.create(new_session()) for _ in range(2))
-    downgrade(engine, "0003")
-    insert = (
-        "INSERT INTO annotations (session_id, branch_id, step_index, verdict, note, tag, reviewer, created_at) VALUES "
-        "(:s, :b, :i, 'unfair', :note, '', 'A', '2026-01-02 03:04:05.000678')"
-    )
-    with engine.begin() as connection:
-        for session, branch_id, step in ((one.id, one.active_branch_id, 4), (two.id, None, None), (one.id, None, None)):
-            # U+0010 and four digits stand for NUL in a stored text.
-            connection.execute(text(insert), {"s": session, "b": branch_id, "i": step, "note": "\x100000 é"})
-    engine.dispose()
-    with Database(store_url) as database:
-        log = AnnotationsRepository(database)
-        first, second = log.history(one.id)
-        assert broken([first, second]) is None
-        assert broken(log.history(two.id)) is None
-        assert (first.step_index, first.last_step_index, first.kind, first.note) == (4, 4, "verdict", "\x00 é")
-        assert log.add(AnnotationFields(session_id=one.id)).previous == second.digest
-    with pytest.raises(StoreError, match="append-only"), Database(store_url) as database:
-        change(database, "UPDATE annotations SET note = ''", guarded=True)
-
-
-def test_downgrading_keeps_the_verdicts_and_upgrading_guards_them_again(store_url):
-    engine = build_engine(parse_url(store_url))
-    with Database(store_url) as database:
-        session_id = SessionsRepository(database).create(new_session()).id
-        log = AnnotationsRepository(database)
-        log.add(AnnotationFields(session_id=session_id, kind="review_started", reviewer="A"))
-        log.add(AnnotationFields(session_id=session_id, verdict="fair", reviewer="A"))
-    downgrade(engine, "0003")
-    upgrade(engine)
-    engine.dispose()
-    with Database(store_url) as database:
-        (entry,) = AnnotationsRepository(database).history(session_id)
-        assert (entry.entry, entry.verdict, broken([entry])) == (1, "fair", None)
-        with pytest.raises(StoreError, match="append-only"):
-            change(database, "DELETE FROM annotations", guarded=True)
 
 
 def test_a_deleted_session_leaves_the_length_and_the_head_of_its_log(database, log, branch):

@@ -14,7 +14,7 @@ FEATURES = (
     "sessions", "swap", "tune",
 )  # fmt: skip
 FORBIDDEN = {
-    "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),
+    "coft_core": ("gradio", "sqlalchemy", "app", "db", "plotly", "bench", "tests"),
     "db": ("app", "gradio", "torch", "transformers", "bench", "tests"),
     "app": ("sqlalchemy", "bench", "tests"),
 }

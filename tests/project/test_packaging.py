@@ -300,7 +300,7 @@ def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_th
     extras = PROJECT["optional-dependencies"]
     pinned = dict(line.split("==") for line in requirements("requirements.txt"))
     assert {**least(PROJECT["dependencies"]), **least(extras["app"])} == pinned
-    assert not set(least(PROJECT["dependencies"])) & {"gradio", "sqlalchemy", "alembic", "plotly", "typer", "mcp"}
+    assert not set(least(PROJECT["dependencies"])) & {"gradio", "sqlalchemy", "plotly", "typer", "mcp"}
     every = {**dict(line.split("==") for line in requirements("requirements-dev.txt"))}
     every |= dict(line.split("==") for line in requirements("requirements-evaluation.txt"))
     evaluation = least(extras["evaluation"])
@@ -357,7 +357,7 @@ def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_comm
     script = (
         "import sys, coft_core as cc; model = cc.load_model('demo'); "
         "run = cc.generate(model, 'The old man said', cc.CoftPolicy(), max_new_tokens=3); "
-        "pages = {'gradio', 'sqlalchemy', 'plotly', 'alembic', 'app', 'db'}; "
+        "pages = {'gradio', 'sqlalchemy', 'plotly', 'app', 'db'}; "
         "print(cc.__file__, len(run.tokens), pages & set(sys.modules)); "
         "from importlib.metadata import entry_points as found; "
         "print([(g, e.name, e.load() is not None) for g in ('lm_eval.models', 'inspect_ai') for e in found(group=g)]); "

@@ -37,6 +37,6 @@ def test_past_audits_wait_for_no_model_and_no_page(tmp_path):
 
 
 def test_help_reads_no_settings_and_opens_no_store(tmp_path):
-    unneeded = HEAVY | {"pydantic_settings", "sqlalchemy", "alembic", "numpy"}
+    unneeded = HEAVY | {"pydantic_settings", "sqlalchemy", "numpy"}
     assert loaded(tmp_path, "--help") & unneeded == set()
     assert not (tmp_path / "store.sqlite3").exists()

@@ -1,1 +1,0 @@
-"""The environment of Alembic; run through :mod:`db.database`."""
