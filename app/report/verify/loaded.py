@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, unpack
+from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, tables_of, unpack
 from app.report.document import (
     BranchPart,
     ReportPart,
@@ -30,9 +31,9 @@ from coft_core.errors import CoftError
 from coft_core.types import Certificate, CertificateState, Step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loaded:
-    """A report and what came with it.
+    """A report and what came with it; what many checks need of it is worked out once.
 
     Attributes:
         source: Name of the file.
@@ -91,8 +92,11 @@ class Loaded:
     def stated_chains(self) -> dict[str, tuple[Step, ...]]:
         """The same, as the report states them."""
         paths = {branch.id: branch.path for branch in self.report.branches}
-        chains = chains_in(self.report)
-        return {paths[key]: chain for key, chain in chains.items()}
+        return {paths[key]: chain for key, chain in self._chains.items()}
+
+    @cached_property
+    def _chains(self) -> dict[int, tuple[Step, ...]]:
+        return chains_in(self.report)
 
     def own_steps(self) -> Iterator[tuple[str, BranchPart, Step]]:
         """Every stored step once, with its place in words and the branch that made it.
@@ -136,9 +140,14 @@ class Loaded:
         silent = informative.is_weak(log_tau) or step.state == "uninformative"
         return "uninformative" if silent and informative.certifies(state) else state
 
+    @cached_property
+    def tables(self) -> dict[str, bytes]:
+        """The tables that follow from the report, by name; only where the branches hold together."""
+        return tables_of(self.data())
+
     def data(self) -> SessionData:
         """The session as its tables are written from it; only where the branches hold together."""
-        chains = chains_in(self.report)
+        chains = self._chains
         finished = {branch.id: branch.finished for branch in self.report.branches}
         certificates = {key: self.chain_certificate(chain, finished[key]) for key, chain in chains.items()}
         return SessionData(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from app.report.bundle import CALIBRATION, MANIFEST, TABLES, digests_of, tables_of
+from app.report.bundle import CALIBRATION, MANIFEST, TABLES, digests_of
 from app.report.document import BranchPart, LogPart, ReportPart, StepPart, log_records, steps_digest, thresholds_digest
 from app.report.verify.findings import Check, Findings, failed, skipped
 from app.report.verify.loaded import Loaded, place_of
@@ -70,7 +70,7 @@ def check_table(loaded: Loaded, file: str) -> Check:
     data = loaded.files.get(file)
     if data is None:
         return failed(file, f"{file} is missing.")
-    expected = _rows(tables_of(loaded.data())[file])
+    expected = _rows(loaded.tables[file])
     try:
         actual = _rows(data)
     except (UnicodeDecodeError, csv.Error) as error:

@@ -30,7 +30,7 @@ from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv, v
 
 PROMPT = "=The old nurse said he would come"
 SPANS = (Span(5, 8, "age"), Span(9, 14, "family", kept=True), Span(20, 22, "gender"))
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=10, top_p=1.0, alpha=0.3)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=7, top_p=1.0, alpha=0.3)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         sessions = {
             "joint": audit(wired, "joint", calibration_id=joint),
             "greedy": audit(wired, "greedy", calibration_id=joint, greedy=True, alpha=0.6),
-            "factorized": audit(wired, "factorized", calibration_id=factorized, mask_layout="factorized", alpha=0.9),
+            "factorized": audit(
+                wired, "factorized", calibration_id=factorized, mask_layout="factorized", alpha=0.9, max_new_tokens=10
+            ),
             "uninformative": audit(wired, "uninformative", calibration_id=joint, alpha=0.001),
             "mismatch": audit(wired, "mismatch", calibration_id=joint, lam=0.2, proceed_uncertified=True),
             "other layout": audit(wired, "other layout", calibration_id=factorized, proceed_uncertified=True),

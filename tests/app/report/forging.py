@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack, tables_of
+from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack
 from app.report.document import (
     ReportPart,
     canonical,
@@ -103,7 +104,7 @@ def rebuilt(
     else:
         loaded = _drafted(report, files, folder)
     files[REPORT] = report_text(report).encode()
-    files.update(tables_of(loaded.data()))
+    files.update(loaded.tables)
     files.pop(MANIFEST)
     return pack({MANIFEST: f"{canonical(manifest_of(report, files), indent=1)}\n".encode(), **files})
 
@@ -158,7 +159,9 @@ def _other(value: Any) -> Any:
 
 def _drafted(report: ReportPart, files: Files, folder: Path) -> Loaded:
     draft = folder / "draft.zip"
-    draft.write_bytes(pack({**files, REPORT: report_text(report).encode()}))
+    with zipfile.ZipFile(draft, "w") as archive:
+        for name, data in {**files, REPORT: report_text(report).encode()}.items():
+            archive.writestr(name, data)
     return load(draft)
 
 
