@@ -409,7 +409,9 @@ def coverage_table(view: CalibrationView) -> Markup:
         """
         {% if rows %}<section><div class="bar"><h2>Check on contexts it had not seen</h2>
         <span class="hint">exact interval (Clopper-Pearson)</span></div>{{ overall }}{{ table }}
-        <p class="hint">Too few to tell: an interval wider than {{ widest }}, or fewer contexts than alpha needs.</p>
+        <p class="hint">Too few to tell: an interval wider than {{ widest }}, or fewer contexts than alpha needs.
+        {% if rows | length > 2 %}Of {{ rows | length - 1 }} intervals some miss by chance; a row differs only where it
+        misses by more than the largest of so many would (Bonferroni).{% endif %}</p>
         </section>{% endif %}
         """,
         rows=view.coverage,

@@ -138,3 +138,15 @@ class TestVerdict:
     def test_verdict_depends_on_what_was_asked(self):
         assert row(364, 400, alpha=0.01).verdict == "below"
         assert math.isclose(row(364, 400).coverage or 0, 0.91)
+
+    def test_of_many_steps_that_hold_the_level_one_is_called_below_in_at_most_5_percent_of_calibrations(self):
+        generator, below, missed = np.random.default_rng(6), [], []
+        for _ in range(300):
+            kept = generator.binomial(120, 0.9, size=108)
+            rows = [CoverageRow.measured(str(step), int(k), 120, 0.1, among=108) for step, k in enumerate(kept)]
+            below.append(any(row.verdict == "below" for row in rows))
+            missed.append(any(row.high < 0.9 for row in rows))
+        assert np.mean(below) <= 0.05
+        assert np.mean(missed) > 0.5
+        # Steps that really miss the level are still found.
+        assert CoverageRow.measured("missed", 84, 120, 0.1, among=108).verdict == "below"
