@@ -135,7 +135,7 @@ def test_it_is_read_again_at_another_lambda_from_the_logits_that_came_with_it(tm
     source = Settings(database_url=f"sqlite:///{tmp_path / 'a' / 'store.sqlite3'}", pipeline="none")
     target = Settings(database_url=f"sqlite:///{tmp_path / 'b' / 'store.sqlite3'}", pipeline="none")
     with services(source, loader=load_tiny) as there, services(target, loader=load_tiny) as here:
-        number = audit(there, "with logits", calibration_id=calibrate(there, tmp_path))
+        number = audit(there, "with logits", calibration_id=calibrate(there, tmp_path), max_new_tokens=10)
         (tmp_path / "evidence.zip").write_bytes(there[ReportService].bundle(number))
         imported = here[BundleImports].add(tmp_path / "evidence.zip").session_id
         one = there[RereadService].read(RereadRequest(number, lam=0.2))

@@ -194,12 +194,17 @@ class TestQuantised:
 
 
 SPLIT = """
-import dataclasses, json, sys
+import dataclasses, json, os, sys
 import torch
-import coft_core as cc
+import torch.distributed.tensor
+import transformers.models.llama.modeling_llama
+import coft_core.public as cc
 from coft_core.model.branches import BranchBatch
 from coft_core.model.forced import teacher_forced_logits
 
+# Both processes are copies of one that has read all modules.
+other = os.fork()
+os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if other else "1"
 folder, calibration, prompt, rows = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 torch.set_num_threads(1)
 model = cc.load_model(folder, device="cpu", tensor_parallel=2)
@@ -209,12 +214,16 @@ for token in (3, 4):
     logits.append(batch.logits())
     batch.append(torch.full((2,), token))
 policy = cc.CoftPolicy(lam=0.6, calibration=cc.Calibration.load(calibration))
-run = cc.generate(model, prompt, policy, max_new_tokens=12, seed=3)
+spans = [cc.Span(4, 7, "age"), cc.Span(19, 21, "gender")]
+run = cc.generate(model, prompt, policy, spans=spans, max_new_tokens=12, seed=3)
 told = {"digest": model.weights_digest, "parameters": model.parameter_count, "places": model.places,
         "logits": [row.tolist() for row in logits], "steps": [dataclasses.asdict(step) for step in run.steps]}
 # Each process says what it has: all of them must have chosen the same tokens.
-print("RESULT", json.dumps(told))
+with open(sys.argv[5] + os.environ["RANK"], "w") as file:
+    json.dump(told, file)
 torch.distributed.destroy_process_group()
+if other:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
 
 
@@ -223,30 +232,26 @@ def split(folder, whole, tmp_path_factory):
     """What two processes say that hold half of each matrix, with thresholds that were taken on whole ones."""
     examples = [cc.Example(f"He met {number} old nurses and", f" she said {number}.") for number in range(12)]
     calibration = cc.calibrate(whole, examples, lam=0.6, alpha=0.3)
-    kept = tmp_path_factory.mktemp("calibration") / "thresholds.zip"
+    place = tmp_path_factory.mktemp("split")
+    kept, told = place / "thresholds.zip", place / "told"
     calibration.save(kept)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", SPLIT, folder, str(kept), PROMPT, json.dumps(ROWS)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
-                **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""},
-            },
-        )
-        for rank in range(2)
-    ]
-    said = [process.communicate(timeout=240)[0] for process in started]
-    results = [next((line for line in text.splitlines() if line.startswith("RESULT ")), None) for text in said]
-    assert None not in results, said
-    return calibration, [json.loads(result.removeprefix("RESULT ")) for result in results]
+    done = subprocess.run(
+        [sys.executable, "-c", SPLIT, folder, str(kept), PROMPT, json.dumps(ROWS), str(told)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
+        env={
+            **os.environ,
+            **{"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return calibration, [json.loads((place / f"told{rank}").read_text()) for rank in range(2)]
 
 
 def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole, split):
@@ -264,7 +269,8 @@ def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole
 
 def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_each_of_them(whole, split):
     calibration, told = split
-    run = cc.generate(whole, PROMPT, cc.CoftPolicy(lam=0.6, calibration=calibration), max_new_tokens=12, seed=3)
+    policy, spans = cc.CoftPolicy(lam=0.6, calibration=calibration), [cc.Span(4, 7, "age"), cc.Span(19, 21, "gender")]
+    run = cc.generate(whole, PROMPT, policy, spans=spans, max_new_tokens=12, seed=3)
     assert any(0 < step.set_size < 258 for step in run.steps)
     figures = ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass")
     for steps in (one["steps"] for one in told):
