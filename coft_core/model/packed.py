@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import first_line
-from coft_core.model.placement import ROWS, packed_product, packed_weights, why_not_packed
+from coft_core.model.placement import ROWS, packed_product, packed_weights, packs_single_rows, why_not_packed
 
 PACKED_BYTES = 1 << 30
 """Weights up to this are packed unless told otherwise: they are held twice."""
@@ -53,13 +53,14 @@ class PackedLinear(nn.Linear):
         # Not part of the state that is saved or digested: it is made of the weights, and is no plain memory.
         self.register_buffer("packed", packed_weights(linear.weight), persistent=False)
         self._packed_from = _identity(linear.weight)
+        self._single = packs_single_rows() or linear.weight.dtype is not torch.float32
 
     def forward(self, rows: Tensor) -> Tensor:
         """The product with the weights, ``(..., out)``."""
         if not self._usable(rows):
             return super().forward(rows)
-        product: Any = _scripted_product() if _jit.is_tracing() else packed_product
-        rows_out: Tensor = product(rows, self.packed, self.bias)
+        product: Any = _scripted_product() if _jit.is_tracing() else _product
+        rows_out: Tensor = product(rows, self.packed, self.weight, self.bias, self._single)
         return rows_out
 
     def _usable(self, rows: Tensor) -> bool:
@@ -137,12 +138,19 @@ def packed_bytes(module: nn.Module) -> int:
     )
 
 
+def _product(rows: Tensor, packed: Tensor, weight: Tensor, bias: Tensor | None, single: bool) -> Tensor:
+    """The product by packed weights, for one row only where ``single`` says so."""
+    if not single and rows.numel() == rows.shape[-1]:
+        return nn.functional.linear(rows, weight, bias)
+    return packed_product(rows, packed, bias)
+
+
 @cache
 def _scripted_product() -> Any:
-    """The same for traces, which cannot write down the empty list among its arguments, as scripts can."""
+    """The same for traces, which cannot write down choices and empty lists, as scripts can."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return _jit.script(packed_product)
+        return _jit.script(_product)
 
 
 def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> str:

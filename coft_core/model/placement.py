@@ -47,6 +47,12 @@ def packed_product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 
 @cache
+def packs_single_rows() -> bool:
+    """Whether a single row too is multiplied faster by packed weights, by measurement (``python -m bench.packed``)."""
+    return bool(torch.cpu.get_capabilities().get("avx512_f", False))
+
+
+@cache
 def why_not_packed(dtype: torch.dtype) -> str:
     """Why weights of a number type are not packed on this processor, as half a sentence; empty if they are.
 

@@ -15,6 +15,7 @@ from coft_core.model.group import BranchGroup
 from coft_core.model.language_model import weights_digest
 from coft_core.model.packed import PackedLinear, pack_linears, packed_bytes
 from coft_core.model.placement import why_not_packed
+from tests.coft_core.demo import demo_model
 
 NOISE = {torch.float32: 2e-5, torch.bfloat16: 0.05}
 
@@ -35,12 +36,12 @@ def rows(*shape, dtype=torch.float32):
 
 @pytest.fixture(scope="module")
 def demo():
-    return cc.load_model("demo", device="cpu", dtype="float32")
+    return demo_model(device="cpu", dtype="float32")
 
 
 @pytest.fixture(scope="module")
 def plain():
-    return cc.load_model("demo", device="cpu", dtype="float32", packed_bytes=0)
+    return demo_model(device="cpu", dtype="float32", packed_bytes=0)
 
 
 @pytest.mark.parametrize("dtype", PACKED)
@@ -58,6 +59,29 @@ def test_packed_weights_are_what_is_multiplied_by():
     own = PackedLinear(layer(bias=False))
     own.register_buffer("packed", PackedLinear(nn.Linear(256, 384, bias=False)).packed, persistent=False)
     assert not torch.allclose(own(rows(2, 256)), rows(2, 256) @ own.weight.T, atol=0.1)
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("traced", [True, False])
+def test_a_single_row_is_multiplied_by_packed_weights_only_on_a_processor_where_that_pays(monkeypatch, single, traced):
+    monkeypatch.setattr("coft_core.model.packed.packs_single_rows", lambda: single)
+    own = PackedLinear(layer(bias=False))
+    own.register_buffer("packed", PackedLinear(nn.Linear(256, 384, bias=False)).packed, persistent=False)
+    product = own
+    if traced:
+        traced_with = (rows(2, 1, 256), own.packed, own.weight)
+        graph, _ = torch._C._create_graph_by_tracing(
+            lambda taken, *_: own(taken), traced_with, lambda _: "", False, False
+        )
+        run = torch._C._create_function_from_graph("product", graph)
+
+        def product(taken):
+            return run(taken, own.packed, own.weight)
+
+    with torch.inference_mode():
+        for count, packed in ((1, single), (2, True)):
+            equal = torch.allclose(product(rows(count, 1, 256)), rows(count, 1, 256) @ own.weight.T, atol=1e-4)
+            assert equal is not packed, (count, single)
 
 
 def test_weights_that_are_written_or_replaced_are_seen_at_once():
