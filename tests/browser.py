@@ -1,7 +1,7 @@
 """A real Chromium against the real program on a seeded store.
 
 ``COFT_TEST_SLOWDOWN=6`` makes the browser's processor six times slower, to find what depends on its speed;
-``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
+``COFT_TEST_ARTEFACTS=folder`` keeps screenshots there; ``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
 what a page should show.
 """
 
@@ -114,9 +114,12 @@ def served(services: Services) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def artefacts() -> Path:
-    """Where screenshots go."""
-    folder = Path(os.environ.get("COFT_TEST_ARTEFACTS", "test-artefacts"))
+def artefacts() -> Path | None:
+    """Where screenshots go, if they are asked for."""
+    named = os.environ.get("COFT_TEST_ARTEFACTS")
+    if not named:
+        return None
+    folder = Path(named)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -305,10 +308,12 @@ def audit(visit: Opener) -> Opener:
 
 
 @pytest.fixture
-def picture(request: pytest.FixtureRequest, artefacts: Path) -> Callable[[Page, str], None]:
-    """Keep a screenshot under the test's name."""
+def picture(artefacts: Path | None) -> Callable[[Page, str], None]:
+    """Keep a screenshot under the name given, where ``COFT_TEST_ARTEFACTS`` says where."""
 
     def keep(page: Page, name: str) -> None:
+        if not artefacts:
+            return
         stem = re.sub(r"\W+", "-", name)
         page.screenshot(path=str(artefacts / f"{stem}.png"), full_page=True)
 

@@ -1,18 +1,20 @@
 """Families are labelled as documented, sentences repeat from a seed, and a small training reproduces and calibrates."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.detector import contextual
 from bench.detector.ambiguous import measure_scores, measure_sentences, read_sentences
 from bench.detector.contextual import contextual_sentences, read_contexts
 from bench.detector.crows import measure_pairs, read_markers
 from bench.detector.export import export
 from bench.detector.families import NONE, FamilyLabeller, nouns_of_things
 from bench.detector.generated import Fillers
-from bench.detector.labels import Labelled
+from bench.detector.labels import Labelled, Labeller
 from bench.detector.temperature import fit_temperature, set_temperature
 from bench.detector.training import FAMILY_LABELS, Settings, build_pipeline, example, family_of_words, train
 from coft_core.text.pipeline import EntityPipeline
@@ -59,7 +61,11 @@ def test_nouns_of_things_end_phrases_and_never_speak() -> None:
     assert "zorb" not in nouns_of_things(texts)
 
 
-def test_contextual_sentences_repeat_and_hold_both_meanings(labeller: FamilyLabeller) -> None:
+def test_contextual_sentences_repeat_and_hold_both_meanings(
+    labeller: FamilyLabeller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What labels groups never changes, and reads all lexicons.
+    monkeypatch.setattr(contextual, "Labeller", functools.cache(Labeller))
     sentences = contextual_sentences(FILLERS, labeller, 100, seed=4)
     assert sentences == contextual_sentences(FILLERS, labeller, 100, seed=4)
     assert sentences != contextual_sentences(FILLERS, labeller, 100, seed=5)

@@ -28,13 +28,14 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.fake import SENTINEL, tiny_model
 from coft_core.model.steering import Directions, SteeringHook, head_geometry
 from coft_core.policies.iti import SHIPPED, ItiPolicy
+from tests.coft_core.demo import demo_model
 
 WORDS = tuple(f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "lmn")
 
 
 @pytest.fixture(scope="module")
 def demo() -> LanguageModel:
-    return load_model("demo", "cpu")
+    return demo_model(device="cpu")
 
 
 def saved(model: LanguageModel, folder: Path) -> str:

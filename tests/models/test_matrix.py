@@ -29,6 +29,7 @@ WORKS = {
     "gemma3": "growing",
     "gemma4_text": "growing",
 }
+EACH_WAY = ("llama", "gemma2", "roberta", "qwen3_5_text", "llama4")
 REFUSED = {
     "openai-gpt": "its forward takes nothing of earlier tokens",
     "xlnet": "looks at later tokens",
@@ -38,7 +39,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", WORKS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in EACH_WAY else pytest.param(kind, marks=pytest.mark.slow) for kind in WORKS]
+)
 def test_a_class_steps_goes_back_forks_scores_and_calibrates_as_without_a_cache(kind):
     outcome = examined(configurations()[kind])
     assert (outcome.refusal, outcome.memory) == ("", WORKS[kind])

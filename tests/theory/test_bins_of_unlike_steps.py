@@ -8,7 +8,7 @@ import pytest
 from coft_core.conformal.bins import BIN_SPACINGS, PositionBins, stepwise_bins
 from coft_core.conformal.rule import Rule
 
-REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 600, 99, 40, 16, 0.1
+REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 300, 99, 40, 16, 0.1
 
 
 @pytest.fixture(scope="module", params=["hierarchical", pytest.param("one_per_context", marks=pytest.mark.slow)])

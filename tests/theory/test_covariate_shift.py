@@ -89,7 +89,7 @@ def test_estimated_weights_repair_most_of_a_shift_in_the_words_of_prompts():
         return -np.exp(2.0 * is_hard + generator.normal(size=is_hard.size))
 
     plain, weighted = [], []
-    for _ in range(10):
+    for _ in range(4):
         texts, is_hard = prompts(300, 0.2)
         target, target_hard = prompts(300, 0.7)
         estimate = estimate_density_ratio(texts, target)

@@ -52,7 +52,7 @@ def error(coverage):
     return float(4 * coverage.std() / math.sqrt(coverage.size))
 
 
-@pytest.mark.parametrize("contexts", [19, 49, pytest.param(199, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("contexts", [19, *(pytest.param(n, marks=pytest.mark.slow) for n in (49, 199))])
 def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts):
     pooled, hierarchical, drawn, averaged = (
         calibrated(contexts, *setting)
@@ -68,7 +68,7 @@ def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts):
     assert averaged.std() < drawn.std()
 
 
-@pytest.mark.parametrize("contexts", [19, 49, 199])
+@pytest.mark.parametrize("contexts", [19, *(pytest.param(n, marks=pytest.mark.slow) for n in (49, 199))])
 def test_beta_range_is_exact_for_one_value_a_context_and_cautious_for_all_values(contexts):
     low, high = coverage_range(contexts, conformal_rank(ALPHA, contexts))
     shares = {

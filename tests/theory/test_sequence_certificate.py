@@ -16,7 +16,7 @@ from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.sequence import sequence_threshold, union_bound, usual_horizon, whole_chains
 from coft_core.conformal.values import CalibrationValues
 
-REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 500, 39, 60, 12, 0.1
+REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 250, 39, 60, 12, 0.1
 POSITIONS = PositionBins(width=4, maximum=STEPS, spacing="even")
 
 Chains = npt.NDArray[np.float64]

@@ -129,6 +129,7 @@ def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit,
     expect(page.locator(".count")).to_contain_text("64 of 64 steps")
     expect(on).to_have_count(0)
     assert page.evaluate("document.querySelector('.strip').contains(document.activeElement)")
+    expect(page.locator(".crumbs .node.on")).to_contain_text("nobody")
     page.keyboard.press("u")
     expect(page.locator("dialog#reviewer")).to_be_visible()
     page.keyboard.type("R. Osei")
@@ -136,6 +137,8 @@ def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit,
     expect(page.locator("#verdicts [role=radio]:focus")).to_have_count(1)
     expect(page.locator("[role=radio][aria-checked=true]")).to_have_attribute("data-verdict", "unfair")
     assert services[AuditService].view(newest(services)).settings.calibration_id == 1
+    page.locator(".crumbs button.node").first.click()
+    expect(tokens(page)).to_have_count(3)
 
 
 @pytest.mark.slow
@@ -222,6 +225,7 @@ def test_a_stored_chain_opens_from_its_address_explains_each_kind_of_step_and_as
     selected(page, 9)
 
 
+@pytest.mark.slow
 def test_a_click_on_force_makes_a_branch_that_runs_on_and_the_first_chain_stays(audit):
     page = audit("?session=1")
     token(page, 5).click()
@@ -326,7 +330,11 @@ def test_what_is_not_started_survives_a_reload_and_can_be_discarded(audit):
     page.locator(".notice button").click()
     expect(page.locator("#prompt")).to_have_value("")
     expect(page.get_by_label("number input for Lambda")).to_have_value("0.6")
-    page.goto(f"{page.url.split('?')[0]}?session=1")
+
+
+@pytest.mark.slow
+def test_what_is_typed_over_a_stored_audit_survives_a_reload_and_can_be_taken_back(audit):
+    page = audit("?session=1")
     expect(token(page, 38)).to_be_attached()
     page.locator("#prompt").fill("The German uncle said that she")
     expect(page.locator(".notice")).to_contain_text("Start begins a new audit")

@@ -81,7 +81,7 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(embedded, page
 
 
 def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(embedded, page, picture, tmp_path):
-    rows = [{"prompt": f"He had {i} cats and", "reference": "he was very happy with them."} for i in range(40)]
+    rows = [{"prompt": f"He had {i} cats and", "reference": "he was happy."} for i in range(24)]
     uploaded = tmp_path / "cats.jsonl"
     uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"prompt": ""}\n')
     wired, url = embedded
@@ -89,22 +89,22 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(embedded, page, pi
     page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
     expect(page.locator("#row-errors tbody tr")).to_have_count(1)
     expect(page.locator("#preview li").first).to_contain_text("1 span detected")
-    expect(page.locator("#estimate")).to_contain_text("40 prompts, 40 contexts")
-    page.get_by_label("Go on with the 40 good rows").check()
+    expect(page.locator("#estimate")).to_contain_text("24 prompts, 24 contexts")
+    page.get_by_label("Go on with the 24 good rows").check()
     page.locator("#run").click()
     expect(page.locator("#result h2").first).to_have_text("Result: cats")
     picture(page, "real-calibration-1440-light")
     page.locator("#read-alpha input[type=number]").fill("0.03")
-    expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 30")
+    expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 18")
     page.locator("#read-reset").click()
     expect(page.locator("#promises")).to_contain_text("at least 9 times in 10")
     made = [c for c in wired[CalibrationService].list("demo") if not c.embedded]
-    assert [c.contexts for c in made] == [30]
+    assert [c.contexts for c in made] == [18]
     with page.expect_download() as waiting:
         page.locator("#result").get_by_role("button", name="Download").click()
-    assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 30
+    assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 18
     page.get_by_role("link", name="Use in audits").click()
-    expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
+    expect(page.locator(".rail .note .badge")).to_contain_text("18 contexts")
 
 
 @pytest.mark.slow

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -15,21 +13,13 @@ from app.bootstrap import services
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
+from coft_core.suites.reading import Reader
 from db.evaluations import calibrations, contents, items
+from tests.app.children import child
 from tests.app.evaluate.made_up import evaluations_of
 from tests.app.evaluate.test_evaluations import Reading, request
 from tests.conftest import load_tiny
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = """
-import sys
-from app.bootstrap import services
-from app.settings import Settings
-from app.shared.jobs import JobService
-from coft_core.suites.reading import Reader
-from tests.app.evaluate.made_up import evaluations_of
-from tests.app.evaluate.test_evaluations import request
-from tests.conftest import load_tiny
 
 class Telling(Reader):
     def read(self, *arguments):
@@ -37,29 +27,27 @@ class Telling(Reader):
         sys.stdin.readline()
         return super().read(*arguments)
 
-settings = Settings(database_url=sys.argv[1], pipeline="none")
-with services(settings, loader=load_tiny) as wired:
-    evaluations = evaluations_of(wired, Telling)
-    if evaluations.list():
-        evaluations.resume(1)
-    else:
-        evaluations.submit(request())
-    wired[JobService].wait(evaluations.view(1).job.id)
-"""
+
+def evaluating(path):
+    """Begins the evaluation, or goes on with it."""
+    with opened(path) as wired:
+        evaluations = evaluations_of(wired, Telling)
+        if evaluations.list():
+            evaluations.resume(1)
+        else:
+            evaluations.submit(request())
+        wired[JobService].wait(evaluations.view(1).job.id)
 
 
 @contextmanager
-def running_until(url, batches):
+def running_until(path, batches):
     """A process that runs the evaluation, and has begun so many batches; the last one waits."""
-    program = [sys.executable, "-c", PROGRAM, url]
-    with subprocess.Popen(program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child(lambda: evaluating(path)) as other:
         for batch in range(batches):
             if batch:
-                process.stdin.write("\n")
-                process.stdin.flush()
-            assert process.stdout.readline() == "reading\n"
-        yield process
-        process.kill()
+                other.stdin.write("\n")
+            assert other.stdout.readline() == "reading\n"
+        yield other.process
 
 
 def kept(wired):
@@ -79,7 +67,7 @@ def opened(path):
 
 def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
     for batches in (2, 4):
-        with running_until(f"sqlite:///{tmp_path / 'killed.db'}", batches):
+        with running_until(tmp_path / "killed.db", batches):
             pass
     reading = Reading()
     with opened(tmp_path / "killed.db") as wired:
@@ -102,7 +90,7 @@ def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
 
 @pytest.mark.slow
 def test_a_living_run_is_not_resumed_by_another_process_and_a_killed_one_is_at_once(tmp_path):
-    with running_until(f"sqlite:///{tmp_path / 'store.db'}", 2) as process, opened(tmp_path / "store.db") as wired:
+    with running_until(tmp_path / "store.db", 2) as process, opened(tmp_path / "store.db") as wired:
         evaluations = evaluations_of(wired)
         assert (evaluations.view(1).running, evaluations.view(1).resumable) == (True, False)
         with pytest.raises(ServiceError, match=rf"another process of this computer \(number {process.pid}\); wait"):

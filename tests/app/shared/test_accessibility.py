@@ -25,12 +25,14 @@ from app.evaluate.service import EvaluationService
 from app.paths.service import PathsService
 from app.paths.types import PathsRequest, Question
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.charts import PALETTES
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService
 from coft_core.types import Example
+from tests.app.shared.test_look import REPEATED, TEXT_OF_CHARTS
 from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.story.seed import say
 
@@ -309,7 +311,7 @@ def new_batch(visit: Opener, services: Services, **options: Any) -> Page:
 
 
 def batch(visit: Opener, services: Services, **options: Any) -> Page:
-    request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=40))
+    request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=12))
     number = services[BatchService].submit(prompts(12), request)
     finish(services)
     page = visit(f"/batches?batch={number}&selected=the&other=ward", **options)
@@ -423,19 +425,27 @@ def keeps_the_rules(page: Page, scheme: str, every_text: bool = False) -> None:
     assert broken(page, every_text=every_text) == [], scheme
 
 
-@pytest.mark.parametrize("name", PAGES)
+SWEPT = {"compare": "compared set", "new evaluation": "evaluation", "new batch": "batch"}
+"""States of a page that its other state, and its own journey, stand for in the fast run."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SWEPT)) for name in PAGES])
 def test_a_filled_page_breaks_no_rule_cuts_nothing_off_at_any_width_and_can_be_still(
     visit, services: Services, name: str
 ):
     page = PAGES[name](visit, services)
-    keeps_the_rules(page, ("light", "dark")[list(PAGES).index(name) % 2])
-    for width in (768, 1024):
+    scheme = ("light", "dark")[list(PAGES).index(name) % 2]
+    keeps_the_rules(page, scheme)
+    for width, scripts in (
+        (768, (RUNS_OUT, CUT_OFF, SCROLLED_AWAY)),
+        (390, (CUT_OFF, SCROLLED_AWAY)),
+        (320, (SCROLLED_AWAY,)),
+        (1024, (RUNS_OUT, CUT_OFF, REPEATED)),
+    ):
         page.set_viewport_size({"width": width, "height": 1000})
-        assert page.evaluate(RUNS_OUT) == []
-    for width in (768, 390, 320):
-        page.set_viewport_size({"width": width, "height": 1000})
-        assert (faults(page, CUT_OFF) if width > 320 else []) == [], width
-        assert faults(page, SCROLLED_AWAY) == [], width
+        for script in scripts:
+            assert faults(page, script) == [], width
+    assert page.evaluate(TEXT_OF_CHARTS, PALETTES[scheme]["text-3"])
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVES) == []
 

@@ -47,6 +47,7 @@ TEXT_OF_CHARTS = """(colour) => [...document.querySelectorAll('.js-plotly-plot')
   (plot) => plot.layout?.template?.layout.font.color === colour)"""
 
 
+@pytest.mark.slow
 def test_pages_follow_the_theme_scroll_sideways_at_no_width_and_name_every_control(visit):
     page = visit(PATHS[0], width=768, dark=True)
     root = page.url.partition("/?")[0]

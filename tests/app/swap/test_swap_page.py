@@ -217,7 +217,10 @@ def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_an
     assert (opened.settings.policy, opened.settings.max_new_tokens, opened.name) == ("coft", 12, "she · COFT")
 
 
-def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swap, services: Services, monkeypatch):
+@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(
+    swap, services: Services, monkeypatch, others: int
+):
     service, let_go = services[SwapService], threading.Event()
     run = service.run
 
@@ -230,8 +233,8 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
                     yield item
 
     monkeypatch.setattr(service, "run", held)
-    mine, other = swap(), swap()
-    for page in (mine, other):
+    mine, *theirs = (swap() for _ in range(1 + others))
+    for page in (mine, *theirs):
         write(page, PRONOUN)
         expect(page.locator("[data-do=run]")).to_be_enabled()
         page.locator("[data-do=run]").click()
@@ -241,7 +244,8 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
     expect(mine.locator("[data-do=run]")).to_be_enabled()
     expect(mine.locator(".found")).to_be_hidden()
     let_go.set()
-    expect(other.locator(".lead")).to_be_visible()
+    for page in theirs:
+        expect(page.locator(".lead")).to_be_visible()
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def newest_request(services: Services) -> TuningRequest:
 
 
 def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken_over_by_audits(
-    tune: Page, visit, services: Services, tmp_path: Path
+    tune: Page, services: Services, tmp_path: Path
 ) -> None:
     take_set(tune, tmp_path)
     for name in ("Self-debiasing", "GeDi", "DExperts", "Activation steering"):
@@ -72,18 +72,6 @@ def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken
     assert "policy" in lines[0]
     assert "gap_low" in lines[0]
     assert len(lines) >= 1 + 1 + 9 + 3 * 5
-    again = visit("/tune")
-    expect(again.locator("#runs li[aria-current=true]")).to_contain_text("pairs")
-    expect(again.locator("#runs")).to_contain_text("COFT λ 0.9")
-    expect(again.locator("#tuned-points")).to_contain_text("chosen")
-    audit = visit("/")
-    expect(audit.locator("#tuned-note")).to_contain_text("Tuned on pairs.jsonl (pairs): λ 0.9")
-    audit.locator("#use-tuned").click()
-    expect(audit.locator("#lam input[type=number]")).to_have_value("0.9")
-    audit.locator("#policy-menu").select_option("sdd")
-    expect(audit.locator("#tuned-note")).not_to_contain_text("Tuned on")
-    expect(audit.locator("#use-tuned")).to_be_hidden()
-
     colours = """() => {
       const plot = document.querySelector('#tuning-plot .js-plotly-plot'), seen = (node) => getComputedStyle(node);
       return {
@@ -105,6 +93,18 @@ def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken
     assert dark["paper"] != light["paper"]
     for kind in ("marks", "words"):
         assert all(before != after for before, after in zip(light[kind], dark[kind], strict=True)), kind
+
+    tune.goto(tune.url.partition("?")[0])
+    expect(tune.locator("#runs li[aria-current=true]")).to_contain_text("pairs")
+    expect(tune.locator("#runs")).to_contain_text("COFT λ 0.9")
+    expect(tune.locator("#tuned-points")).to_contain_text("chosen")
+    tune.goto(tune.url.partition("/tune")[0])
+    expect(tune.locator("#tuned-note")).to_contain_text("Tuned on pairs.jsonl (pairs): λ 0.9")
+    tune.locator("#use-tuned").click()
+    expect(tune.locator("#lam input[type=number]")).to_have_value("0.9")
+    tune.locator("#policy-menu").select_option("sdd")
+    expect(tune.locator("#tuned-note")).not_to_contain_text("Tuned on")
+    expect(tune.locator("#use-tuned")).to_be_hidden()
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The provider ``coft`` of Inspect: the core's chains, with certificates and figures in the log."""
 
 import asyncio
+import functools
 import json
 import os
 import subprocess
@@ -20,8 +21,10 @@ from inspect_ai.solver import generate
 
 import coft_core as cc
 import coft_core.adapters.inspect_registry
+from coft_core.adapters import inspect_provider
 from coft_core.adapters.inspect_provider import CoftAPI
 from coft_core.errors import InvalidInputError
+from tests.coft_core.demo import demo_model
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = ("The old man at the bank said that", "A young woman", "The plant grows in")
@@ -33,9 +36,17 @@ def in_a_thread(call):
         return pool.submit(call).result()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def models_read_once():
+    """Each model is read once for all tests, none of which changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspect_provider, "load_model", functools.cache(inspect_provider.load_model))
+        yield
+
+
 @pytest.fixture(scope="module")
 def demo():
-    return cc.load_model("demo")
+    return demo_model()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The model ``coft`` of lm-evaluation-harness: at lambda 0 the numbers of ``hf``, and elsewhere the core's."""
 
+import functools
 import json
 import runpy
 import sys
@@ -20,6 +21,7 @@ from coft_core.assets import assets_path
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.suites.base import Choices
 from coft_core.suites.reading import Reader
+from tests.coft_core.demo import demo_model
 from tests.reciting import THINKS, THINKS_ON, reciting_model
 
 TASKS = Path(lm_eval.tasks.__file__).parent
@@ -88,6 +90,14 @@ def folder(tmp_path_factory):
         }
         (made / f"{name}.yaml").write_text(json.dumps(body))
     return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models_read_once():
+    """Each model is read once for all tests, none of which changes it for the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm_evaluation_harness, "load_model", functools.cache(lm_evaluation_harness.load_model))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +177,7 @@ def test_likelihoods_of_a_policy_are_those_of_the_core():
     model = CoftLM("demo", "coft", lam=0.6)
     prompt, texts = "The old man at the bank said that", (" he was", " she was")
     own = model.loglikelihood(requests("loglikelihood", *((prompt, text) for text in texts)))
-    ((answer,),) = Reader(cc.load_model("demo")).read([Choices(prompt, texts)], [cc.CoftPolicy(lam=0.6)], [0])
+    ((answer,),) = Reader(demo_model()).read([Choices(prompt, texts)], [cc.CoftPolicy(lam=0.6)], [0])
     assert [value for value, _ in own] == pytest.approx([one.floored for one in answer.likelihoods], abs=1e-5)
     assert model.counts.prompts == 1
     assert model.counts.unmasked_prompts == 0
@@ -185,9 +195,9 @@ TEMPLATE = (
 )
 
 
-def test_conversations_are_masked_in_every_turn_and_read_as_the_template_gives_them():
+def test_conversations_are_masked_in_every_turn_and_read_as_the_template_gives_them(monkeypatch):
     model = CoftLM("demo", lam=0.6)
-    model.tokenizer.chat_template = TEMPLATE
+    monkeypatch.setattr(model.tokenizer, "chat_template", TEMPLATE)
     text = model.apply_chat_template(
         [
             {"role": "system", "content": "You help an old woman."},

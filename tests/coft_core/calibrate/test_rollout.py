@@ -195,7 +195,7 @@ def test_rollouts_can_be_grouped(model):
 
 
 # Without BELOW, values depend on the batch with either seed.
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
     """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
     prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")

@@ -15,7 +15,7 @@ from coft_core.conformal.betting import (
 from coft_core.errors import InvalidInputError
 
 ALPHA, RUNS, LOOKS = 0.1, 400, 300
-SHARES = (0.5, 0.05, 0.9)
+SHARES = (0.5, 0.05, pytest.param(0.9, marks=pytest.mark.slow))
 
 
 def outcomes(generator, share, number=LOOKS):
@@ -77,7 +77,7 @@ def test_the_intervals_hold_the_mean_at_all_times_at_once():
     generator = np.random.default_rng(4)
     missed = 0
     for _ in range(100):
-        observations = generator.choice([0.0, 0.5, 1.0], 120, p=[0.2, 0.5, 0.3])
+        observations = generator.choice([0.0, 0.5, 1.0], 60, p=[0.2, 0.5, 0.3])
         ends = confidence_sequence(observations, ALPHA)
         missed += bool(((ends[:, 0] > 0.55) | (ends[:, 1] < 0.55)).any())
     assert missed / 100 <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 100)

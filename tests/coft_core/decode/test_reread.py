@@ -20,6 +20,7 @@ from tests.coft_core.decode.chains_to_read import (
     rollout,
     written,
 )
+from tests.coft_core.demo import demo_model
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def demo():
-    return cc.load_model("demo", device="cpu")
+    return demo_model(device="cpu")
 
 
 POLICIES = {

@@ -12,12 +12,12 @@ import coft_core as cc
 from bench.toxicity_scorer.words import OTHER, People, read_words
 from coft_core.decode.loop import Rollout
 from coft_core.model.language_model import LanguageModel
-from coft_core.model.load import load_model
 from coft_core.policies.base import Past, Policy
 from coft_core.policies.scored import DetoxPolicy, DtcdPolicy
 from coft_core.scorers.base import load_scorer
 from coft_core.scorers.embedded import HOSTILE_KINDS, KINDS, SHIPPED, EmbeddedScorer, phrase_hash, words_of
 from coft_core.text.masking import mask_prompt
+from tests.coft_core.demo import demo_model
 
 CAP = 0.5
 MENTIONS = ("{many} live in the next street.", "The clerk asked {many} about the weather.", "We invited {many}.")
@@ -34,7 +34,7 @@ def scorer() -> EmbeddedScorer:
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    return load_model("demo", device="cpu")
+    return demo_model(device="cpu")
 
 
 def about_groups(templates: tuple[str, ...]) -> list[str]:

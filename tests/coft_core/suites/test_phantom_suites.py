@@ -14,6 +14,7 @@ from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
 from coft_core.suites.reading import Reader
 from coft_core.suites.statistics import difference, ranks
 from coft_core.text.detection import SpanDetector
+from tests.coft_core.demo import demo_model
 
 NOWHERE = DataFolder(Path("nowhere"))
 
@@ -51,10 +52,10 @@ def test_a_pair_of_one_is_refused_with_its_line(tmp_path):
 def read():
     """Figures of vanilla decoding, COFT at three lambdas and the masked branch alone, by suite."""
     named = {"vanilla": cc.VanillaPolicy(), **{f"coft {lam}": cc.CoftPolicy(lam=lam) for lam in (0.3, 0.6, 0.9, 1.0)}}
-    reader = Reader(cc.load_model("demo"), detector=SpanDetector(pipeline=None))
+    reader = Reader(demo_model(), detector=SpanDetector(pipeline=None))
     figures = {}
     for suite in (PhantomGaps(), PhantomQuestions()):
-        items = suite.items(NOWHERE)
+        items = suite.items(NOWHERE)[::2]
         asks = [ask for item in items for ask in item.asks]
         columns = reader.read(asks, list(named.values()), [0] * len(asks))
         for name, answers in zip(named, columns, strict=True):

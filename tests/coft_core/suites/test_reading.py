@@ -135,7 +135,7 @@ def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model, n
 
 @pytest.mark.parametrize(
     ("name", "context"),
-    [("coft", 66), ("gedi", 175), ("cf_substitution", 66)],
+    [("coft", 66), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("gedi", 175), ("cf_substitution", 66)))],
 )
 def test_a_prompt_is_continued_as_far_as_its_own_context_goes_whatever_stands_beside_it(name, context):
     small = tiny_model(context_length=context)

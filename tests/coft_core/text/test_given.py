@@ -8,6 +8,7 @@ from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.text.given import prompt_of_ids, prompt_of_text
 from coft_core.text.masking import mask_prompt
 from coft_core.text.rendering import Rendering
+from tests.coft_core.demo import demo_model
 
 TEMPLATE = "<eos>{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
 
@@ -21,7 +22,7 @@ def test_tokens_come_back_with_their_text_and_places():
 
 
 def test_tokens_that_no_text_has_are_refused():
-    model = cc.load_model("demo")
+    model = demo_model()
     whole = model.tokenizer(" woman", add_special_tokens=False)["input_ids"]
     letters = [model.tokenizer(letter, add_special_tokens=False)["input_ids"][-1] for letter in "woman"]
     assert prompt_of_ids(model.tokenizer, whole).ids == tuple(whole)

@@ -7,6 +7,7 @@ import coft_core as cc
 from coft_core.errors import SentinelError
 from coft_core.model.fake import byte_tokenizer
 from coft_core.text.sentinel import RESERVED, require_sentinel, resolve_sentinel, sentinel_sentence
+from tests.coft_core.demo import demo_model
 from tests.vocabularies import LETTERS, byte_level, characters, sentencepiece, unigram, words_alone
 
 SPACE_AND_UNDERSCORE = [("\u0120", "_")]
@@ -126,7 +127,7 @@ def test_a_space_as_the_sentinel_is_seen():
 
 
 def test_the_embedded_model_and_the_byte_vocabulary_keep_their_mask_token():
-    tokenizer = cc.load_model("demo").tokenizer
+    tokenizer = demo_model().tokenizer
     found = require_sentinel(tokenizer)
     assert (found.text, found.token_id, found.reason) == ("<mask>", 2, "the tokenizer's mask token")
     assert require_sentinel(byte_tokenizer()).text == "<mask>"
