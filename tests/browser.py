@@ -1,8 +1,8 @@
 """A real Chromium against the real program on a seeded store.
 
 ``COFT_TEST_SLOWDOWN=6`` makes the browser's processor six times slower, to find what depends on its speed;
-``COFT_TEST_ARTEFACTS=folder`` keeps screenshots there; ``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
-what a page should show.
+``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
+what a page should show; ``COFT_TEST_ARTEFACTS=folder`` keeps screenshots there.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from app.shared.addresses import Addresses
@@ -12,16 +13,25 @@ from app.shared.wiring import Services
 Opener = Callable[..., Page]
 
 
-def test_pages_with_a_bad_address_say_so_and_can_be_used(visit: Opener, services: Services) -> None:
+MISSING = (("/compare?sessions=1,98", "98"), ("/paths?run=%2Fetc", "/etc"), ("/?session=99", "99"))
+DAMAGED = ("?session=%E0%A4%A", "?branch=%FF&step=x&policy=nobody")
+
+
+@pytest.mark.parametrize(
+    ("missing", "damaged"), [(MISSING[:1], DAMAGED[1:]), pytest.param(MISSING[1:], DAMAGED[:1], marks=pytest.mark.slow)]
+)
+def test_pages_with_a_bad_address_say_so_and_can_be_used(
+    visit: Opener, services: Services, missing: tuple[tuple[str, str], ...], damaged: tuple[str, ...]
+) -> None:
     page = visit("/batches?batch=99")
     expect(page.locator(".missing")).to_contain_text("99")
     root = page.url.partition("/batches")[0]
-    for path, named in (("/compare?sessions=1,98", "98"), ("/?session=%E0%A4%A&branch=%FF", "%E0%A4%A")):
+    for path, named in missing:
         page.goto(root + path)
         expect(page.locator(".missing")).to_contain_text(named)
         expect(page.locator("#main, .audit").first).to_be_visible()
-    for damaged in ("?session=%E0%A4%A", "?branch=%FF&step=x&policy=nobody"):
-        page.goto(f"{root}/{damaged}")
+    for query in damaged:
+        page.goto(f"{root}/{query}")
         expect(page.locator("#prompt")).to_be_editable()
         expect(page.locator("[data-do=go]")).to_be_enabled()
 
