@@ -4,8 +4,8 @@
     python -m bench.mutants trace --chosen lines.json --out ran.json
     python -m bench.mutants run --chosen lines.json --ran ran.json
 
-``choose`` draws lines of the core, the store and the services at random, with a change for each. ``trace`` runs all
-tests that need no browser once, in a copy of the tree in which each of these lines tells when it is reached, and writes
+``choose`` draws lines of the core, the store and the services at random, with a change for each. ``trace`` runs the
+tests of `make test` that need no browser once, in a copy of the tree in which each of these lines tells when it is reached, and writes
 down which tests reach which line. ``run`` changes one line after the other and runs its tests. Lines are looked up by
 their text and the name of their function, so that the same ones can be changed in a later version of the program
 (``--root``); a line that is gone there is left out and counted.
@@ -228,7 +228,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def trace(chosen: Path, out: Path, root: Path, workers: int) -> None:
-    """Run the tests that need no browser once, and write down which reach which line."""
+    """Run the tests of `make test` that need no browser once, and write down which reach which line."""
     by_path: dict[Path, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, mutant in enumerate(read(chosen)):
         if where := located(mutant, root):
@@ -239,7 +239,7 @@ def trace(chosen: Path, out: Path, root: Path, workers: int) -> None:
         ran.mkdir()
         for path, reached in by_path.items():
             (tree / path.relative_to(root)).write_text(traced(path, reached), "utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutants", "-m", "not ui", f"-n{workers}"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutants", "-m", "not ui and not slow", f"-n{workers}"]
         environment = {**os.environ, RAN: str(ran), "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "tests"], cwd=tree, env=environment, check=False)
         merged: dict[str, dict[str, float]] = defaultdict(dict)
