@@ -43,9 +43,8 @@ def content(page: Page, button: str, name: str) -> tuple[str, bytes]:
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
 
 
-@pytest.mark.parametrize("shown", ["audit", pytest.param("review", marks=pytest.mark.slow)])
-def test_audit_and_review_offer_all_exports_of_their_session(shown: str, audit, visit) -> None:
-    page = audit("?session=1") if shown == "audit" else visit("/review?session=1")
+def exported(page: Page) -> None:
+    """All exports are offered, and two of them taken."""
     for title, kind in (("HTML report Everything", "html"), ("Evidence bundle The report", "bundle")):
         opened(page)
         with page.expect_download() as waiting:
@@ -53,11 +52,21 @@ def test_audit_and_review_offer_all_exports_of_their_session(shown: str, audit, 
         assert waiting.value.suggested_filename == f"coft-audit-session-1{SUFFIXES[kind]}"
 
 
-def test_a_formal_report_is_signed_in_a_dialog_and_holds_what_was_typed(audit) -> None:
-    page = signed(opened(audit("?session=1")), "Formal report (PDF)", "de")
+@pytest.mark.slow
+def test_review_offers_all_exports_of_its_session(visit) -> None:
+    exported(visit("/review?session=1"))
+
+
+@pytest.mark.parametrize("kind", ["html", pytest.param("pdf", marks=pytest.mark.slow)])
+def test_audit_offers_all_exports_and_a_formal_report_is_signed_in_a_dialog_and_holds_what_was_typed(
+    kind: str, audit
+) -> None:
+    page = audit("?session=1")
+    exported(page)
+    signed(opened(page), f"Formal report ({kind.upper()})", "de")
     name, data = content(page, "button", "Write the report")
-    assert name == "coft-audit-session-1-formal.pdf"
-    text = pypdf.PdfReader(io.BytesIO(data)).pages[0].extract_text()
+    assert name == f"coft-audit-session-1-formal.{kind}"
+    text = data.decode() if kind == "html" else pypdf.PdfReader(io.BytesIO(data)).pages[0].extract_text()
     assert "Förmlicher Bericht" in text
     assert "Dr. R. Osei" in text
     assert QUESTION in text

@@ -216,8 +216,6 @@ def test_a_batch_of_the_page_is_told_on_other_pages_after_its_tab_was_closed_unt
     expect(page.locator("#bell .bell-count")).to_be_hidden()
     expect(page).to_have_title(re.compile(r"^(?!Done)"))
     expect(panel.locator("li")).to_contain_text("finished 20")
-    page.reload()
-    page.locator("#bell").click()
     panel.get_by_role("link", name="Hiring, spring").click()
     expect(page.locator("#batch h2")).to_have_text("Hiring, spring")
     page.locator("#bell").click()
