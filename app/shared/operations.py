@@ -6,6 +6,7 @@ first parameter is the services, with typed parameters and a docstring that says
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -195,6 +196,7 @@ def operations_of(module: object) -> tuple[Operation, ...]:
     return tuple(value for value in vars(module).values() if isinstance(value, Operation))
 
 
+@functools.cache
 def arguments_of(function: Callable[..., Any]) -> tuple[Argument, ...]:
     """The parameters of a function that its callers fill in; a dataclass has its fields as such."""
     hints, meanings = get_type_hints(function, include_extras=True), text_of(function).arguments
@@ -216,6 +218,11 @@ def takes(function: Callable[..., Any], name: str) -> bool:
     return name in inspect.signature(function).parameters
 
 
+@functools.cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
 def checked(what: str, annotation: Any, value: Any) -> Any:
     """A value in the type that it must have.
 
@@ -230,7 +237,7 @@ def checked(what: str, annotation: Any, value: Any) -> Any:
     if problem := _unusable(value):
         raise ServiceError(f"{what}{problem}.")
     try:
-        return TypeAdapter(annotation).validate_python(value)
+        return _adapter(annotation).validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f", {part}" for part in first["loc"])

@@ -48,7 +48,7 @@ def tuning_rows() -> str:
             "pair": f"p{number}",
             "spans": [[4, 7, "gender"]],
         }
-        for number in range(4)
+        for number in range(10)
         for who in ("man", "boy")
     ]
     return "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -67,7 +67,7 @@ def test_the_forecast_is_what_the_tried_prompts_took_for_all_prompts_under_every
     # Each method is timed once over three prompts: 6 seconds for the model alone, then 30 for COFT and 3 for SDD.
     moments = iter((0.0, 6.0, 6.0, 36.0, 36.0, 39.0))
     request = TuningRequest("set", ("coft", "sdd"), TINY)
-    assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 8 * (2 + 10 + 1)
+    assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 20 * (2 + 10 + 1)
     assert "Takes about 5 min on this computer" in time_sentence(24 * 13.0)
     assert "once the model is loaded" in time_sentence(None)
     assert not wired[TuningService].at_hand("elsewhere/large")
@@ -111,7 +111,8 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     with pytest.raises(ServiceError, match="No finished tuning fits COFT"):
         wired[TuningService].applied(TINY)
     monkeypatch.setattr(tuning_work, "measure_many", measure_many)
-    whole = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
+    alone = replace(request, policies=("coft",))
+    whole = wired[JobService].wait(wired[TuningService].submit(tuning_set, alone))
     finished = wired[TuningService].view(whole.id)
     same = [replace(point, chosen=False) for point in finished.methods[0].points]
     assert list(view.methods[0].points) == same
