@@ -20,7 +20,7 @@ from app.shared.wiring import Services
 from tests.browser import PATIENCE_MS, open_page
 
 TOURS = int(os.environ.get("COFT_TEST_TOURS", "1"))
-ACTIONS, FEW = 24, 8
+ACTIONS, FEW = 24, 5
 REVIEWER = "M. Key"
 PLACES = ("", "?session=1", "?session=1", "?session=1&step=5", "?session=2", "sessions", "review?session=1", "batches")
 KEYS = (*"cuxcux", "ArrowLeft", "ArrowRight", "ArrowRight", " ", "1", "2", "?", "[", "g", "F1", "Escape", "Escape")
