@@ -5,10 +5,10 @@
     python -m bench.mutants run --chosen lines.json --ran ran.json
 
 ``choose`` draws lines of the core, the store and the services at random, with a change for each. ``trace`` runs the
-tests of `make test` that need no browser once, in a copy of the tree in which each of these lines tells when it is reached, and writes
-down which tests reach which line. ``run`` changes one line after the other and runs its tests. Lines are looked up by
-their text and the name of their function, so that the same ones can be changed in a later version of the program
-(``--root``); a line that is gone there is left out and counted.
+tests of ``make test`` that need no browser once, in a copy of the tree in which each of these lines tells when it is
+reached, and writes down which tests reach which line. ``run`` changes one line after the other and runs its tests.
+Lines are looked up by their text and the name of their function, so that the same ones can be changed in a later
+version of the program (``--root``); a line that is gone there is left out and counted.
 
 The last line printed is JSON: lines changed, changes noticed, their share with its exact interval, lines not found.
 """
@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("coft_core", "db", "app")
 LEFT_OUT = ("page.py", "handlers.py", "parts.py", "words", "charts", "/ui/", "cli")
 MOST_TESTS = 60
+TESTS = "not ui and not slow"
 SECONDS = 240
 PROBE = "reached_changed_line"
 """Name among the builtins that a traced line calls, while the tests run."""
@@ -239,7 +240,7 @@ def trace(chosen: Path, out: Path, root: Path, workers: int) -> None:
         ran.mkdir()
         for path, reached in by_path.items():
             (tree / path.relative_to(root)).write_text(traced(path, reached), "utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutants", "-m", "not ui and not slow", f"-n{workers}"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutants", "-m", TESTS, f"-n{workers}"]
         environment = {**os.environ, RAN: str(ran), "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "tests"], cwd=tree, env=environment, check=False)
         merged: dict[str, dict[str, float]] = defaultdict(dict)
