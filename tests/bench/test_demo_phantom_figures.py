@@ -40,6 +40,7 @@ from bench.demo_model.scenarios import Scenario
 from coft_core.model.fake import tiny_model
 from coft_core.model.forced import teacher_forced_logits
 from coft_core.policies.sampling import choose
+from tests.coft_core.demo import demo_model
 
 
 @pytest.fixture(scope="module")
@@ -287,9 +288,9 @@ def test_greedy_choices_along_a_chain_are_those_of_greedy_decoding(model, polici
 
 
 def test_an_answer_is_right_if_greedy_decoding_writes_it_to_its_end():
-    demo = cc.load_model("demo", device="cpu")
+    demo = demo_model(device="cpu")
     both = Policies(cc.VanillaPolicy(), cc.CoftPolicy())
-    for question in write_questions(3, seed=2):
+    for question in write_questions(2, seed=2):
         prompt = without_outcome(question)
         spans = [cc.Span(start, end) for start, end in prompt.spans]
         for name, policy in both.named():

@@ -14,7 +14,9 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
 from coft_core.calibrate.true_tokens import forced_supports
@@ -73,9 +75,9 @@ def with_images() -> dict[str, type[PreTrainedConfig]]:
 
 def architecture_of(config_class: type[PreTrainedConfig]) -> str:
     """The class that transformers makes of a configuration."""
-    causal = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
-    mapping = MODEL_FOR_CAUSAL_LM_MAPPING if causal else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    return str(mapping[config_class].__name__)
+    # The mappings of classes would import the modules of all of them.
+    names = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES | MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return str(names[config_class.model_type])
 
 
 def examined(config_class: type[PreTrainedConfig]) -> Outcome:

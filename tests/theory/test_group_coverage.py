@@ -12,7 +12,7 @@ from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 
-REPETITIONS, ALPHA = 150, 0.1
+REPETITIONS, ALPHA = 300, 0.1
 SIZES = {"common": 60, "rare": 20}
 HARDNESS = {"common": 0.0, "rare": 1.0}
 

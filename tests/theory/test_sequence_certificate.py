@@ -131,7 +131,7 @@ def test_stepwise_thresholds_keep_fewer_chains_than_one_step_and_no_fewer_than_t
     assert shares["stepwise"].mean() < shares["equal"].mean() - 0.02
 
 
-@pytest.mark.parametrize("steps", [1, 3, 4, 9])
+@pytest.mark.parametrize("steps", [1, 9, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 4))])
 def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(steps):
     # The worst case for a shared threshold: the first step of each bin takes all of the bin's misses.
     generator = np.random.default_rng(steps)

@@ -22,7 +22,7 @@ from coft_core.conformal.quantile import (
 )
 from coft_core.errors import InvalidInputError
 
-EXACT = settings(derandomize=True, deadline=None, max_examples=200)
+EXACT = settings(derandomize=True, deadline=None, max_examples=80)
 
 decimals = st.integers(1, 999).map(lambda thousandths: thousandths / 1000)
 log_values = st.floats(-50, 0, allow_nan=False, width=32)

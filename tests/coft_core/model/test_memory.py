@@ -36,6 +36,17 @@ BEGIN_ALIKE = [tokens(5, 20) + tokens(6 + row, 3 * row + 1) for row in range(3)]
 CHAIN = tokens(9, 8)
 
 
+def crossed(*kinds):
+    """Every architecture with the first prompts, and the first architecture with all of them; the others are slow."""
+    rows = {"uneven": UNEVEN, "branches": branches(), "begin alike": BEGIN_ALIKE}
+    fast = {(name, kinds[0]) for name in BUILDERS} | {(next(iter(BUILDERS)), kind) for kind in kinds}
+    return [
+        pytest.param(name, rows[kind], id=f"{kind}-{name}", marks=[] if (name, kind) in fast else [pytest.mark.slow])
+        for kind in kinds
+        for name in BUILDERS
+    ]
+
+
 def uncached(model, ids):
     with torch.inference_mode():
         return model.module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
@@ -63,8 +74,7 @@ def moved(batch, chain):
     return batch
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("prompts", [branches(), UNEVEN, BEGIN_ALIKE], ids=["branches", "uneven", "begin alike"])
+@pytest.mark.parametrize(("name", "prompts"), crossed("uneven", "branches", "begin alike"))
 def test_every_step_equals_uncached_recomputation(name, prompts):
     model = build(name)
     for sharing in (NEVER, READ, ALWAYS):
@@ -161,8 +171,7 @@ def test_going_back_copies_nothing_and_gives_the_logits_of_a_fresh_computation(p
         assert batch._memory._slots.layers[1].values.data_ptr() == place
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("prompts", [UNEVEN, BEGIN_ALIKE], ids=["uneven", "begin alike"])
+@pytest.mark.parametrize(("name", "prompts"), crossed("uneven", "begin alike"))
 def test_rows_that_are_kept_go_on_as_if_the_others_had_never_been_there(name, prompts):
     model = build(name)
     for sharing in (NEVER, ALWAYS):

@@ -77,7 +77,10 @@ def test_a_batch_that_is_read_in_pieces_has_the_logits_of_one_that_is_read_at_on
     torch.testing.assert_close(streamed(limited(model, tokens), items, limits), expected, atol=TOLERANCE, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "neox", "mistral", "opt", "gemma2", "granite"])
+@pytest.mark.parametrize(
+    "kind",
+    ["gpt2", "mistral", "gemma2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("neox", "opt", "granite"))],
+)
 @pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
 def test_other_architectures_can_be_read_in_pieces(kind, limits):
     other = build(kind)

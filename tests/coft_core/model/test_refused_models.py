@@ -110,7 +110,7 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
         ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_attention_models_of_other_layouts_are_still_taken(name, settings, dtype):
     model = wrap_model(of_architecture(name, settings).to(dtype), byte_tokenizer(), name)
     assert fit_of(model).kind == "growing"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coft_core.text.detection import SpanDetector
+from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.lexicon import LexiconEntry, Lexicons
 from coft_core.text.matching import BAR, BAR_WITH_RULE, RULE_SCORE, LexiconMatcher
 from coft_core.text.pipeline import EntityPipeline
@@ -10,7 +10,7 @@ from coft_core.text.pipeline import EntityPipeline
 
 @pytest.fixture(scope="module")
 def detector() -> SpanDetector:
-    return SpanDetector()
+    return default_detector()
 
 
 def families(detector: SpanDetector, text: str, word: str) -> list[str]:

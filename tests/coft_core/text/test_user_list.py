@@ -70,7 +70,7 @@ def test_terms_to_mask_and_to_keep_give_spans_with_family_and_list() -> None:
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(words, max_size=4), st.lists(words | st.sampled_from([" ", "\u0301", "-"]), max_size=10))
 def test_spans_in_any_text_are_sorted_disjoint_and_spell_a_term(terms: list[str], parts: list[str]) -> None:
     chosen: dict[str, str] = {}
