@@ -16,7 +16,7 @@ from app.shared.audits import AuditSettings
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
-from tests.app.shared.test_accessibility import broken
+from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over
 from tests.story.seed import rows_held
 
@@ -93,7 +93,7 @@ def test_bad_rows_are_left_out_only_when_asked_and_columns_of_other_names_are_ch
     page.get_by_role("button", name="Hiring questions, by race").click()
     expect(page.locator("#preview li")).to_have_count(12)
     expect(page.locator("#run")).to_be_enabled()
-    assert broken(page) == []
+    assert faulty(page) == []
 
     upload(page, tmp_path, MIXED)
     errors = page.locator("#row-errors tbody tr")

@@ -14,7 +14,7 @@ from app.compare.service import ComparisonService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
 from coft_core.text.thinking import ThinkingMarks
-from tests.app.shared.test_accessibility import broken
+from tests.app.shared.test_accessibility import faulty
 from tests.story.model import PROMPT
 from tests.story.seed import newest, slowed
 
@@ -117,7 +117,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     page.get_by_label("Only differences").uncheck()
     for name in ("vanilla", "sensitivity", "divergence", "changed"):
         expect(page.locator(f"#plot-{name} .js-plotly-plot")).to_be_visible()
-    assert broken(page) == []
+    assert faulty(page) == []
     picture(page, "compare-1440-light")
 
 

@@ -17,6 +17,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.text.thinking import ThinkingMarks
+from tests.app.shared.test_accessibility import faulty
 from tests.story.model import PROMPT
 
 SETTINGS = AuditSettings(max_new_tokens=3, top_p=1.0)
@@ -120,3 +121,4 @@ def test_a_run_is_found_again_read_by_keyboard_down_to_an_audit_and_downloaded(
         file = tmp_path / f"{name}.csv"
         downloading.value.save_as(file)
         assert len(list(csv.DictReader(file.open(encoding="utf-8", newline="")))) == rows
+    assert faulty(page) == []

@@ -177,6 +177,20 @@ def broken(page: Page, within: str | None = None, every_text: bool = False) -> l
     ]
 
 
+def faulty(page: Page) -> list[str]:
+    """What is wrong on a page that its own journey has filled: rules of axe-core, what is cut off, and what moves."""
+    size = page.viewport_size
+    page.set_viewport_size({"width": 768, "height": 1000})
+    found = broken(page) + faults(page, RUNS_OUT)
+    page.set_viewport_size({"width": 390, "height": 1000})
+    found += faults(page, CUT_OFF) + faults(page, SCROLLED_AWAY)
+    page.emulate_media(reduced_motion="reduce")
+    found += page.evaluate(MOVES)
+    page.emulate_media(reduced_motion="null")
+    page.set_viewport_size(size)
+    return found
+
+
 def unfold(page: Page, folds: int = 0) -> None:
     """Open everything that can be unfolded; ``folds`` are Gradio's, which may come one inside another.
 
@@ -425,11 +439,13 @@ def keeps_the_rules(page: Page, scheme: str, every_text: bool = False) -> None:
     assert broken(page, every_text=every_text) == [], scheme
 
 
-SWEPT = {"compare": "compared set", "new evaluation": "evaluation", "new batch": "batch"}
-"""States of a page that its other state, and its own journey, stand for in the fast run."""
+IN_JOURNEYS = ("calibrate", "compare", "tune", "new evaluation", "evaluation", "swap", "paths", "new batch")
+"""Pages on which their own journeys look for the same, as :func:`faulty`, in every run."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SWEPT)) for name in PAGES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in IN_JOURNEYS)) for name in PAGES]
+)
 def test_a_filled_page_breaks_no_rule_cuts_nothing_off_at_any_width_and_can_be_still(
     visit, services: Services, name: str
 ):
@@ -459,6 +475,15 @@ def test_a_filled_page_breaks_no_rule_wide_or_on_a_phone_in_light_or_dark(visit,
         keeps_the_rules(page, scheme, every_text=True)
     page.set_viewport_size({"width": 390, "height": 1000})
     assert broken(page, every_text=True) == []
+
+
+@pytest.mark.parametrize(
+    "faint",
+    ["<p style='color: #aaa'>faint", "<p style='opacity: 0.4'>faint", "<div style='background: #444'><p>faint</div>"],
+)
+def test_one_text_that_is_hard_to_read_is_found_among_many_that_are_not(page: Page, faint: str):
+    page.set_content(f"<html lang=en><title>Texts</title><main><h1>Texts</h1>{'<p>clear' * 9}{faint}{'<p>clear' * 9}")
+    assert [fault.split(":")[0] for fault in broken(page)] == ["serious color-contrast"]
 
 
 EMPTY = ("", "calibrate", "compare", "swap", "paths", "batches", "sessions", "review", "lists", "tune", "evaluate")

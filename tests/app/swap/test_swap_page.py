@@ -17,6 +17,7 @@ from app.shared.project_cache import in_present
 from app.shared.wiring import Services
 from app.swap.service import SwapService
 from app.swap.types import SwapProgress, SwapRequest, SwapResult
+from tests.app.shared.test_accessibility import faulty
 from tests.story.model import PROMPT
 from tests.story.seed import newest
 
@@ -127,6 +128,7 @@ def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downl
     expect(page.locator(".stale")).to_be_visible()
     page.locator("[data-pronoun=they]").uncheck()
     expect(page.locator(".stale")).to_be_hidden()
+    assert faulty(page) == []
 
 
 def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
