@@ -11,6 +11,7 @@ from app.calibrate.service import CalibrationService
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
+from tests.app.shared.test_accessibility import faulty
 from tests.records import drift_report
 from tests.story.seed import calibrate_anew, prompt
 
@@ -84,6 +85,7 @@ def test_a_result_is_read_otherwise_at_once_without_a_run_and_can_be_downloaded(
     expect(page.locator("#read-draws")).to_be_visible()
     assert (readings[-1].bin_width, readings[-1].estimator) == (4, "one_per_context")
     assert len(services[JobService].list("calibration")) == 1
+    assert faulty(page) == []
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from app.bootstrap import services as open_services
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
+from tests.app.shared.test_accessibility import faulty
 from tests.browser import served
 from tests.conftest import load_tiny
 from tests.story.seed import Seeded
@@ -74,6 +75,7 @@ def test_suites_are_looked_at_estimated_run_shown_and_an_item_is_opened_as_an_au
     page.get_by_label("Figures", exact=True).click()
     page.get_by_role("option", name="Phantom decisions").click()
     expect(page.locator("table.figures thead th")).to_contain_text(["Figure", "Vanilla", "COFT"])
+    assert faulty(page) == []
     page.get_by_role("button", name="Open as audit: item").first.click()
     page.wait_for_url("**/?session=1*")
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()

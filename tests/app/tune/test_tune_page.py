@@ -14,6 +14,7 @@ from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, request_from
 from coft_core.tuning.measure import measure_many
+from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over
 
 
@@ -94,6 +95,7 @@ def test_the_best_point_of_each_method_is_drawn_downloaded_found_again_and_taken
     for kind in ("marks", "words"):
         assert all(before != after for before, after in zip(light[kind], dark[kind], strict=True)), kind
 
+    assert faulty(tune) == []
     tune.goto(tune.url.partition("?")[0])
     expect(tune.locator("#runs li[aria-current=true]")).to_contain_text("pairs")
     expect(tune.locator("#runs")).to_contain_text("COFT λ 0.9")
