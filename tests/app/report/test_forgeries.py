@@ -500,7 +500,7 @@ def test_there_are_forgeries_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("kind", "alpha", "every"),
     [
-        ("joint", 0.3, 3),
+        ("joint", 0.3, 7),
         pytest.param("joint", 0.3, 1, marks=pytest.mark.slow),
         pytest.param("factorized", 0.9, 1, marks=pytest.mark.slow),
     ],

@@ -17,6 +17,7 @@ from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS
 from tests.app.conftest import calibrated_on
+from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.conftest import prompt_set_csv
 
 PROMPT = "The nurse said that he was late,"
@@ -130,27 +131,15 @@ def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path, 
         wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
 
 
-def tuning_rows():
-    for number in range(12):
-        for who in ("man", "boy"):
-            yield {
-                "prompt": f"The {who} went to shop {number} and was",
-                "answer": "good",
-                "others": ["bad", "late"],
-                "pair": f"p{number}",
-                "spans": [[4, 7, "gender"]],
-            }
-
-
 def tuning_file(folder):
     path = folder / "tune.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in tuning_rows()))
+    path.write_text(tuning_rows())
     return path
 
 
 def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
     tuning_set = wired[TuningService].read(tuning_file(tmp_path))
-    assert (tuning_set.graded, tuning_set.pairs) == (24, 12)
+    assert (tuning_set.graded, tuning_set.pairs) == (20, 10)
     request = TuningRequest("small", ("coft", "sdd", "cda"), TINY)
     job = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
     assert job.error is None
@@ -191,12 +180,12 @@ def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('{"prompt": "", "answer": "x"}', "line 25: prompt is empty"),
-        ('{"prompt": "A man", "answer": " "}', "line 25: answer is empty"),
-        ('{"prompt": "A man", "answer": "x", "others": [1]}', "line 25: others must hold texts"),
-        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "line 25: spans cannot be used"),
-        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "line 25: graded must be yes or no"),
-        ("{", "line 25: row is not JSON"),
+        ('{"prompt": "", "answer": "x"}', "line 21: prompt is empty"),
+        ('{"prompt": "A man", "answer": " "}', "line 21: answer is empty"),
+        ('{"prompt": "A man", "answer": "x", "others": [1]}', "line 21: others must hold texts"),
+        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "line 21: spans cannot be used"),
+        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "line 21: graded must be yes or no"),
+        ("{", "line 21: row is not JSON"),
     ],
 )
 def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path, line, sentence):
