@@ -24,6 +24,7 @@ from tests.db.conftest import new_session
 pytestmark = pytest.mark.ui
 
 
+@pytest.mark.slow
 def test_who_signs_in_without_scripts_comes_to_the_page_asked_for_signs_with_her_account_and_leaves(
     browser: Browser, served
 ):

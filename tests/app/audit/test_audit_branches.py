@@ -32,6 +32,7 @@ def act(page: Page, branch: int, action: str) -> None:
     expect(page.locator("#menu-branch")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_tree_is_drawn_walked_folded_and_renamed_by_keyboard_while_the_page_does_not_step(
     audit, services: Services
 ):

@@ -27,6 +27,7 @@ def begun(audit, steps: int) -> Page:
     return page
 
 
+@pytest.mark.slow
 def test_both_certificates_of_a_chain_follow_it_and_the_weakest_token_leads_to_its_step(audit):
     page = begun(audit, 1)
     answers = page.locator(".answer")

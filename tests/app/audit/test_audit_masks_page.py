@@ -46,6 +46,7 @@ def settings_of(services: Services) -> AuditSettings:
     return services[AuditService].view(newest(services)).settings
 
 
+@pytest.mark.slow
 def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family_has_its_threshold_and_refuses(
     audit, services: Services, tmp_path, picture
 ):

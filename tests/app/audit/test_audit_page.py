@@ -315,6 +315,7 @@ def test_a_run_is_paused_and_a_name_that_is_being_typed_survives_its_tokens(audi
     expect(row.locator(".called")).to_have_text("half a na")
 
 
+@pytest.mark.slow
 def test_what_is_not_started_survives_a_reload_and_can_be_discarded(audit):
     page = audit()
     type_prompt(page)

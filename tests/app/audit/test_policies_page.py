@@ -39,6 +39,7 @@ def refusal_of(policy: str, **given: object) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_reload(audit, services: Services):
     page = audit()
     page.get_by_label("Policy", exact=True).focus()

@@ -33,6 +33,7 @@ def rows(page: Page):
     return page.locator(".differing tbody tr")
 
 
+@pytest.mark.slow
 def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_and_taken_back(audit):
     page = opened(audit)
     number = page.locator("#reread-lam-number")

@@ -117,6 +117,7 @@ def test_spans_are_dragged_typed_relabelled_kept_removed_and_undone_and_follow_t
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, services: Services):
     page = audit()
     typed(page, EMILY)

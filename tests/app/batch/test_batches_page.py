@@ -86,6 +86,7 @@ def column(page: Page, place: int) -> list[str]:
     return page.locator(f".batchrows tbody tr > :nth-child({place})").all_inner_texts()
 
 
+@pytest.mark.slow
 def test_bad_rows_are_left_out_only_when_asked_and_columns_of_other_names_are_chosen(
     page: Page, services: Services, tmp_path
 ):
@@ -160,6 +161,7 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".batchstatus")).to_contain_text("3 of 3 prompts finished.")
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
+    assert faulty(page) == []
 
 
 @pytest.mark.slow

@@ -182,3 +182,4 @@ def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Pag
     expect(page.locator("#result h2").first).to_have_text("Result: My notes")
     expect(page.locator("#unfinished li")).to_have_count(0)
     expect(page.locator("#runs li")).to_have_count(2)
+    assert faulty(page) == []

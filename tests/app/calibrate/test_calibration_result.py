@@ -41,6 +41,7 @@ def pick(page: Page, label: str, option: str) -> None:
     page.get_by_role("option", name=option).click()
 
 
+@pytest.mark.slow
 def test_a_result_is_read_otherwise_at_once_without_a_run_and_can_be_downloaded(
     shown, services: Services, monkeypatch, picture
 ):

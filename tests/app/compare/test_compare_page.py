@@ -56,6 +56,7 @@ def run(services: Services, length: int) -> tuple[int, ...]:
     return made
 
 
+@pytest.mark.slow
 def test_thinking_is_told_from_the_answer_in_texts_rows_and_the_table(visit, services, monkeypatch, tmp_path):
     written = [step.token for step in services[AuditService].view(run(services, 12)[1]).steps]
     marks = ThinkingMarks(written[2], written[6])

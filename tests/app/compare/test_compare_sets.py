@@ -64,6 +64,7 @@ def prompts(page: Page):
     return page.locator(".set-rows tbody tr")
 
 
+@pytest.mark.slow
 def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, services, tmp_path, picture):
     upload(page, tmp_path)
     page.get_by_role("button", name="Add column").click()

@@ -93,6 +93,7 @@ def choose(page: Page, title: str) -> None:
     expect(page.locator("#experiment-card .experiment")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_and_its_front(
     evaluate, picture: Callable[[Page, str], None]
 ) -> None:

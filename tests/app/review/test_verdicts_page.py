@@ -195,6 +195,7 @@ def test_notes_are_kept_as_typed_over_late_replies_reloads_and_missing_verdicts(
     )
 
 
+@pytest.mark.slow
 def test_changes_undo_withdrawal_and_a_refusal_leave_the_page_as_the_log_is(
     reviewer, services: Services, writing: threading.Event
 ):

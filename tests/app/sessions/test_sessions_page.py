@@ -87,6 +87,7 @@ def test_sessions_are_searched_filtered_sorted_and_reopened(page: Page, services
     expect(page.locator(".strip .tok[data-i]")).to_have_count(38)
 
 
+@pytest.mark.slow
 def test_menus_are_used_with_keys_move_with_their_button_and_give_every_report(page: Page):
     opener = page.get_by_role("button", name="Download Nurse handover")
     opener.focus()
@@ -177,6 +178,7 @@ def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, s
     assert stored(services) == []
 
 
+@pytest.mark.slow
 def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: Services):
     for number in range(28):
         services[AuditService].start(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))

@@ -439,7 +439,10 @@ def keeps_the_rules(page: Page, scheme: str, every_text: bool = False) -> None:
     assert broken(page, every_text=every_text) == [], scheme
 
 
-IN_JOURNEYS = ("calibrate", "compare", "tune", "new evaluation", "evaluation", "swap", "paths", "new batch")
+IN_JOURNEYS = (
+    "calibrate", "compare", "compared set", "tune", "new evaluation", "evaluation", "swap", "paths", "new batch",
+    "batch",
+)  # fmt: skip
 """Pages on which their own journeys look for the same, as :func:`faulty`, in every run."""
 
 

@@ -176,6 +176,7 @@ def test_pages_follow_anothers_job_without_cancel_and_resume_and_offer_them_for_
     expect(page.locator(".run")).to_contain_text("Strengths, spring")
 
 
+@pytest.mark.slow
 def test_a_batch_of_the_page_is_told_on_other_pages_after_its_tab_was_closed_until_it_is_dismissed(
     visit: Opener, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded
     expect(note).to_contain_text("Ready on")
 
 
+@pytest.mark.slow
 def test_what_is_typed_for_the_selected_step_outlives_the_frame_that_shows_the_step(audit):
     page = audit("?session=1")
     where, typed = page.evaluate(TYPE_BEFORE_THE_FRAME)

@@ -14,7 +14,8 @@ DRAWN = """() => { const style = getComputedStyle(document.documentElement);
   return [style.colorScheme, style.getPropertyValue('--surface').trim()]; }"""
 
 
-@pytest.mark.parametrize("drawn", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("drawn", [False, True])
 def test_no_page_has_many_files_of_ours_and_each_file_is_loaded_once(
     browser: Browser, address: str, services, drawn: bool
 ):

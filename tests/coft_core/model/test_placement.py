@@ -254,6 +254,7 @@ def split(folder, whole, tmp_path_factory):
     return calibration, [json.loads((place / f"told{rank}").read_text()) for rank in range(2)]
 
 
+@pytest.mark.slow
 def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole, split):
     logits, batch = teacher_forced_logits(whole, ROWS), BranchBatch(whole, [ROWS[0][0], ROWS[2][0]])
     for token in (3, 4):
@@ -267,6 +268,7 @@ def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole
             torch.testing.assert_close(expected, torch.tensor(found), atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_each_of_them(whole, split):
     calibration, told = split
     policy, spans = cc.CoftPolicy(lam=0.6, calibration=calibration), [cc.Span(4, 7, "age"), cc.Span(19, 21, "gender")]
