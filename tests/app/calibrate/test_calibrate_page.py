@@ -18,6 +18,7 @@ from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
 from db.prompt_sets import PromptSetsRepository
+from tests.app.shared.test_accessibility import faulty
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
 MIXED = GOOD + "The clerk said that he,,c\n" + "".join(f",left {number},d\n" for number in range(60))
