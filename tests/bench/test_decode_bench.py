@@ -34,6 +34,7 @@ def test_the_last_line_is_json_with_every_part(printed):
     assert set(result["models"]["tiny"]["branches"]["time_over_vanilla"]) == {"1", "2", "3", "4"}
 
 
+@pytest.mark.slow
 def test_the_table_has_the_papers_rows_and_columns(printed):
     table = json.loads(printed[-1])["table"]
     assert [line.split(" & ")[0] for line in table["lines"]] == ["Vanilla", "SDD", "DExperts", "DT-CD", "COFT"]

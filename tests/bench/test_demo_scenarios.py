@@ -160,6 +160,7 @@ def test_calibration_references_have_the_promised_length_and_repeat_no_training_
     assert not trained & {row["prompt"] + row["reference"] for row in rows}
 
 
+@pytest.mark.slow
 def test_calibration_prompts_are_what_an_audit_reads(rows):
     prompts = [row["prompt"] for row in rows]
     assert sum(prompt.startswith(("Question:", "Q:")) for prompt in prompts) > 60

@@ -61,6 +61,7 @@ def test_nouns_of_things_end_phrases_and_never_speak() -> None:
     assert "zorb" not in nouns_of_things(texts)
 
 
+@pytest.mark.slow
 def test_contextual_sentences_repeat_and_hold_both_meanings(
     labeller: FamilyLabeller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [4])
 def test_a_few_kills_a_full_disk_a_torn_file_and_damaged_weights_lose_nothing(times):
     # In a process of its own: its children are copies of it, and must have no threads of other tests.
     only = "runs,full disk,torn file,damaged weights"

@@ -81,6 +81,7 @@ def test_every_page_answers_and_its_requests_are_told_apart(url):
     assert "/sessions find" in found["Sessions, 200 on a page"]["kinds"]
 
 
+@pytest.mark.slow
 def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
     times = Times()
     visitor = Visitor(url, times, number=3)

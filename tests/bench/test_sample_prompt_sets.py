@@ -172,6 +172,7 @@ def test_prompts_to_audit_differ_in_their_mix_and_still_overlap():
     assert len(prompts("to_audit.csv")) == 200
 
 
+@pytest.mark.slow
 def test_decisions_hold_every_setting_equally_often_and_the_audited_mix_follows_the_weights(monkeypatch):
     monkeypatch.setattr("bench.demo_model.sample_rows.seen_in_training", lambda seed: frozenset())
     drawn = defaultdict(dict)

@@ -139,6 +139,7 @@ def test_the_script_writes_directions_that_serve_the_model_in_every_type(tmp_pat
         plan(tiny_model(9), "a text", ItiPolicy(directions=str(out)), ())
 
 
+@pytest.mark.slow
 def test_a_model_without_directions_is_told_how_to_make_some(tmp_path: Path):
     with pytest.raises(
         InvalidInputError, match=r"fitted on 'demo' .* `python -m bench\.steering_directions --model tiny-2"

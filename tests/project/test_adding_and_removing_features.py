@@ -47,6 +47,7 @@ def test_a_page_with_its_command_and_endpoint_takes_less_than_sixty_lines_of_pyt
     assert 30 < len(lines) < 60
 
 
+@pytest.mark.slow
 def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_ones(changed):
     folder, served = changed
     assert served["steps"] == 2
@@ -63,6 +64,7 @@ def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_one
     assert {"/start_audit", "/step", "/run_batch", "/calibrate", "/masked_families"} <= set(served["endpoints"])
 
 
+@pytest.mark.slow
 def test_the_new_command_answers_the_removed_ones_are_gone_and_the_others_are_not(changed):
     folder, _ = changed
     told = run(folder, "-m", "app", "--help")

@@ -334,6 +334,7 @@ def answered(installed, *words, **more):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_program_and_nothing_of_its_tests(installed):
     listed = [
         path.relative_to(ROOT).as_posix()

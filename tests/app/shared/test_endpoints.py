@@ -68,6 +68,7 @@ def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address
         assert "tools" not in httpx.get(address + path, headers=accepted).text, path
 
 
+@pytest.mark.slow
 def test_methods_are_tuned_over_the_endpoints(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "tune.jsonl"
     path.write_text(tuning_rows(), "utf-8")

@@ -137,6 +137,7 @@ def tuning_file(folder):
     return path
 
 
+@pytest.mark.slow
 def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
     tuning_set = wired[TuningService].read(tuning_file(tmp_path))
     assert (tuning_set.graded, tuning_set.pairs) == (20, 10)

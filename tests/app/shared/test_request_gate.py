@@ -221,6 +221,7 @@ def test_a_setting_that_names_no_host_or_origin_is_refused():
             Allowed.by(Settings(**{name: value}))
 
 
+@pytest.mark.slow
 def test_serving_with_such_a_setting_ends_in_one_sentence(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_HOSTS", "*")

@@ -61,6 +61,7 @@ class Compiled(AsItIs):
             return self._function(*(tensor.clone() for tensor in inputs))
 
 
+@pytest.mark.slow
 def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one(monkeypatch):
     monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", Compiled)
     torch.compiler.reset()

@@ -65,6 +65,7 @@ def read():
     return figures
 
 
+@pytest.mark.slow
 def test_methods_are_ranked_by_how_much_of_the_planted_bias_they_leave(read):
     gaps = {name: figure for (suite, name), figure in read.items() if suite == "phantom_gaps"}
     order = sorted(gaps, key=lambda name: gaps[name].value)

@@ -95,6 +95,7 @@ def test_false_friends_are_not_hits(shipped: Lexicons) -> None:
     assert found(SpanDetector(pipeline=None), friends) == set()
 
 
+@pytest.mark.slow
 def test_every_false_friend_shields_a_listed_term(shipped: Lexicons) -> None:
     terms = [replace(entry, context=()) for entry in shipped.entries if entry.family != FALSE_FRIEND]
     bare = SpanDetector(Lexicons(tuple(terms)), pipeline=None)
