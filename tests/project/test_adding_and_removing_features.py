@@ -13,6 +13,9 @@ from tests.project.copies import ROOT, copy_of_the_program, run, serve
 GUIDE = (ROOT / "docs/adding_a_feature.md").read_text("utf-8")
 FILES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", GUIDE, re.DOTALL))
 (LINE,) = re.findall(r"```\n( +\"\w+\",\n)```", GUIDE)
+# A program with a further feature, and without two others, is started for them.
+pytestmark = pytest.mark.slow
+
 STORES = {"compare": "comparisons", "swap": None}
 """The features that are removed, each with its module in the store."""
 ENDPOINTS = {"compare": {"/compare_sessions", "/run_comparison", "/comparison_summary"}, "swap": {"/swap_attribute"}}
@@ -47,7 +50,6 @@ def test_a_page_with_its_command_and_endpoint_takes_less_than_sixty_lines_of_pyt
     assert 30 < len(lines) < 60
 
 
-@pytest.mark.slow
 def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_ones(changed):
     folder, served = changed
     assert served["steps"] == 2
@@ -64,7 +66,6 @@ def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_one
     assert {"/start_audit", "/step", "/run_batch", "/calibrate", "/masked_families"} <= set(served["endpoints"])
 
 
-@pytest.mark.slow
 def test_the_new_command_answers_the_removed_ones_are_gone_and_the_others_are_not(changed):
     folder, _ = changed
     told = run(folder, "-m", "app", "--help")
