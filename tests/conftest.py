@@ -215,7 +215,7 @@ def one_thread_for_each_model() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates_read_once() -> Iterator[None]:
-    """Every client, and Gradio's makes one for each call, would read the certificates of all authorities anew."""
+    """Read the certificates of all authorities once; Gradio's client makes an HTTP client for each call."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpx._transports.default.create_ssl_context", functools.cache(httpx.create_ssl_context))
         yield

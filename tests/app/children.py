@@ -1,4 +1,4 @@
-"""Processes of their own that begin as copies of the tests' process, so that they import nothing anew."""
+"""Child processes that are forked from the test process, so that they need no imports."""
 
 from __future__ import annotations
 

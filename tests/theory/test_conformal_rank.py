@@ -9,7 +9,7 @@ from scipy import stats
 from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, conformal_threshold, coverage_range
 
 REPETITIONS = 1000
-"""Four standard errors are then a quarter of what the next rank would shift the coverage by, at most."""
+"""With so many, four standard errors are at most a quarter of the shift that the next rank would cause."""
 
 
 def realised_coverage(n, alpha, estimator, seed):

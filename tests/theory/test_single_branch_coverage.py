@@ -47,7 +47,7 @@ def shares():
             members.append(views.certified.gather(-1, true[CONTEXTS:, step])[:, 0])
             support = torch.minimum(views.log_p_fused, views.log_p_masked).gather(-1, true[CONTEXTS:, step])[:, 0]
             joint.append(support >= views.log_tau)
-        # To certify a chain reads the calibration anew, which costs more than all else; the claim is of a mean.
+        # Certifying a chain reads the calibration again, which costs most; the claim is about a mean.
         chains = [certify_supports(calibration, row.tolist(), "factual") for row in own[CONTEXTS::2]]
         kept["step"].append(torch.stack(members).double().mean().item())
         kept["joint support"].append(torch.stack(joint).double().mean().item())

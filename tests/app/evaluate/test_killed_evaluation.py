@@ -29,7 +29,7 @@ class Telling(Reader):
 
 
 def evaluating(path):
-    """Begins the evaluation, or goes on with it."""
+    """Start the evaluation, or resume it."""
     with opened(path) as wired:
         evaluations = evaluations_of(wired, Telling)
         if evaluations.list():
