@@ -37,18 +37,7 @@ FEATURES: tuple[Feature, ...] = tuple(
 def services(
     settings: Settings, owns_store: bool = False, loader: Callable[..., Any] | None = None
 ) -> Iterator[Services]:
-    """The services, all of which are closed at the end.
-
-    Args:
-        settings: The settings.
-        owns_store: True for the web server, which opens the store at once: every job without a process was left
-            behind by an ended process. A command that may run beside a server only takes jobs without a sign of life
-            for two minutes as such.
-        loader: What loads a model; None takes the core's own.
-
-    Raises:
-        StoreError: The database cannot be opened; without ``owns_store``, when it is first used.
-    """
+    """The services, all of which are closed at the end."""
     with ExitStack() as closing:
         wired = Services(settings, FEATURES, closing, owns_store, loader)
         if owns_store:

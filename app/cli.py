@@ -23,16 +23,7 @@ Opened = Callable[..., AbstractContextManager[Services]]
 
 
 def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -> int:
-    """Run a command.
-
-    Args:
-        arguments: Its words; None takes those that the process was given.
-        opened: Opens the services; None opens those of the environment's settings.
-
-    Returns:
-        0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error or a wrong setting;
-        130 when it was interrupted.
-    """
+    """Run a command."""
     command = program(opened or opened_by_settings)
     try:
         asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
@@ -80,12 +71,7 @@ def _run(asked: Callable[[], int | None]) -> int:
 
 
 def program(opened: Opened) -> Any:
-    """All commands; those of a feature are read when one of them is named.
-
-    Args:
-        opened: Opens the services; where the options ``--workers`` or ``--project`` are given, with their values under
-            those names.
-    """
+    """All commands; those of a feature are read when one of them is named."""
 
     class Program(TyperGroup):
         """The first words of all commands, with what they are for."""

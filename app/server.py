@@ -45,11 +45,7 @@ PACKAGE = "mcp"
 
 
 def require_agents_package() -> None:
-    """Refuse before anything is opened.
-
-    Raises:
-        ServiceError: The package that speaks the protocol is not installed.
-    """
+    """Refuse before anything is opened."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise ServiceError(
             f"The MCP server needs the package {PACKAGE!r}, which is not installed; install it with "
@@ -58,14 +54,7 @@ def require_agents_package() -> None:
 
 
 def finish_agents(app: gr.Blocks) -> None:
-    """After the launch: make the tools answer in JSON, like the endpoints; Gradio would print Python's values.
-
-    Args:
-        app: The launched application.
-
-    Raises:
-        ServiceError: Gradio could not start the server, which it says nowhere by itself.
-    """
+    """After the launch: make the tools answer in JSON, like the endpoints; Gradio would print Python's values."""
     server = app.mcp_server_obj
     if server is None:
         raise ServiceError(f"The MCP server could not be started ({app.mcp_error}); start without --mcp and COFT_MCP.")
@@ -97,14 +86,7 @@ ACCOUNTS_META = '<meta name="coft-accounts" content="on">'
 
 
 def build_app(services: Services) -> gr.Blocks:
-    """The application with all its pages.
-
-    Args:
-        services: What the pages call.
-
-    Returns:
-        Blocks to be launched with :func:`launch_options`.
-    """
+    """The application with all its pages."""
     (first, _), *others = [(feature, feature.page) for feature in services.features if feature.page in services.pages]
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
         # First, so that no page's handler takes one of their names; apart, so that no browser builds their components.
@@ -146,16 +128,7 @@ def _go_on(app: gr.Blocks, path: str) -> None:
 
 
 def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
-    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host.
-
-    Args:
-        services: What the pages call.
-        mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
-
-    Raises:
-        ServiceError: The settings name a host or an origin that is none, or completions that cannot be offered.
-        InvalidInputError: The policy that the completions name, or one of its options, is unknown.
-    """
+    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host."""
     others = [one for feature in services.features for one in feature.served(services)]
     routes = [
         route for one in (services[Bell], services[Addresses], services[Monitor], *others) for route in one.routes
@@ -202,16 +175,7 @@ def _measured(services: Services, app: ASGIApp) -> ASGIApp:
 
 
 def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
-    """Serve the pages until a signal ends that; :func:`end_now` is called once the services are closed.
-
-    Args:
-        wired: The services.
-        settings: Where to listen, the largest upload, and whether agents are served too.
-        open_page: Open the page in a browser, where there is a screen to show it on.
-
-    Raises:
-        ServiceError: Agents are to be served, and cannot be.
-    """
+    """Serve the pages until a signal ends that; :func:`end_now` is called once the services are closed."""
     begin_log(settings.log)
     app = build_app(wired)
     options = {**launch_options(wired, settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
@@ -279,13 +243,6 @@ def end_within(seconds: float, end: Callable[[int], None] = os._exit) -> Timer:
     """See to it that the process ends, whatever is still at work in it.
 
     Every step that was shown is stored, and jobs that are cut off here are found as interrupted by the next start.
-
-    Args:
-        seconds: Time for jobs and requests to come to a place where they can stop.
-        end: Ends the process with a code.
-
-    Returns:
-        What is waiting, and ends nothing once it is cancelled.
     """
     last = Timer(seconds, end, (0,))
     last.daemon = True
@@ -314,11 +271,7 @@ def is_loopback(host: str) -> bool:
 
 
 def require_accounts_elsewhere(settings: Settings) -> None:
-    """Refuse to listen on an address that others reach, unless somebody asks who they are.
-
-    Raises:
-        ServiceError: Nobody does; the sentence says the two lines that change it.
-    """
+    """Refuse to listen on an address that others reach, unless somebody asks who they are."""
     if settings.accounts == "off" and not is_loopback(settings.host):
         raise ServiceError(
             f"Others could reach {settings.host}, and nobody would be asked who they are: the server does not start. "
@@ -330,11 +283,7 @@ def require_accounts_elsewhere(settings: Settings) -> None:
 
 
 def require_free_port(settings: Settings) -> None:
-    """Refuse to start beside another server, before the store is opened and that server's jobs are taken for dead.
-
-    Raises:
-        ServiceError: The port is taken, or the address is not this computer's.
-    """
+    """Refuse to start beside another server, before the store is opened and that server's jobs are taken for dead."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[
             0

@@ -77,12 +77,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where all is run.
-
-    Attributes:
-        folder: Working folder.
-        python: The environment's interpreter.
-    """
+    """Where all is run."""
 
     folder: Path
     python: Path
@@ -101,11 +96,7 @@ class Place:
         }
 
     def run(self, command: str) -> str:
-        """Run a command line in the folder; its output.
-
-        Raises:
-            subprocess.CalledProcessError: It failed.
-        """
+        """Run a command line in the folder; its output."""
         done = subprocess.run(
             ["/bin/sh", "-ec", command],
             cwd=self.folder,
@@ -262,13 +253,7 @@ def installs(found: Iterable[Block]) -> list[str]:
 
 
 def installed(folder: Path, found: Iterable[Block], upon: Path | None) -> Path:
-    """A fresh environment with what the page's lines of pip install; the wheel is of this checkout.
-
-    Args:
-        folder: Where it is made.
-        found: The page's blocks.
-        upon: The interpreter of an environment whose packages it sees; None for none.
-    """
+    """A fresh environment with what the page's lines of pip install; the wheel is of this checkout."""
     prefix = folder / "environment"
     venv.create(prefix, with_pip=True)
     python = prefix / "bin/python"

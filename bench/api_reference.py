@@ -34,11 +34,7 @@ def section(operation: Operation) -> str:
 
 
 def inserted(page: str, listed: str) -> str:
-    """The page with the list between its marks.
-
-    Raises:
-        ValueError: The page does not have both marks once.
-    """
+    """The page with the list between its marks."""
     parts = re.split(f"{re.escape(BEGIN)}|{re.escape(END)}", page)
     if len(parts) != 3:
         raise ValueError(f"The page must hold {BEGIN!r} and then {END!r}, each once.")

@@ -6,15 +6,7 @@ from collections.abc import Iterator, Sequence
 
 
 def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Group indices of similar lengths so that rows times longest row stays within a budget.
-
-    Args:
-        lengths: Length of each item in tokens.
-        token_budget: Largest padded batch in tokens; one item longer than it makes a batch of its own.
-
-    Yields:
-        Lists of indices into ``lengths``.
-    """
+    """Group indices of similar lengths so that rows times longest row stays within a budget."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) + 1) * lengths[index] > token_budget:

@@ -63,14 +63,7 @@ def main() -> None:
 
 
 def read_counts(path: Path) -> Counts:
-    """Read the counts of each name and sex.
-
-    Args:
-        path: A CSV file, gzipped if its name ends in ``.gz``.
-
-    Returns:
-        By name and sex (``"F"``, ``"M"``): the number of births over all years and since 1950.
-    """
+    """Read the counts of each name and sex."""
     counts: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -89,17 +82,7 @@ def read_words(folder: Path) -> frozenset[str]:
 
 
 def choose_names(counts: Counts, ratio: int, per_sex: int, words: frozenset[str] = frozenset()) -> list[Row]:
-    """Choose the gender-coded names.
-
-    Args:
-        counts: As :func:`read_counts` returns them.
-        ratio: Smallest ratio of the sexes.
-        per_sex: Number of commonest names to consider per sex.
-        words: Lower-case words; a name that is one of them needs a context.
-
-    Returns:
-        Lexicon rows, sorted by name.
-    """
+    """Choose the gender-coded names."""
     groups = read_groups()
     listed = frozenset[str]().union(*(groups[group] for _, group in CONTEXT_RULES))
     groups["other_words"] |= {name for name in counts if name.lower() in words} - listed

@@ -46,16 +46,7 @@ UNMASKED = "nothing masked"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measured coverage.
-
-    Attributes:
-        coverage: Mean over contexts of the share of true tokens that were kept.
-        low: Lower end of the 95 % interval.
-        high: Upper end.
-        n: Contexts.
-        tokens: True tokens.
-        interval: ``exact`` or ``bootstrap``, both over contexts.
-    """
+    """A measured coverage."""
 
     coverage: float
     low: float
@@ -66,13 +57,7 @@ class Row:
 
 
 def row_of(kept: npt.NDArray[np.bool_], contexts: npt.NDArray[np.integer], seed: int = 0) -> Row | None:
-    """Coverage over contexts; None without any.
-
-    Args:
-        kept: Whether each true token was kept, ``(n,)``.
-        contexts: Their contexts, ``(n,)``.
-        seed: Seed of the bootstrap.
-    """
+    """Coverage over contexts; None without any."""
     if not kept.size:
         return None
     own = np.unique(contexts, return_inverse=True)[1]  # (n,)
@@ -89,17 +74,7 @@ def row_of(kept: npt.NDArray[np.bool_], contexts: npt.NDArray[np.integer], seed:
 def measured(
     calibration: cc.Calibration, values: CalibrationValues, examples: Sequence[Example], seed: int = 0
 ) -> dict[str, Any]:
-    """Coverage of a calibration's thresholds on values of contexts that it does not rest on.
-
-    Args:
-        calibration: The calibration.
-        values: Values of the measured contexts; their rows count the examples from 1.
-        examples: All examples.
-        seed: Seed of the bootstraps.
-
-    Returns:
-        ``overall``, and ``chains``, ``bins``, ``steps``, ``groups`` and ``families`` by name; an absent row is None.
-    """
+    """Coverage of a calibration's thresholds on values of contexts that it does not rest on."""
     positions = calibration.positions
     log_tau = np.array([entry.log_tau for entry in calibration.bins])  # (B,)
     of_bin = positions.bins_of(values.steps)  # (n,)
@@ -147,11 +122,7 @@ def _exact(row: CoverageRow) -> Row | None:
 def calibrated(
     model: LanguageModel, examples: Sequence[Example], options: argparse.Namespace
 ) -> tuple[cc.Calibration, CalibrationValues]:
-    """The calibration that is measured, and the values of the contexts that measure it.
-
-    Raises:
-        CalibrationMismatch: The stored calibration belongs to another policy than the one that scores the prompts.
-    """
+    """The calibration that is measured, and the values of the contexts that measure it."""
     if options.calibration is None:
         made = cc.calibrate(
             model, examples, options.lam, options.alpha, options.estimator, options.source, seed=options.seed,

@@ -23,11 +23,6 @@ def document_losses(model: LanguageModel, texts: Sequence[str], hooks: Sequence[
     """Cross-entropy of every text and the number of tokens that it is the sum over, shape (2, n).
 
     The first token is given. A text longer than the context is cut; one of a single token has no loss and is left out.
-
-    Args:
-        model: The model.
-        texts: The texts.
-        hooks: Activation hooks that are on meanwhile.
     """
     rows = [model.tokenizer.encode(text)[: model.context_length - 1] for text in texts]
     rows = [row for row in rows if len(row) > 1]

@@ -58,13 +58,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A changed line.
-
-    Attributes:
-        function: Name of the function that it stands in.
-        text: The line without its indentation.
-        place: Which changeable place of the line is changed, 0-based.
-    """
+    """A changed line."""
 
     function: str
     text: str

@@ -47,15 +47,7 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One method at one batch size.
-
-    Attributes:
-        method: Its name.
-        batch: Prompts at a time.
-        branches: Rows that the models run for a prompt.
-        speed: Tokens a second, one a round.
-        memory: Bytes beyond the loaded audited model.
-    """
+    """One method at one batch size."""
 
     method: str
     batch: int

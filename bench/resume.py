@@ -33,11 +33,7 @@ def command(options: argparse.Namespace, folder: Path) -> list[str]:
 
 
 def run(options: argparse.Namespace, folder: Path, patience: float | None = None) -> bool:
-    """Run until it ends or is killed after ``patience`` seconds; gives whether it ended.
-
-    Raises:
-        RuntimeError: It ended with an error.
-    """
+    """Run until it ends or is killed after ``patience`` seconds; gives whether it ended."""
     folder.mkdir(exist_ok=True)
     store = {"COFT_DATABASE_URL": f"sqlite:///{folder / 'store.sqlite3'}"}
     process = subprocess.Popen(

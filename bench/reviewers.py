@@ -56,13 +56,7 @@ MADE_UP = "the time of a forward is made up"
 
 @dataclass
 class ForwardClock:
-    """Counts a module's forwards and their processor time, and makes those of one token last at least so long.
-
-    Attributes:
-        least: Seconds that a forward of one token a row lasts at least; 0 leaves them as they are.
-        count: Forwards so far.
-        processor: Seconds of processor time that their threads have spent in them.
-    """
+    """Counts a module's forwards and their processor time, and makes those of one token last at least so long."""
 
     least: float = 0.0
     count: int = 0
@@ -91,14 +85,7 @@ class ForwardClock:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What stepping together took.
-
-    Attributes:
-        seconds: Seconds a token, mean of all sessions.
-        forward_ms: Processor time of forwards, in milliseconds a session's step.
-        rest_ms: Processor time of everything else.
-        sessions_per_forward: Session steps that a forward served, on average.
-    """
+    """What stepping together took."""
 
     seconds: float
     forward_ms: float

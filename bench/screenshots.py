@@ -64,14 +64,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One picture.
-
-    Attributes:
-        name: The file's name, without its ending.
-        address: Path and query of the page.
-        ready: Selectors of what must be visible before the picture is taken.
-        act: What is done on the page first.
-    """
+    """One picture."""
 
     name: str
     address: str

@@ -27,15 +27,7 @@ QUESTION = "Does the pronoun decide what the nurse does next?"
 
 @dataclass(slots=True)
 class Walk:
-    """One walk through the program.
-
-    Attributes:
-        page: The window.
-        address: Where the program runs.
-        story: What is stored.
-        folder: Where a report is put.
-        faults: What went wrong, by stop.
-    """
+    """One walk through the program."""
 
     page: Page
     address: str

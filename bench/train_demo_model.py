@@ -68,12 +68,7 @@ def load_or_train_tokenizer(path: Path, sources: list[Source], scenarios: list[S
 
 
 def take_tokenizer(folder: Path, path: Path) -> None:
-    """Copies the tokenizer of an exported model to the work folder.
-
-    Raises:
-        FileNotFoundError: If the folder holds no tokenizer.
-        ValueError: If the work folder already holds another tokenizer.
-    """
+    """Copies the tokenizer of an exported model to the work folder."""
     exported = folder / "tokenizer.json"
     if not exported.is_file():
         raise FileNotFoundError(f"there is no tokenizer at {exported}; give the folder of an exported model")

@@ -38,18 +38,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRecord:
-    """Somebody who may use the server.
-
-    Attributes:
-        name: What signs her verdicts; it never changes, and no other account ever has it.
-        role: What she may do.
-        issuer: The OpenID provider that signs her in; None for a local account.
-        subject: What that provider calls her; None for a local account.
-        disabled_at: Since when she may do nothing any more; None while she may.
-        signed_in_at: When she signed in last; None if she never did.
-        one_time_until: Until when her password holds, for one sign-in at which she chooses another; None for a
-            password that she chose, or none.
-    """
+    """Somebody who may use the server."""
 
     id: int
     name: str
@@ -64,17 +53,7 @@ class AccountRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """What a program shows instead of a password.
-
-    Attributes:
-        account_id: In whose name the program asks.
-        label: What the token is for.
-        digest: SHA-256 of the token, which itself is stored nowhere.
-        expires_at: When it ceases to hold; None is never.
-        used_at: When it was used last, to the hour; None if it never was.
-        revoked_at: When it was taken back; None while it holds.
-        project_id: The one project that it opens; None for all of the account's.
-    """
+    """What a program shows instead of a password."""
 
     id: int
     account_id: int
@@ -89,16 +68,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInRecord:
-    """A browser that is signed in.
-
-    Attributes:
-        digest: SHA-256 of what its cookie holds.
-        id_token: What the OpenID provider said of who signed in, by which she is signed out there too; None for who
-            signed in by a password.
-        used_at: When it was used last, to the minute; None while it was used for its beginning alone.
-        address: Where it began; None where that is not known.
-        browser: What the browser calls itself; None where it said nothing.
-    """
+    """A browser that is signed in."""
 
     id: int
     account_id: int
@@ -185,19 +155,7 @@ class AccountsRepository:
         subject: str | None = None,
         one_time_until: datetime | None = None,
     ) -> AccountRecord:
-        """Store a new account.
-
-        Args:
-            name: Its name.
-            role: Its role.
-            password: Hash of its password; None where a provider signs it in.
-            issuer: That provider.
-            subject: What the provider calls it.
-            one_time_until: Until when the password holds, for one sign-in; None for good.
-
-        Raises:
-            ConflictError: Another account has the name in whatever case, or is the same person at that provider.
-        """
+        """Store a new account."""
         fields: dict[str, object] = {
             "name": name,
             "role": role,
@@ -217,19 +175,11 @@ class AccountsRepository:
         return self.get(key)
 
     def get(self, key: int) -> AccountRecord:
-        """Return the account with an id.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Return the account with an id."""
         return self._one(f"with the id {key}", accounts.c.id == key)
 
     def named(self, name: str) -> AccountRecord:
-        """Return the account of a name, in whatever case.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Return the account of a name, in whatever case."""
         return self._one(repr(name), func.lower(accounts.c.name, type_=AnyText()) == name.lower())
 
     def at_provider(self, issuer: str, subject: str) -> AccountRecord | None:
@@ -258,11 +208,7 @@ class AccountsRepository:
             change_row(connection, accounts, key, password=password)
 
     def change_role(self, key: int, role: Role) -> None:
-        """Give an account another role, which holds from its next request on.
-
-        Raises:
-            ConflictError: No admin would be left.
-        """
+        """Give an account another role, which holds from its next request on."""
         with self._database.writing() as connection:
             was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, role=role)
@@ -270,11 +216,7 @@ class AccountsRepository:
                 self._require_admin(connection)
 
     def disable(self, key: int, disabled: bool = True) -> None:
-        """Let an account do nothing from its next request on, or let it in again.
-
-        Raises:
-            ConflictError: No admin would be left.
-        """
+        """Let an account do nothing from its next request on, or let it in again."""
         with self._database.writing() as connection:
             was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, disabled_at=utc_now() if disabled else None)
@@ -357,11 +299,7 @@ class TokensRepository:
             return connection.execute(held.values(revoked_at=utc_now())).rowcount
 
     def revoke(self, key: int) -> None:
-        """Take a token back, for good.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Take a token back, for good."""
         with self._database.writing() as connection:
             change_row(connection, tokens, key, revoked_at=utc_now())
 
@@ -390,13 +328,7 @@ class SignInsRepository:
             add_row(connection, sign_ins, **told)
 
     def holding(self, digest: str, now: datetime, unused_since: datetime | None = None) -> SignInRecord | None:
-        """Return the sign-in of a digest if it holds at a moment.
-
-        Args:
-            digest: The digest.
-            now: The moment.
-            unused_since: One that was not used after this moment holds no longer; None lets it.
-        """
+        """Return the sign-in of a digest if it holds at a moment."""
         found = self._list(sign_ins.c.digest == digest, now=now, unused_since=unused_since)
         return found[0] if found else None
 
@@ -425,13 +357,7 @@ class SignInsRepository:
             connection.execute(delete(sign_ins).where(sign_ins.c.digest == digest))
 
     def end_of(self, account_id: int, key: int | None = None, but: str = "") -> int:
-        """Sign browsers of an account out, and return how many.
-
-        Args:
-            account_id: The account.
-            key: The one sign-in; None for all.
-            but: Digest of one that goes on; empty for none.
-        """
+        """Sign browsers of an account out, and return how many."""
         ended = delete(sign_ins).where(sign_ins.c.account_id == account_id, sign_ins.c.digest != but)
         if key is not None:
             ended = ended.where(sign_ins.c.id == key)
@@ -442,13 +368,6 @@ class SignInsRepository:
         """Note one attempt under each key, unless one of them has had too many.
 
         The attempt counts from its beginning, so that many at once are no way around the limit.
-
-        Args:
-            limits: How many attempts each key may have.
-            since: Earlier ones count no longer, and are forgotten.
-
-        Returns:
-            The keys that have had too many; empty where the attempt may be made.
         """
         with self._database.writing() as connection:
             # Many at once must not all count before any of them is noted.

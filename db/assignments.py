@@ -16,12 +16,7 @@ from db.types import utc_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
-    """A session that a reviewer is to review.
-
-    Attributes:
-        lead: Who asked for it.
-        due_on: Last day on which it is in time; None is whenever.
-    """
+    """A session that a reviewer is to review."""
 
     session_id: int
     reviewer: str
@@ -32,12 +27,7 @@ class AssignmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRecord:
-    """That a reviewer was shown what others said of a session.
-
-    Attributes:
-        entry: Number of the newest entry of others that was shown, 1-based.
-        shown_at: When others' entries were shown for the first time.
-    """
+    """That a reviewer was shown what others said of a session."""
 
     session_id: int
     reviewer: str
@@ -74,14 +64,7 @@ class AssignmentsRepository:
     def assign(
         self, session_ids: Collection[int], reviewers: Collection[str], lead: str, due_on: date | None = None
     ) -> int:
-        """Assign every session to every reviewer, all or none; one that is assigned already gets the new date.
-
-        Returns:
-            How many assignments are new.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Assign every session to every reviewer, all or none; one that is assigned already gets the new date."""
         new, now = 0, utc_now()
         with self._database.writing() as connection:
             for session_id in sorted(session_ids):
@@ -126,11 +109,7 @@ class ReadingsRepository:
         self._database = database
 
     def note(self, session_id: int, reviewer: str, entry: int) -> None:
-        """Write down that a reviewer is shown others' entries up to this one; a smaller number changes nothing.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Write down that a reviewer is shown others' entries up to this one; a smaller number changes nothing."""
         # Most readings show nothing new, and whoever only reads does not wait for a writer.
         if (known := self.of(session_id, reviewer)) is not None and known.entry >= entry:
             return

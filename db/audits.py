@@ -59,26 +59,7 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFields:
-    """What the caller says of an audit session.
-
-    Attributes:
-        name: The reviewer's name for it.
-        prompt: Her text, exactly as typed.
-        lam: Fusion weight; None where the policy has none.
-        alpha: Miscoverage level; None where the policy has none.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Number of tokens kept; 0 is off.
-        greedy: True for argmax decoding.
-        seed: Seed of the keyed draws, a signed 64-bit integer.
-        calibration_id: The calibration used; the store sets it to None when that run is deleted.
-        calibration_label: What the calibration was called, kept after its deletion.
-        certificate: Certification status in words.
-        warnings: Sentences to show beside the session.
-        status: Where the audit stands, in the application's words.
-        batch: Its place in a batch; None for a session of its own.
-        footprint: Memory that its chains need, as computed when it began; None for sessions that were stored without.
-        rendering: How the model read the prompt, to the token; None for sessions that were stored without.
-    """
+    """What the caller says of an audit session."""
 
     name: str
     prompt: str
@@ -134,15 +115,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRecord:
-    """A branch of a session.
-
-    Attributes:
-        parent_id: The branch from which it departs; None for the root.
-        fork_step: Index of the first step that is its own; steps before it are its parent's.
-        path: Key of its random draws, such as ``"0"`` or ``"0/3:417"``; unique in the session.
-        name: What the reviewer calls it.
-        finished: Why it ended, None while it can go on.
-    """
+    """A branch of a session."""
 
     id: int
     session_id: int
@@ -156,16 +129,7 @@ class BranchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOrigin:
-    """Where an imported session came from.
-
-    Attributes:
-        source_session_id: Its number there.
-        source_file: Name of the bundle's file.
-        bundle_digest: SHA-256 of the bundle's manifest.
-        signers: SHA-256 of each public key that signed the bundle; empty for an unsigned one.
-        program: Name and version of the program that wrote the bundle.
-        imported_at: When it was imported.
-    """
+    """Where an imported session came from."""
 
     source_session_id: int
     source_file: str
@@ -325,20 +289,12 @@ def session_origin(connection: Connection, session_id: int) -> SessionOrigin | N
 
 
 def require_own(connection: Connection, session_id: int) -> None:
-    """Refuse to change what was imported.
-
-    Raises:
-        ImportedSessionError: The session came from another server.
-    """
+    """Refuse to change what was imported."""
     if session_origin(connection, session_id) is not None:
         raise ImportedSessionError(session_id)
 
 
 def require_calibration(calibration_id: int | None, label: str) -> None:
-    """Refuse to go on with a session whose calibration is gone: what is in memory may still hold its thresholds.
-
-    Raises:
-        CalibrationDeletedError: The session had a calibration, and has none now.
-    """
+    """Refuse to go on with a session whose calibration is gone: what is in memory may still hold its thresholds."""
     if label and calibration_id is None:
         raise CalibrationDeletedError(label)

@@ -45,27 +45,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRowRecord:
-    """What became of one row of a batch, measured on its session's root branch.
-
-    Attributes:
-        line: Line of the prompt set.
-        session_id: Its session; None before it began, or once the session is deleted.
-        begun: Whether a session was ever made of it.
-        error: Why it could not be run; None if it could.
-        root_branch_id: Root branch of the session.
-        finished: Why its chain ended; None while it can go on.
-        certificate: What may be claimed of the session.
-        archived: Whether the session is archived.
-        text: Its continuation so far.
-        steps: Number of steps; the numbers below are about these.
-        certified: Steps whose token is certified.
-        fallbacks: Steps without any certified token.
-        overruled: Steps whose likeliest fused token was not certified while others were.
-        mean_log_ratio: Mean of the absolute log-ratios of the tokens' factual to masked probability.
-        max_log_ratio: Largest of them.
-        min_margin: Smallest margin; may be infinite.
-        thinking: How its thinking is told from its answer, as its session keeps it; None where the model marks none.
-    """
+    """What became of one row of a batch, measured on its session's root branch."""
 
     line: int
     session_id: int | None
@@ -143,11 +123,7 @@ class BatchesRepository(Repository[BatchRecord]):
         return self._change(batch_id, name=name)
 
     def begin(self, batch_id: int, job_id: int) -> BatchRecord:
-        """Make a job the one that runs a batch; making it so again does nothing.
-
-        Raises:
-            ConflictError: Another job that has not ended runs it.
-        """
+        """Make a job the one that runs a batch; making it so again does nothing."""
         with self._database.writing() as connection:
             row = find(connection, batches, batch_id, lock=True)
             find(connection, jobs, job_id)

@@ -29,19 +29,7 @@ from db.types import CompressedBytes, JsonObject, utc_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinRecord:
-    """One position bin of a calibration.
-
-    Attributes:
-        position: The bin's ordinal, 0-based.
-        first_step: First step that it covers, 0-based.
-        last_step: Last step that it covers, inclusive; None for all later ones.
-        log_tau: Log-threshold; ``-inf`` certifies everything.
-        state: ``calibrated``, ``inherited`` or ``uninformative``.
-        contexts: Number of independent contexts that it rests on.
-        rank: Rank k of the threshold among the values, where the estimator has one.
-        low: Lower end of the range that realised coverage can take, a probability.
-        high: Upper end of that range.
-    """
+    """One position bin of a calibration."""
 
     position: int
     first_step: int

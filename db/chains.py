@@ -110,16 +110,7 @@ candidates = Table(
 
 @dataclass(frozen=True, slots=True)
 class BranchOutline:
-    """A branch of a session's tree without its steps.
-
-    Attributes:
-        parent_id: The branch that it was forked from; None for the root.
-        fork_step: Step (0-based) at which it departs; None for the root.
-        token: The forced token that it departs with, its name where that step was never stored; None for the root.
-        name: What the reviewer calls it; the token until she renames it.
-        length: Steps of its chain, those before the fork included.
-        finished: None while it can go on, or ``"length"``, ``"end"`` or ``"context"``.
-    """
+    """A branch of a session's tree without its steps."""
 
     id: int
     parent_id: int | None
@@ -132,13 +123,7 @@ class BranchOutline:
 
 @dataclass(frozen=True, slots=True)
 class StepSupport:
-    """What a step says of how well its token is supported.
-
-    Attributes:
-        forced: Whether a person chose the token.
-        log_p_masked: Its log-probability in the masked branch.
-        log_p_fused: Its log-probability after fusion.
-    """
+    """What a step says of how well its token is supported."""
 
     forced: bool
     log_p_masked: float
@@ -147,14 +132,7 @@ class StepSupport:
 
 @dataclass(frozen=True, slots=True)
 class SessionBeginning:
-    """How a session began on its root branch.
-
-    Attributes:
-        alpha: Its risk level; None where the policy has none.
-        greedy: Whether it took the likeliest tokens.
-        group: The group whose thresholds it used; None for all contexts together.
-        steps: Its first steps.
-    """
+    """How a session began on its root branch."""
 
     session_id: int
     prompt: str
@@ -435,21 +413,7 @@ class BranchChains:
         peak_bytes: int | None = None,
         packed: PackedLogits | None = None,
     ) -> None:
-        """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
-
-        Args:
-            branch_id: The branch.
-            step: The step; its index is the present length of the branch's chain.
-            seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
-            peak_bytes: Most memory that the device held meanwhile; None if not measured.
-            packed: What is kept of its logits in place of themselves.
-
-        Raises:
-            CalibrationDeletedError: The session's calibration is no longer stored.
-            ConflictError: The step is not the next one.
-            UnstorableValueError: A number is NaN.
-            StoreError: The database refuses.
-        """
+        """Store the next step of a branch with its candidates, and its logits if it has them; durable on return."""
         self._steps.append(branch_id, step, seconds, peak_bytes, packed)
 
     def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
@@ -541,11 +505,6 @@ class BranchChains:
 
         Sessions without a step are left out, and those of other servers. Pages ask for this often, so that only a few
         columns are read.
-
-        Args:
-            calibration_id: The calibration.
-            first: Steps of each at most.
-            only: These sessions alone; None takes all.
         """
         wanted = [] if only is None else [sessions.c.id.in_(only)]
         group = sessions.c.policy_settings["settings"]["group"].as_string()

@@ -33,12 +33,7 @@ class ComparisonRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStepRecord:
-    """The numbers of a step that comparisons sum up; fields as in :class:`coft_core.types.Step`, and what it cost.
-
-    Attributes:
-        seconds: Time that the model took for it, waiting for the model's turn excluded; None where it was not measured.
-        peak_bytes: Most memory that the device held meanwhile; None where it was not measured.
-    """
+    """The numbers of a step that comparisons sum up; fields as in :class:`coft_core.types.Step`, and what it cost."""
 
     branch_id: int
     index: int
@@ -92,11 +87,7 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
     )
 
     def add(self, name: str, prompt_set_id: int, batch_ids: Sequence[int]) -> ComparisonRecord:
-        """Store a comparison of batches that share a prompt set, in the order of its columns.
-
-        Raises:
-            ConflictError: There is no such prompt set or batch, or a batch is a column already.
-        """
+        """Store a comparison of batches that share a prompt set, in the order of its columns."""
         with self._database.writing() as connection:
             key = add_row(connection, comparisons, name=name, prompt_set_id=prompt_set_id, created_at=utc_now())
             rows = [{"comparison_id": key, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)]

@@ -53,12 +53,7 @@ BUSY_TIMEOUT_MS = 30_000
 
 
 def parse_url(text: str) -> URL:
-    """Read a ``sqlite:///file`` or ``postgresql://user@host/name`` URL, fixing the driver to psycopg.
-
-    Raises:
-        StoreError: The URL is malformed, names another kind of database, or an in-memory one
-            (whose content no second connection would see).
-    """
+    """Read a ``sqlite:///file`` or ``postgresql://user@host/name`` URL, fixing the driver to psycopg."""
     try:
         url = make_url(text)
     except ArgumentError as error:
@@ -75,11 +70,7 @@ def parse_url(text: str) -> URL:
 
 
 def build_engine(url: URL) -> Engine:
-    """Create the engine without connecting.
-
-    Raises:
-        StoreError: The database driver is not installed, or the SQLite file cannot be created.
-    """
+    """Create the engine without connecting."""
     try:
         engine = create_engine(url, json_serializer=_to_json)
     except ModuleNotFoundError as error:
@@ -145,11 +136,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _check_whole(engine: Engine, path: Path) -> None:
-    """Read the whole file for damage of its structure; what stands in an intact row is not judged.
-
-    Raises:
-        StoreError: It is damaged.
-    """
+    """Read the whole file for damage of its structure; what stands in an intact row is not judged."""
     with engine.connect() as connection:
         found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
     if found != "ok":
@@ -189,14 +176,7 @@ class Database:
     """
 
     def __init__(self, url: str, checked: bool = False, by_project: bool = False) -> None:
-        """Remember where the store is; nothing is opened yet.
-
-        Args:
-            url: See :func:`parse_url`.
-            checked: Read all of an SQLite file for damage whenever it is opened.
-            by_project: Refuse to read or write what belongs to projects where nobody has said to which; otherwise all
-                of it is seen then.
-        """
+        """Remember where the store is; nothing is opened yet."""
         self._url = parse_url(url)
         self._checked = checked
         self._by_project = by_project
@@ -230,11 +210,7 @@ class Database:
             return int((pages - free) * size)
 
     def open(self) -> Self:
-        """Connect, and make the tables of a new store; opening an open store does nothing.
-
-        Raises:
-            StoreError: The database cannot be reached, is not a database, is damaged, or was made by another version.
-        """
+        """Connect, and make the tables of a new store; opening an open store does nothing."""
         # The tables of the features are declared over this module.
         from db.schema import make_tables
 
@@ -284,11 +260,6 @@ class Database:
 
         On SQLite it holds the only write lock from its first statement on, so do not open a second
         one inside it.
-
-        Raises:
-            ConflictError: A constraint refuses the change.
-            UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
-            StoreError: The store is not open, or the database refuses.
         """
         with self._said():
             bind, shared = self._bind("write"), self._joined()
@@ -307,9 +278,6 @@ class Database:
 
         It holds SQLite's only write lock from its first statement on, so no model runs inside it. What another thread
         is to do with the rows is begun by :meth:`afterwards`.
-
-        Raises:
-            StoreError: As :meth:`writing`; nothing of the block is kept then.
         """
         with self._said():
             yield from self._together()
@@ -337,12 +305,7 @@ class Database:
             call()
 
     def afterwards(self, call: Callable[[], None], undone: Callable[[], None]) -> None:
-        """Do something once the rows that this thread has written are there for all: at once outside of a block.
-
-        Args:
-            call: What is done.
-            undone: What is done instead where the block of :meth:`together` fails.
-        """
+        """Do something once the rows that this thread has written are there for all: at once outside of a block."""
         shared = self._shared.get()
         if shared is None:
             call()
@@ -351,11 +314,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of the store, never waits for a writer and cannot write.
-
-        Raises:
-            StoreError: The store is not open, or the database refuses.
-        """
+        """Give a connection that sees one state of the store, never waits for a writer and cannot write."""
         with self._said():
             bind, shared = self._bind("read"), self._joined()
             if shared is not None:
@@ -372,11 +331,7 @@ class Database:
         return self._binds[access, self._is_scoped(present_project())]
 
     def _require_files(self) -> None:
-        """Refuse to go on where SQLite's files are no longer those that are open: what it writes would be lost.
-
-        Raises:
-            StoreError: One was deleted or replaced.
-        """
+        """Refuse to go on where SQLite's files are no longer those that are open: what it writes would be lost."""
         for path, known in self._files.items():
             if _identity(path) != known:
                 raise StoreError(
@@ -398,11 +353,7 @@ class Database:
             yield
 
     def _joined(self) -> _Together | None:
-        """The transaction that this thread shares, if any.
-
-        Raises:
-            StoreError: It was begun for one project, and is gone on with for all, or the other way round.
-        """
+        """The transaction that this thread shares, if any."""
         shared = self._shared.get()
         if shared is not None and shared.scoped != self._is_scoped(present_project()):
             raise StoreError("One transaction cannot be about one project and about all of them.")

@@ -50,12 +50,7 @@ KEYS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRecord:
-    """An evaluation without its items; its last job is None before the first one, or once that job is deleted.
-
-    Attributes:
-        request: What was asked.
-        plan: What was read of each suite, and how many items are to be evaluated.
-    """
+    """An evaluation without its items; its last job is None before the first one, or once that job is deleted."""
 
     id: int
     name: str
@@ -67,16 +62,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationItemRecord:
-    """One item under one method and seed.
-
-    Attributes:
-        suite: Key of the suite.
-        method: Label of the method.
-        seed: Seed of the run.
-        place: The item's place among all items of the suite, 0-based.
-        item: The item's id.
-        key: What its outcome is kept under.
-    """
+    """One item under one method and seed."""
 
     suite: str
     method: str
@@ -88,15 +74,7 @@ class EvaluationItemRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationCalibrationRecord:
-    """Thresholds of one method for one suite and seed, without their values.
-
-    Attributes:
-        suite: Key of the suite.
-        method: Label of the method.
-        seed: Seed of the run.
-        key: What the calibration is kept under.
-        summary: What a page says of it.
-    """
+    """Thresholds of one method for one suite and seed, without their values."""
 
     suite: str
     method: str
@@ -172,11 +150,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             return self._records(connection, self._query.order_by(evaluations.c.id.desc()))
 
     def begin(self, evaluation_id: int, job_id: int) -> EvaluationRecord:
-        """Make a job the one that runs an evaluation; making it so again does nothing.
-
-        Raises:
-            ConflictError: Another job that has not ended runs it.
-        """
+        """Make a job the one that runs an evaluation; making it so again does nothing."""
         with self._database.writing() as connection:
             row = find(connection, evaluations, evaluation_id, lock=True)
             find(connection, jobs, job_id)
@@ -193,11 +167,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         return [item for item in wanted if item.key not in known]
 
     def keep(self, evaluation_id: int, done: Sequence[EvaluationItemRecord], outcomes: Mapping[str, bytes]) -> None:
-        """Write down items with their outcomes by key, all or none.
-
-        Raises:
-            ConflictError: One is written down already, or its outcome is neither given nor kept.
-        """
+        """Write down items with their outcomes by key, all or none."""
         with self._database.writing() as connection:
             _add_contents(connection, outcomes)
             _refer(connection, items, evaluation_id, done)
@@ -213,11 +183,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             return True
 
     def keep_calibration(self, evaluation_id: int, calibration: EvaluationCalibrationRecord, data: bytes) -> None:
-        """Write a calibration down with its values.
-
-        Raises:
-            ConflictError: There is one for this suite, method and seed.
-        """
+        """Write a calibration down with its values."""
         with self._database.writing() as connection:
             _add_contents(connection, {calibration.key: data})
             _refer(connection, calibrations, evaluation_id, [calibration])
@@ -296,11 +262,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             return found, dict(connection.execute(wanted).tuples().all())
 
     def delete(self, evaluation_id: int, /) -> None:
-        """Delete an evaluation, with the outcomes and calibrations that no other one refers to.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Delete an evaluation, with the outcomes and calibrations that no other one refers to."""
         with self._database.writing() as connection:
             owned = set[str]().union(*(_keys_of(connection, table, evaluation_id) for table in _REFERRING))
             if connection.execute(delete(evaluations).where(evaluations.c.id == evaluation_id)).rowcount == 0:

@@ -35,16 +35,7 @@ _IMPORTS_LOCK = 0x696D7074
 
 @dataclass(frozen=True, slots=True)
 class PastSession:
-    """A session as another store had it, by the numbers that it had there.
-
-    Attributes:
-        record: The session.
-        branches: Its branches, every parent before its children.
-        steps: The steps that each branch made itself, by its number.
-        times: When they were stored, by the branch's number and the step's index.
-        logits: What was kept of their logits, alike.
-        log: Its verdict log.
-    """
+    """A session as another store had it, by the numbers that it had there."""
 
     record: SessionRecord
     branches: Sequence[BranchRecord]
@@ -76,11 +67,7 @@ class ImportsRepository:
             return key
 
     def bundle(self, session_id: int) -> bytes:
-        """Return the bundle of an imported session as it came.
-
-        Raises:
-            NotFoundError: The session was not imported.
-        """
+        """Return the bundle of an imported session as it came."""
         query = select(imported_sessions.c.bundle).where(imported_sessions.c.session_id == session_id)
         with self._database.reading() as connection:
             stored: bytes | None = connection.scalar(query)
@@ -92,10 +79,6 @@ class ImportsRepository:
         """Store a session with all that belongs to it, whole or not at all, and return its number here.
 
         A calibration that is stored here already, byte for byte, is not stored again.
-
-        Raises:
-            ConflictError: The bundle was imported before.
-            UnstorableValueError: A value is one that no store keeps.
         """
         with self._database.writing() as connection:
             # Two writers must not both find that it was not imported before.

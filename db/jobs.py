@@ -46,18 +46,7 @@ JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A background job.
-
-    Attributes:
-        kind: What sort of work, e.g. ``"calibrate"``.
-        progress: Share done, 0 to 1.
-        error: Why it failed, one sentence.
-        payload: What it was asked, enough to start it again.
-        finished_at: When it ended, however it ended.
-        heartbeat_at: When it last gave a sign of life.
-        owner: Who began it on a page; None for a job of a program or of the command line.
-        process: The process that runs it, as whoever runs jobs describes one; None where that is not known.
-    """
+    """A background job."""
 
     id: int
     kind: str
@@ -82,12 +71,7 @@ SUBJECTS = ("batch_id", "evaluation_id", "comparison_id", "comparison", "experim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNotice:
-    """What the owner of a job is told of it.
-
-    Attributes:
-        subject: What its payload names of :data:`SUBJECTS`.
-        seen_at: When she saw that it had ended.
-    """
+    """What the owner of a job is told of it."""
 
     id: int
     kind: str
@@ -210,19 +194,11 @@ class JobsRepository(Repository[JobRecord]):
         self._change(job_id, status="running", error=None, started_at=now, finished_at=None, heartbeat_at=now)
 
     def set_progress(self, job_id: int, progress: float, message: str) -> None:
-        """Write how far a job is: a share from 0 to 1 and what it is doing; also a sign of life.
-
-        Raises:
-            ConflictError: The share is outside 0 to 1.
-        """
+        """Write how far a job is: a share from 0 to 1 and what it is doing; also a sign of life."""
         self._change(job_id, progress=progress, message=message, heartbeat_at=utc_now())
 
     def take_up(self, job_id: int, heir: int) -> None:
-        """Note that another job goes on with what one that ended early had done; of several, only one ever does.
-
-        Raises:
-            ConflictError: It has not ended, or another one has taken it up.
-        """
+        """Note that another job goes on with what one that ended early had done; of several, only one ever does."""
         with self._database.writing() as connection:
             # Whoever comes second waits here for the first one's transaction, and sees what it wrote.
             row = find(connection, jobs, job_id, lock=True)
@@ -245,15 +221,7 @@ class JobsRepository(Repository[JobRecord]):
             return set(connection.scalars(asked))
 
     def renew(self, job_ids: Collection[int], process: JsonObject) -> set[int]:
-        """Give signs of life for jobs that a process runs, in one transaction.
-
-        Args:
-            job_ids: The jobs.
-            process: Who runs them, as :meth:`add` was told.
-
-        Returns:
-            Those that are still its own: queued or running, and counted by nobody among those that were left behind.
-        """
+        """Give signs of life for jobs that a process runs, in one transaction."""
         held = jobs.c.id.in_(job_ids) & jobs.c.status.in_(UNFINISHED)
         with self._database.writing() as connection:
             rows = connection.execute(select(jobs.c.id, jobs.c.process).where(held)).tuples()
@@ -272,19 +240,7 @@ class JobsRepository(Repository[JobRecord]):
         error: str | None = None,
         result: JsonObject | None = None,
     ) -> None:
-        """Write how a job ended.
-
-        Args:
-            job_id: The job.
-            status: ``done``, ``failed``, ``cancelled`` or ``interrupted``.
-            progress: How far it came, 0 to 1.
-            message: What it last did.
-            error: Why it failed, one sentence.
-            result: What it returned; finite numbers only. None leaves what was kept of it before.
-
-        Raises:
-            UnstorableValueError: The result is not JSON.
-        """
+        """Write how a job ended."""
         now = utc_now()
         ended: dict[str, object] = {} if result is None else {"result": result}
         ended |= {"status": status, "progress": progress, "message": message, "finished_at": now, "heartbeat_at": now}
@@ -324,13 +280,6 @@ class JobsRepository(Repository[JobRecord]):
         """Mark jobs whose process is gone as interrupted, or as cancelled where somebody had asked for that.
 
         Those that ended meanwhile stay as they are.
-
-        Args:
-            ids: The jobs.
-            silent_since: Those that gave a sign of life at this moment or later stay as they are, too.
-
-        Returns:
-            The ids of the jobs marked, in order.
         """
         dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.in_(ids)
         if silent_since is not None:
@@ -363,11 +312,7 @@ class LedgersRepository:
             return data
 
     def move(self, job_id: int, to_job_id: int) -> None:
-        """Give a job's ledger, if it has one, to another job that has none.
-
-        Raises:
-            ConflictError: There is no such other job, or it has a ledger.
-        """
+        """Give a job's ledger, if it has one, to another job that has none."""
         with self._database.writing() as connection:
             if connection.execute(select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
                 raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")

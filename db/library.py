@@ -53,21 +53,7 @@ CertificateFilter = Literal["certified", "mismatch", "uncertified"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
-    """Which sessions are wanted; what is None or empty does not matter.
-
-    Attributes:
-        text: Text in the name, prompt, a tag, or the note or tag of an entry of the verdict log, in any letter case;
-            no entries are searched of a session that somebody reviews blind.
-        policy: Policy.
-        model: Model.
-        certificate: Certification status.
-        tag: A tag, in any letter case.
-        archived: Archived sessions only (True), or the others only.
-        judged: Whether a verdict on anything of the session stands; of one that somebody reviews blind nothing is said.
-        since: Last changed at this moment or later.
-        before: Last changed before this moment.
-        batch_id: The batch that it belongs to.
-    """
+    """Which sessions are wanted; what is None or empty does not matter."""
 
     text: str = ""
     policy: str | None = None
@@ -83,18 +69,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEntryRecord:
-    """A session in the library.
-
-    Attributes:
-        step_count: Length of the active branch's chain.
-        batch_id: The batch that it belongs to; None for none.
-        verdict_count: Targets (tokens, spans, branches, the session) on which a verdict stands; None while anybody
-            reviews the session blind.
-        held_count: Tokens of all branches that held a threshold, their own or a borrowed one.
-        missed_count: Tokens that missed it.
-        weak_count: Tokens whose threshold was too weak to say anything.
-        strongest: Largest absolute log-ratio of factual to masked of a token of any branch; None without tokens.
-    """
+    """A session in the library."""
 
     id: int
     name: str
@@ -118,23 +93,7 @@ class SessionEntryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFoldRecord:
-    """The sessions of a batch among those that are wanted, as one row of the library.
-
-    Attributes:
-        id: The batch.
-        session_count: Sessions of it that are wanted.
-        sensitive_count: Those with a token whose log-ratio is as large as was asked for.
-        uncertified_count: Those without thresholds.
-        judged_count: Those with a verdict that stands and that may be seen.
-        hidden_count: Those under a blind review, of which is not said whether they are judged.
-        step_count: Steps of their active branches' chains together.
-        branch_count: Their branches together.
-        held_count: Tokens that held a threshold, as for one session.
-        missed_count: Tokens that missed it.
-        weak_count: Tokens whose threshold was too weak to say anything.
-        strongest: Largest absolute log-ratio of a token; None without tokens.
-        updated_at: When the last of them changed.
-    """
+    """The sessions of a batch among those that are wanted, as one row of the library."""
 
     id: int
     name: str
@@ -163,14 +122,7 @@ class LibraryChoicesRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchExtentRecord:
-    """What hangs on a branch: itself, everything that departs from it, and what was said of these.
-
-    Attributes:
-        branch_ids: The branch and its descendants, itself first.
-        names: Their names, in the same order.
-        steps: Steps that are their own.
-        verdicts: Entries of the verdict log that speak of them.
-    """
+    """What hangs on a branch: itself, everything that departs from it, and what was said of these."""
 
     branch_ids: tuple[int, ...]
     names: tuple[str, ...]
@@ -306,16 +258,7 @@ class LibraryRepository:
         offset: int = 0,
         sensitive: float = 0.0,
     ) -> Sequence[SessionEntryRecord | BatchFoldRecord]:
-        """Return a page of the sessions that are wanted, those of a batch as one row where the first of them stands.
-
-        Args:
-            wanted: What is wanted.
-            order: What the rows are sorted by.
-            descending: The largest or latest first.
-            limit: Rows at most.
-            offset: Rows before them.
-            sensitive: From which absolute log-ratio of a token on a session of a batch counts as sensitive.
-        """
+        """Return a page of the sessions that are wanted, those of a batch as one row where the first of them stands."""
         ranked = _ranked(wanted, order, descending)
         key = ranked.c.key.desc() if descending else ranked.c.key.asc()
         first = select(ranked.c.id, ranked.c.batch_id).where(ranked.c.place == 1).order_by(key, ranked.c.id.desc())
@@ -364,11 +307,7 @@ class LibraryRepository:
             )
 
     def add_tag(self, session_ids: Collection[int], tag: str) -> int:
-        """Give sessions a tag and return how many did not have it; a tag keeps the letter case it was first given in.
-
-        Raises:
-            ConflictError: A session does not exist.
-        """
+        """Give sessions a tag and return how many did not have it; a tag keeps its first letter case."""
         with self._database.writing() as connection:
             known = connection.scalars(
                 select(session_tags.c.tag).where(func.lower(session_tags.c.tag) == func.lower(tag)).limit(1)
@@ -399,11 +338,7 @@ class LibraryRepository:
             return connection.execute(update(sessions).where(*of_these).values(archived_at=stamp)).rowcount
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> BranchRecord:
-        """Change a branch's name.
-
-        Raises:
-            ConflictError: The branch belongs to another session.
-        """
+        """Change a branch's name."""
         with self._database.writing() as connection:
             require_own(connection, session_id)
             own_branch(connection, session_id, branch_id)
@@ -412,20 +347,12 @@ class LibraryRepository:
             return branch_record(connection, branch_id)
 
     def extent(self, session_id: int, branch_id: int) -> BranchExtentRecord:
-        """Return what pruning a branch would take along.
-
-        Raises:
-            ConflictError: The branch belongs to another session.
-        """
+        """Return what pruning a branch would take along."""
         with self._database.reading() as connection:
             return _extent(connection, own_branch(connection, session_id, branch_id))
 
     def prune(self, session_id: int, branch_id: int) -> BranchExtentRecord:
-        """Delete a branch with all that departs from it, and say what it was; its parent may become the active one.
-
-        Raises:
-            ConflictError: It is another session's or the root, or the verdict log speaks of a branch that would go.
-        """
+        """Delete a branch with all that departs from it, and say what it was; its parent may become the active one."""
         with self._database.writing() as connection:
             # The verdict log is extended under the same lock, so that no entry comes between check and deletion.
             owner = find(connection, sessions, session_id, lock=True)

@@ -34,13 +34,7 @@ session_logit_bases = Table(
 
 @dataclass(frozen=True, slots=True)
 class PackedLogits:
-    """Logits of a step that are read with a matrix.
-
-    Attributes:
-        data: What the step's row gets.
-        digest: Names the matrix.
-        basis: Gives the matrix; asked only where the store does not have it.
-    """
+    """Logits of a step that are read with a matrix."""
 
     data: bytes
     digest: str
@@ -55,11 +49,7 @@ class LogitBases:
         self._database = database
 
     def read(self, digest: str) -> bytes:
-        """A matrix.
-
-        Raises:
-            StoreError: It is not stored.
-        """
+        """A matrix."""
         with self._database.reading() as connection:
             data: bytes | None = connection.scalar(select(logit_bases.c.data).where(logit_bases.c.digest == digest))
         if data is None:

@@ -31,16 +31,7 @@ class MovingRepository:
         self._database = database
 
     def move(self, session_ids: Collection[int], project_id: int) -> int:
-        """Give sessions to a project, all or none; one that belongs to it already stays as it is.
-
-        Returns:
-            How many were moved.
-
-        Raises:
-            NotFoundError: There is no such session or project.
-            ConflictError: A session belongs to a batch, or the project has its bundle, or another word list of its
-                list's name.
-        """
+        """Give sessions to a project, all or none; one that belongs to it already stays as it is."""
         moved = 0
         with in_every_project(), self._database.writing() as connection:
             find(connection, projects, project_id, lock=True)
@@ -119,11 +110,7 @@ def _calibration(connection: Connection, calibration_id: int, project_id: int) -
 
 
 def _user_list(connection: Connection, list_id: int, project_id: int, session_id: int) -> int:
-    """The same word list in a project, copied there if it is not; one that is deleted stays so.
-
-    Raises:
-        ConflictError: There is another one of its name, which is part of what the session was audited with.
-    """
+    """The same word list in a project, copied there if it is not; one that is deleted stays so."""
     row = connection.execute(select(user_lists).where(user_lists.c.id == list_id)).one_or_none()
     if row is None or row.project_id == project_id:
         return list_id

@@ -46,13 +46,7 @@ _SWEEP_OUTCOMES = text(
 
 @dataclass(frozen=True, slots=True)
 class ProjectExtent:
-    """What belongs to a project.
-
-    Attributes:
-        rows: How many there are by the table, without those of which there is none.
-        verdicts: Entries in the verdict logs of its sessions.
-        running: Jobs of it that are at work or wait.
-    """
+    """What belongs to a project."""
 
     rows: Mapping[str, int]
     verdicts: int
@@ -101,10 +95,6 @@ class ProjectContents:
         """Delete a project with all that belongs to it; of verdict logs there stays what deleted sessions leave.
 
         Tokens that open it alone are revoked.
-
-        Raises:
-            NotFoundError: There is no such project.
-            ConflictError: It is the first one, or a job of it has not ended.
         """
         if project_id == DEFAULT:
             raise ConflictError("The first project cannot be deleted: what names no project belongs to it.")

@@ -83,42 +83,26 @@ class ProjectsRepository:
         return self._database.together()
 
     def add(self, name: str) -> ProjectRecord:
-        """Store a new project without members.
-
-        Raises:
-            ConflictError: There is one of this name, in whatever case.
-        """
+        """Store a new project without members."""
         with self._database.writing() as connection:
             self._require_free(connection, name)
             key = add_row(connection, projects, name=name, created_at=utc_now())
         return self.get(key)
 
     def rename(self, key: int, name: str) -> ProjectRecord:
-        """Change a project's name.
-
-        Raises:
-            ConflictError: There is another one of this name, in whatever case.
-        """
+        """Change a project's name."""
         with self._database.writing() as connection:
             self._require_free(connection, name, key)
             change_row(connection, projects, key, name=name)
         return self.get(key)
 
     def get(self, key: int) -> ProjectRecord:
-        """Return the project with an id.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Return the project with an id."""
         with self._database.reading() as connection:
             return ProjectRecord(**find(connection, projects, key)._asdict())
 
     def named(self, name: str) -> ProjectRecord:
-        """Return the project of a name, in whatever case.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Return the project of a name, in whatever case."""
         query = select(*fields_in(ProjectRecord, projects)).where(lowered_name == name.lower())
         with self._database.reading() as connection:
             found = connection.execute(query).first()

@@ -29,13 +29,7 @@ from db.types import RealNumber, utc_now
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A row of a prompt set.
-
-    Attributes:
-        line: Line of the uploaded file, 1-based; unique in its set.
-        example: The prompt with what the file says of it.
-        weight: Shift weight, above 0, if the set has weights.
-    """
+    """A row of a prompt set."""
 
     line: int
     example: Example

@@ -35,11 +35,7 @@ _LEAVE = (
 
 
 def make_tables(engine: Engine) -> None:
-    """Make all tables in a database that has none of them, in one transaction; otherwise only look at their version.
-
-    Raises:
-        StoreError: Another version of the program made them; nothing is changed.
-    """
+    """Make all tables in a database that has none of them, in one transaction; otherwise only look at their version."""
     with engine.execution_options(**{ACCESS: "read"}).connect() as connection:
         if _is_made(connection):
             return

@@ -103,11 +103,7 @@ def present_project() -> Scope:
 
 @contextmanager
 def in_project(scope: Scope) -> Iterator[None]:
-    """Let a block see one project's rows, and write into it.
-
-    Args:
-        scope: Its number, ``every``, or None for whatever a store does where nobody has said.
-    """
+    """Let a block see one project's rows, and write into it."""
     token = _present.set(scope)
     try:
         yield
@@ -136,11 +132,7 @@ def counted_to(account_id: int | None) -> Iterator[None]:
 
 
 def _seen() -> int:
-    """The number of the project that a statement is executed for.
-
-    Raises:
-        StoreError: There is none, so that nothing may be read.
-    """
+    """The number of the project that a statement is executed for."""
     scope = _present.get()
     if not isinstance(scope, int):
         raise StoreError("Nobody has said for which project the store is asked.")
@@ -148,11 +140,7 @@ def _seen() -> int:
 
 
 def _written() -> int:
-    """The number of the project that a new row goes to.
-
-    Raises:
-        StoreError: There is none.
-    """
+    """The number of the project that a new row goes to."""
     project = _seen()
     if project == NOWHERE:
         raise StoreError("You are a member of no project, so that nothing can be kept. Ask an admin of this server.")
@@ -164,11 +152,7 @@ def _number(given: Any) -> BindParameter[Any]:
 
 
 def owner_of(table: Table) -> str | None:
-    """The column by which rows of a table belong to projects.
-
-    Raises:
-        StoreError: Nothing is said of the table.
-    """
+    """The column by which rows of a table belong to projects."""
     if table.name not in OWNERS:
         raise StoreError(f"Nothing says to which project the rows of {table.name} belong.")
     return OWNERS[table.name]
@@ -179,13 +163,7 @@ def _referred(column: Column[Any]) -> Column[Any]:
 
 
 def _visible(rows: FromClause, table: Table, shared: bool = True) -> ColumnElement[bool] | None:
-    """The condition under which rows of a table are seen; None for all of them.
-
-    Args:
-        rows: The table as it stands in a statement, under its own name or another.
-        table: The table.
-        shared: Whether rows are meant too that are everybody's; nobody may change those.
-    """
+    """The condition under which rows of a table are seen; None for all of them."""
     owner = owner_of(table)
     if owner is None:
         return None
@@ -260,11 +238,7 @@ def scoped_dialect(dialect: Dialect) -> Dialect:
 def require_seen_references(
     connection: Connection, statement: Any, many: Sequence[Mapping[str, Any]], one: Mapping[str, Any], _options: Any
 ) -> None:
-    """Before a statement is executed: refuse to write a row that names one which is not seen.
-
-    Raises:
-        NotFoundError: It names such a row, or the present project has been deleted since the request began.
-    """
+    """Before a statement is executed: refuse to write a row that names one which is not seen."""
     if not isinstance(statement, (Insert, Update)) or not isinstance(statement.table, Table):
         return
     if isinstance(statement, Insert) and owner_of(statement.table) == PROJECT:

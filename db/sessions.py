@@ -47,11 +47,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
     def create(
         self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""
     ) -> SessionRecord:
-        """Store a new session with all spans of its prompt and an empty root branch, which is its active one.
-
-        Raises:
-            ConflictError: The calibration does not exist, a span is empty, or the row of its batch has had a session.
-        """
+        """Store a new session with all spans of its prompt and an empty root branch, which is its active one."""
         now = utc_now()
         with self._database.writing() as connection:
             columns = field_values(fields, SessionFields, leave_out=("batch",))
@@ -70,11 +66,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return session_record(connection, key)
 
     def delete(self, key: int, /) -> None:
-        """Delete a session with its branches, steps and verdicts, and matrices that no other one is read with.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Delete a session with its branches, steps and verdicts, and matrices that no other one is read with."""
         with self.together():
             super().delete(key)
             sweep_bases(self._database)
@@ -97,11 +89,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return connection.execute(select(func.count()).select_from(sessions).where(*_found(search))).scalar_one()
 
     def rename(self, session_id: int, name: str) -> SessionRecord:
-        """Change a session's name.
-
-        Raises:
-            ImportedSessionError: It came from another server.
-        """
+        """Change a session's name."""
         with self._database.writing() as connection:
             require_own(connection, session_id)
             change_row(connection, sessions, session_id, name=name, updated_at=utc_now())
@@ -113,11 +101,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return session_origin(connection, session_id)
 
     def require_own(self, session_id: int) -> None:
-        """Refuse to change what was imported.
-
-        Raises:
-            ImportedSessionError: The session came from another server.
-        """
+        """Refuse to change what was imported."""
         with self._database.reading() as connection:
             require_own(connection, session_id)
 
@@ -131,11 +115,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
                 change_row(connection, sessions, session_id, policy_settings=changed)
 
     def set_active_branch(self, session_id: int, branch_id: int) -> SessionRecord:
-        """Choose the branch that the session reopens with.
-
-        Raises:
-            ConflictError: The branch belongs to another session.
-        """
+        """Choose the branch that the session reopens with."""
         with self._database.writing() as connection:
             find(connection, sessions, session_id)
             own_branch(connection, session_id, branch_id)
@@ -143,21 +123,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return session_record(connection, session_id)
 
     def add_branch(self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = "") -> BranchRecord:
-        """Store a new branch that departs from a parent; the active branch stays as it is.
-
-        Args:
-            session_id: The session.
-            parent_id: The branch from whose chain it departs.
-            fork_step: Index of the first step of its own, at most the parent's chain length.
-            path: Key of its random draws; unique in the session.
-            name: What the reviewer calls it.
-
-        Raises:
-            CalibrationDeletedError: The session's calibration is no longer stored.
-            ImportedSessionError: The session came from another server.
-            ConflictError: The parent belongs to another session, the fork step lies outside its
-                chain, or the path is taken.
-        """
+        """Store a new branch that departs from a parent; the active branch stays as it is."""
         with self._database.writing() as connection:
             require_own(connection, session_id)
             parent = own_branch(connection, session_id, parent_id)

@@ -18,13 +18,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapRecord:
-    """A comparison.
-
-    Attributes:
-        key: What its address names it by, which nobody can guess.
-        form: What the page's form held.
-        data: What was asked and found.
-    """
+    """A comparison."""
 
     id: int
     key: str
@@ -68,11 +62,7 @@ class SwapsRepository(Repository[SwapRecord]):
                 recount(connection, swaps, number)
 
     def named(self, key: str) -> SwapRecord:
-        """The comparison of a key.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """The comparison of a key."""
         with self._database.reading() as connection:
             found = self._records(connection, self._query.where(swaps.c.key == key))
         if not found:

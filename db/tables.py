@@ -65,13 +65,7 @@ class Rewritten(TypeDecorator[Any]):
     cache_ok = True
 
     def __init__(self, write: Callable[[Any], Any], read: Callable[[Any], Any], absent: Any = None) -> None:
-        """Say how a value is written and read.
-
-        Args:
-            write: Makes JSON of it.
-            read: Inverts that.
-            absent: What NULL stands for; never written otherwise.
-        """
+        """Say how a value is written and read."""
         super().__init__(none_as_null=True)
         self.write, self.read, self.absent = write, read, absent
 
@@ -87,13 +81,7 @@ class Rewritten(TypeDecorator[Any]):
 def columns(
     kind: type, names: Mapping[str, type] | None = None, /, **given: Column[Any] | TypeEngine[Any] | ForeignKey | None
 ) -> Iterator[Column[Any]]:
-    """A column for each field of a record, of the type that its annotation calls for; ``id`` is the primary key.
-
-    Args:
-        kind: The record's dataclass.
-        names: Names in its annotations that its module does not know while the program runs.
-        given: Fields with a column, type or foreign key of their own; None leaves a field out.
-    """
+    """A column for each field of a record, of the type that its annotation calls for; ``id`` is the primary key."""
     hints = get_type_hints(kind, localns=names)
     for field in fields(kind):
         options = given.get(field.name, ())
@@ -107,11 +95,7 @@ def columns(
 
 
 def project_column(shared: bool = False) -> Column[Any]:
-    """The column of a table whose rows belong to a project, the first one unless another is present.
-
-    Args:
-        shared: Whether rows may belong to none, and be seen in all.
-    """
+    """The column of a table whose rows belong to a project, the first one unless another is present."""
     return Column(PROJECT, Integer, nullable=shared, server_default=str(DEFAULT))
 
 
@@ -199,12 +183,7 @@ class Repository(Generic[Record]):
             return self._one(connection, key)
 
     def delete(self, key: int, /) -> None:
-        """Delete what has an id, with all that is part of it; what only refers to it stays.
-
-        Raises:
-            NotFoundError: There is none with this id.
-            ConflictError: Something that stays cannot be without it.
-        """
+        """Delete what has an id, with all that is part of it; what only refers to it stays."""
         with self._database.writing() as connection:
             if connection.execute(delete(self._table).where(self._table.c.id == key)).rowcount == 0:
                 raise missing(self._table, key)

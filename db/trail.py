@@ -18,15 +18,7 @@ _TRAIL_LOCK = 0x747261
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrailFields:
-    """What is said of something that was done.
-
-    Attributes:
-        actor: Name of the account; empty where nobody is signed in, as on the command line.
-        action: What was asked for: an operation, a page's handler, or one of the words of accounts.
-        subject: What it was done to, such as ``session 3``; empty where nothing is named.
-        outcome: ``done``, ``failed`` or ``refused``.
-        address: Where the request came from; empty for the command line.
-    """
+    """What is said of something that was done."""
 
     actor: str
     action: str
@@ -37,13 +29,7 @@ class TrailFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrailRecord(TrailFields):
-    """A stored entry of the trail.
-
-    Attributes:
-        entry: Its number, 1-based.
-        previous: Digest of the entry before it.
-        digest: Its own digest, see :func:`db.verdicts.entry_digest`.
-    """
+    """A stored entry of the trail."""
 
     id: int
     entry: int
@@ -97,12 +83,7 @@ class TrailRepository:
         return replace(entry, id=key)
 
     def list(self, actor: str | None = None, newest: int | None = None) -> Sequence[TrailRecord]:
-        """Return entries, oldest first.
-
-        Args:
-            actor: Only those of this account.
-            newest: Only so many, the newest of all.
-        """
+        """Return entries, oldest first."""
         query = select(*fields_in(TrailRecord, trail)).order_by(trail.c.entry.desc())
         if actor is not None:
             query = query.where(trail.c.actor == actor)

@@ -63,11 +63,7 @@ class UserListsRepository(Repository[UserListRecord]):
     _query = select(*fields_in(UserListRecord, user_lists))
 
     def add(self, name: str, digest: str, terms: Sequence[UserTerm], replaces: int | None = None) -> UserListRecord:
-        """Store a word list whole, in the place of the list that it replaces, if any.
-
-        Raises:
-            ConflictError: There is a list of this name already.
-        """
+        """Store a word list whole, in the place of the list that it replaces, if any."""
         with self._database.writing() as connection:
             if replaces is not None:
                 find(connection, user_lists, replaces)

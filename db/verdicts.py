@@ -41,24 +41,14 @@ LogContent = Mapping[str, str | int | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class LogBreak:
-    """The first place at which a log does not hold together.
-
-    Attributes:
-        entry: Number of the entry, 1-based.
-        reason: What is wrong with it, one sentence.
-    """
+    """The first place at which a log does not hold together."""
 
     entry: int
     reason: str
 
 
 def entry_digest(content: LogContent, previous: str) -> str:
-    """Digest of an entry.
-
-    Args:
-        content: What the entry says.
-        previous: Digest of the entry before it; :data:`FIRST` for the first one.
-    """
+    """Digest of an entry."""
     text = json.dumps(
         {**content, "format": FORMAT, "previous": previous}, sort_keys=True, ensure_ascii=True, separators=(",", ":")
     )
@@ -66,12 +56,7 @@ def entry_digest(content: LogContent, previous: str) -> str:
 
 
 def first_break(entries: Sequence[tuple[LogContent, str, str]]) -> LogBreak | None:
-    """The first broken link of a log; None if it is whole.
-
-    Args:
-        entries: Content, digest of the entry before and own digest of each entry, oldest first. The content's
-            ``entry`` is its number, 1-based.
-    """
+    """The first broken link of a log; None if it is whole."""
     last = FIRST
     for number, (content, previous, digest) in enumerate(entries, 1):
         if content["entry"] != number:
@@ -93,14 +78,7 @@ LogKind = Literal["verdict", "adjudication", "review_started", "review_finished"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a verdict is about.
-
-    Attributes:
-        branch: Path of the branch; None is the whole session.
-        branch_id: Its database id; None where only the path is known, or for the whole session.
-        first_step: First step, 0-based; None is the whole branch.
-        last_step: Last step, inclusive; the same as the first for a token.
-    """
+    """What a verdict is about."""
 
     branch: str | None = None
     branch_id: int | None = None
@@ -150,20 +128,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationFields:
-    """What the caller says of one entry of a session's verdict log.
-
-    Attributes:
-        session_id: The session.
-        reviewer: Who says so.
-        kind: A verdict, the decision of a disagreement, the beginning or end of a review, or a comment.
-        branch_id: One of the session's branches; None speaks of the whole session.
-        step_index: First step of that branch's chain that is meant, 0-based; None speaks of the whole branch.
-        last_step_index: Last step that is meant, inclusive; equals the first for a single token.
-        verdict: ``fair``, ``unfair`` or ``unclear``; None withdraws a verdict or gives none.
-        note: Free text.
-        tag: A short label.
-        blind: Whether the reviewer could not see the verdicts of others.
-    """
+    """What the caller says of one entry of a session's verdict log."""
 
     session_id: int
     reviewer: str = ""
@@ -179,15 +144,7 @@ class AnnotationFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationRecord(AnnotationFields):
-    """A stored entry of a session's verdict log.
-
-    Attributes:
-        branch_path: Path of its branch; None where it has none.
-        entry: Its number in the session's log, 1-based.
-        previous: Digest of the entry before it.
-        digest: Its own digest; see :func:`entry_digest`.
-        source_session_id: The session's number where it was made, for an imported one; None for all others.
-    """
+    """A stored entry of a session's verdict log."""
 
     id: int
     branch_path: str | None
@@ -258,14 +215,7 @@ log_entries = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
-    """What a deleted session leaves of its verdict log; the store writes it by itself.
-
-    Attributes:
-        session_id: The session's id, which is never given again.
-        entries: How many entries the log had.
-        head: Digest of its newest entry, which a report or a bundle of the session names.
-        deleted_at: When the session was deleted.
-    """
+    """What a deleted session leaves of its verdict log; the store writes it by itself."""
 
     id: int
     session_id: int
@@ -307,13 +257,7 @@ class AnnotationsRepository:
         self._database = database
 
     def add(self, fields: AnnotationFields) -> AnnotationRecord:
-        """Add an entry at the end of a session's log.
-
-        Raises:
-            ImportedSessionError: The session came from another server.
-            ConflictError: The branch belongs to another session, or steps are given without a branch, without an end
-                or in the wrong order.
-        """
+        """Add an entry at the end of a session's log."""
         if fields.step_index is not None and fields.branch_id is None:
             raise ConflictError("A verdict on a step needs the branch that the step is on; give both.")
         with self._database.writing() as connection:

@@ -27,15 +27,7 @@ TESTS = (
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Kernels of one generation of processors.
-
-    Attributes:
-        openblas: The name of OpenBLAS, which the tests' processes must really use.
-        torch: Torch's own capability.
-        onednn: The limit of oneDNN.
-        mkl: The reproducible branch of MKL; other makers' processors may take another one than they are asked for.
-        flags: What the processor must be able to do, as Linux names it.
-    """
+    """Kernels of one generation of processors."""
 
     openblas: str
     torch: str

@@ -21,12 +21,7 @@ SELDOM, SELDOM_SECONDS = 100, 60.0
 
 
 class SignInError(ServiceError):
-    """A sign-in that is refused.
-
-    Attributes:
-        throttled: Whether there were too many attempts, so that this one was not looked at.
-        choose: Whether name and password are right, and a password of her own is still to be chosen.
-    """
+    """A sign-in that is refused."""
 
     def __init__(self, sentence: str, throttled: bool = False, choose: bool = False) -> None:
         super().__init__(sentence)
@@ -37,25 +32,13 @@ class Attempts:
     """Limits attempts for each name and address; all servers on one store count together."""
 
     def __init__(self, sign_ins: SignInsRepository, trail: TrailRepository) -> None:
-        """Keep the store.
-
-        Args:
-            sign_ins: Counts attempts.
-            trail: Takes down those beyond the limit.
-        """
+        """Keep the store."""
         self._sign_ins, self._trail = sign_ins, trail
         self._told: TTLCache[tuple[str, str, str], bool] = TTLCache(SELDOM, SELDOM_SECONDS)
         self._lock = Lock()
 
     def begin(self, action: str, name: str, address: str) -> dict[str, int]:
-        """Count an attempt from its beginning.
-
-        Returns:
-            What it counts under, to be given to :meth:`succeeded`.
-
-        Raises:
-            SignInError: There were too many.
-        """
+        """Count an attempt from its beginning."""
         keys = {f"account:{name.lower()}": PER_ACCOUNT, f"address:{address}": PER_ADDRESS}
         if self._sign_ins.attempt(keys, utc_now() - WINDOW):
             minutes = int(WINDOW.total_seconds() // 60)

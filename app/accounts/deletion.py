@@ -24,14 +24,7 @@ class ProjectDeletion:
     def __init__(
         self, projects: ProjectsRepository, accounts: AccountService, contents: ProjectContents, held: Held
     ) -> None:
-        """Wire the service to the store.
-
-        Args:
-            projects: The projects.
-            accounts: Takes down what is deleted.
-            contents: Counts and deletes what belongs to them.
-            held: Holds the sessions of a project still while it is deleted.
-        """
+        """Wire the service to the store."""
         self._projects, self._accounts, self._contents, self._held = projects, accounts, contents, held
 
     @classmethod
@@ -47,28 +40,11 @@ class ProjectDeletion:
         return cls(services[ProjectsRepository], services[AccountService], services[ProjectContents], held)
 
     def extent(self, name: str) -> ProjectExtent:
-        """How much belongs to a project.
-
-        Raises:
-            NotFoundError: There is no such project.
-        """
+        """How much belongs to a project."""
         return self._contents.extent(self._projects.named(name).id)
 
     def delete(self, name: str, repeated: str = "") -> str:
-        """Delete a project with all that belongs to it, whole or not at all; its members see it no longer.
-
-        Args:
-            name: The project.
-            repeated: Its name again, without which one that is not empty stays.
-
-        Returns:
-            What went, in a sentence.
-
-        Raises:
-            NotFoundError: There is no such project.
-            ServiceError: It is the first one, it is not empty and its name was not repeated, a job of it has not
-                ended, or a session of it is running.
-        """
+        """Delete a project with all that belongs to it, whole or not at all; its members see it no longer."""
         project = self._projects.named(name)
         if project.id == DEFAULT:
             raise ServiceError(f"{project.name} cannot be deleted: what names no project belongs to it.")

@@ -26,12 +26,7 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class AccountDisk:
-    """What an account has made.
-
-    Attributes:
-        account: The account.
-        parts: Bytes by the table of what was made, without those of which there is nothing.
-    """
+    """What an account has made."""
 
     account: AccountRecord
     parts: Mapping[str, int]
@@ -44,14 +39,7 @@ class AccountDisk:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Who takes how much.
-
-    Attributes:
-        accounts: What each account has made, by name.
-        store: Bytes of the whole store, as its limit counts them.
-        account_limit: Bytes that what an account made may take; 0 for no limit.
-        store_limit: Bytes that the store may take; 0 for no limit.
-    """
+    """Who takes how much."""
 
     accounts: Sequence[AccountDisk]
     store: int

@@ -38,14 +38,7 @@ def need_of(function: Any) -> tuple[str, Need]:
 
 @dataclass(frozen=True, slots=True)
 class PageEvent:
-    """An event of a page that somebody triggers.
-
-    Attributes:
-        within: Name of the component that triggers it, as the browser knows it.
-        name: What it is called there.
-        native: Whether the component is a control of Gradio's, and not markup with controls of its own.
-        need: What it takes.
-    """
+    """An event of a page that somebody triggers."""
 
     within: str
     name: str
@@ -70,15 +63,7 @@ def page_events(blocks: gr.Blocks) -> Mapping[str, Sequence[PageEvent]]:
 
 
 def guard(blocks: gr.Blocks, accounts: AccountService) -> None:
-    """Put the second door before every function that the application may call.
-
-    Args:
-        blocks: The application with all its pages.
-        accounts: Takes down what is done.
-
-    Raises:
-        TypeError: A function runs in a way that cannot be guarded.
-    """
+    """Put the second door before every function that the application may call."""
     for function in blocks.fns.values():
         if function.fn is not None:
             if inspect.iscoroutinefunction(function.fn) or inspect.isasyncgenfunction(function.fn):
@@ -127,11 +112,7 @@ class _Door:
         return guarded
 
     def _asking(self) -> tuple[Visitor, str]:
-        """Who asks.
-
-        Raises:
-            gr.Error: Nobody does, or the role does not suffice.
-        """
+        """Who asks."""
         request = LocalContext.request.get(None)
         connection = getattr(request, "request", None)
         visitor = visitor_asking(connection) if isinstance(connection, HTTPConnection) else None

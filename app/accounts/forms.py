@@ -60,17 +60,7 @@ def keep_cookie(
     same_site: Literal["lax", "strict"] = "lax",
     for_scripts: bool = False,
 ) -> None:
-    """Let a browser keep a cookie, over TLS for nothing but TLS.
-
-    Args:
-        answer: What it is sent with.
-        connection: Who asks.
-        name: Its name, without the prefix.
-        value: What it holds.
-        seconds: For how long; None until the browser is closed.
-        same_site: Whether it comes along when another website leads here: the provider leads back here.
-        for_scripts: Whether scripts may read it.
-    """
+    """Let a browser keep a cookie, over TLS for nothing but TLS."""
     answer.set_cookie(
         cookie_name(connection, name), value, max_age=seconds, secure=is_secure(connection), httponly=not for_scripts,
         samesite=same_site,

@@ -53,17 +53,7 @@ class AccountGate:
         self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, projects: ProjectService, pages: SignInPages,
         holdings: Holdings, loopback: str,
     ) -> None:  # fmt: skip
-        """Stand around an application.
-
-        Args:
-            app: The application.
-            blocks: Whose events it answers.
-            accounts: Who there is.
-            projects: What they see.
-            pages: Where browsers sign in.
-            holdings: Whose the files and answers are that Gradio keeps.
-            loopback: What the server for agents shows in :data:`LOOPBACK_HEADER`.
-        """
+        """Stand around an application."""
         self._app, self._blocks, self._accounts, self._pages = app, blocks, accounts, pages
         self._projects, self._holdings = projects, holdings
         self._loopback = loopback
@@ -140,11 +130,7 @@ class AccountGate:
             await self._app(scope, receive, unkept)
 
     def _asking(self, request: Request) -> tuple[Visitor | None, bool]:
-        """Who a request comes from and which project it is about, and whether a cookie says so.
-
-        Raises:
-            NotFoundError: It names a project that she does not see.
-        """
+        """Who a request comes from and which project it is about, and whether a cookie says so."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         only: int | None = None
         if by_cookie := kind.lower() != "bearer":
@@ -259,11 +245,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 async def _body(request: Request) -> bytes:
-    """The whole content of a request.
-
-    Raises:
-        ValueError: It is too large.
-    """
+    """The whole content of a request."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

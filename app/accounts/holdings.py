@@ -63,14 +63,7 @@ class Holdings:
             self._files.setdefault(str(abspath(path)), set()).add(holder)
 
     def is_foreign(self, visitor: Visitor, path: str, query: Mapping[str, str], given: Mapping[str, Any]) -> bool:
-        """Whether a request is about what Gradio keeps for somebody else.
-
-        Args:
-            visitor: Who asks.
-            path: The path of the request.
-            query: The parameters of its address.
-            given: The object in its body, where it was read.
-        """
+        """Whether a request is about what Gradio keeps for somebody else."""
         holder = holder_of(visitor)
         if path.startswith(FILES):
             return holder not in self._files.get(str(abspath(path[len(FILES[0]) :])), ())

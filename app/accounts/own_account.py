@@ -32,12 +32,7 @@ DONE = {
 
 @dataclass(frozen=True)
 class OwnAccountPages:
-    """Answers what owners of accounts ask about their own.
-
-    Attributes:
-        accounts: The accounts.
-        pages: Signs a browser in anew after its password has changed.
-    """
+    """Answers what owners of accounts ask about their own."""
 
     accounts: AccountService
     pages: SignInPages
@@ -52,14 +47,7 @@ class OwnAccountPages:
         ]
 
     def page(self, request: Request, status: int = 200, message: str = "", done: str = "") -> Response:
-        """The page.
-
-        Args:
-            request: Who asks.
-            status: Of the answer.
-            message: What went wrong; empty for nothing.
-            done: What was done; empty for nothing.
-        """
+        """The page."""
         account = visitor_asking(request).account
         assert account is not None
         secret = cookie_of(request, COOKIE)
@@ -113,11 +101,7 @@ class OwnAccountPages:
         return self.pages.signed_in(request, account, anew, f"{OWN_ACCOUNT}?done=password")
 
     def _confirm(self, account: AccountRecord, secret: str, password: str, address: str) -> None:
-        """See to it that it is the owner who sits there.
-
-        Raises:
-            SignInError: The password is not hers, or her provider signed her in too long ago.
-        """
+        """See to it that it is the owner who sits there."""
         if account.issuer is None:
             self.accounts.confirm(account, password, address)
             return

@@ -37,12 +37,7 @@ ONE_TIME = timedelta(days=3)
 
 @dataclass(frozen=True, slots=True)
 class OneTimePassword:
-    """A password for one sign-in; its text is shown this once.
-
-    Attributes:
-        account: Whose it is.
-        password: The text.
-    """
+    """A password for one sign-in; its text is shown this once."""
 
     account: AccountRecord
     password: str
@@ -54,15 +49,7 @@ def one_time_password() -> str:
 
 
 def usable(password: str, name: str) -> str:
-    """A password that an account may have, as it was given.
-
-    Args:
-        password: The password.
-        name: The account's name.
-
-    Raises:
-        ServiceError: It is too short or too long, has the account's or the program's name in it, or is easily guessed.
-    """
+    """A password that an account may have, as it was given."""
     # Read when it is needed: its dictionaries take longer to read than most commands take.
     from zxcvbn import zxcvbn  # type: ignore[import-untyped]
 

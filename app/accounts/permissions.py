@@ -19,12 +19,7 @@ from db.accounts import ROLES, Role
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What it takes to do something.
-
-    Attributes:
-        role: The least role that may; None is nobody, whatever the role.
-        trailed: Whether the audit trail takes it down.
-    """
+    """What it takes to do something."""
 
     role: Role | None
     trailed: bool = True
@@ -164,12 +159,7 @@ OPERATIONS: Mapping[str, Need] = {
 
 @dataclass(frozen=True, slots=True)
 class PageNeeds:
-    """What a page takes.
-
-    Attributes:
-        opening: To open it.
-        working: For its events that :data:`HANDLERS` does not name.
-    """
+    """What a page takes."""
 
     opening: Need
     working: Need
@@ -249,14 +239,7 @@ _LAMBDA = "<lambda>"
 
 
 def event_need(page: str, api_name: str, public: bool, handler: str) -> Need:
-    """What an event takes.
-
-    Args:
-        page: Address of its page.
-        api_name: Name under which it can be called.
-        public: Whether it is an operation that programs are offered.
-        handler: Class and name of what answers it; empty for what the browser does alone.
-    """
+    """What an event takes."""
     if public:
         return OPERATIONS.get(api_name, ADMIN)
     if not handler:

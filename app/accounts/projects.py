@@ -51,12 +51,7 @@ class ProjectService:
         return self._projects.of_account(account.id)
 
     def add(self, name: str) -> ProjectView:
-        """Make a project; whoever asks on a page or by a program becomes its first member.
-
-        Raises:
-            ServiceError: No project can be called that.
-            ConflictError: There is one of this name.
-        """
+        """Make a project; whoever asks on a page or by a program becomes its first member."""
         project = self._projects.add(project_name(name))
         self._accounts.note("add a project", project.name)
         if (asking := present_account()) is not None:
@@ -64,35 +59,21 @@ class ProjectService:
         return self._view(project)
 
     def rename(self, name: str, new: str) -> ProjectView:
-        """Change a project's name.
-
-        Raises:
-            ServiceError: No project can be called that.
-            ConflictError: There is another one of this name.
-            NotFoundError: There is no such project.
-        """
+        """Change a project's name."""
         project = self._projects.named(name)
         renamed = self._projects.rename(project.id, project_name(new))
         self._accounts.note("rename a project", f"{project.name}, {renamed.name}")
         return self._view(renamed)
 
     def add_member(self, name: str, account: str) -> ProjectView:
-        """Let an account see a project.
-
-        Raises:
-            NotFoundError: There is no such project or account.
-        """
+        """Let an account see a project."""
         project, member = self._projects.named(name), self._accounts.named(account)
         if self._projects.add_member(project.id, member.id):
             self._accounts.note("add a member", f"{member.name}, {project.name}")
         return self._view(project)
 
     def remove_member(self, name: str, account: str) -> ProjectView:
-        """Let an account see a project no longer, from its next request on; what it made there stays.
-
-        Raises:
-            NotFoundError: There is no such project or account, or the account is no member.
-        """
+        """Let an account see a project no longer, from its next request on; what it made there stays."""
         project, member = self._projects.named(name), self._accounts.named(account)
         if not self._projects.remove_member(project.id, member.id):
             raise NotFoundError(f"{member.name} is no member of {project.name}.")
@@ -102,20 +83,7 @@ class ProjectService:
     def asked(
         self, account: AccountRecord, named: str = "", chosen: str = "", only: int | None = None
     ) -> ProjectRecord | None:
-        """The project that a request is about.
-
-        Args:
-            account: Who asks.
-            named: The name that a program gives; it has to be right.
-            chosen: The number that a browser keeps; what is wrong counts as none.
-            only: The one project that a token opens.
-
-        Returns:
-            None where she is a member of none, or the token's project is none of hers.
-
-        Raises:
-            NotFoundError: She sees no project of this name.
-        """
+        """The project that a request is about."""
         seen = [project for project in self.of(account) if only in (None, project.id)]
         if named:
             wanted = " ".join(named.split()).lower()
@@ -130,11 +98,7 @@ class ProjectService:
 
 
 def project_name(name: str) -> str:
-    """A project's name as it is stored.
-
-    Raises:
-        ServiceError: No project can be called that.
-    """
+    """A project's name as it is stored."""
     try:
         return account_name(name)
     except ServiceError as error:

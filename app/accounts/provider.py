@@ -42,14 +42,7 @@ ANYBODY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The first half of a sign-in, as the browser keeps it.
-
-    Attributes:
-        state: What the provider has to give back.
-        nonce: What the token has to name.
-        verifier: What proves that the second half is asked by who asked the first.
-        following: Page to go to afterwards.
-    """
+    """The first half of a sign-in, as the browser keeps it."""
 
     state: str
     nonce: str
@@ -80,15 +73,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whom a provider vouches for.
-
-    Attributes:
-        issuer: The provider.
-        subject: What it calls her, and nobody else, for good.
-        name: What an account of hers is called.
-        role: What she may do.
-        id_token: The token that says all that, by which she is signed out there again.
-    """
+    """Whom a provider vouches for."""
 
     issuer: str
     subject: str
@@ -101,11 +86,7 @@ class Provider:
     """One OpenID provider, by its settings."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the settings; the provider is asked when somebody signs in.
-
-        Raises:
-            ServiceError: The issuer's address is not secure, no client is named, or the roles cannot be read.
-        """
+        """Read the settings; the provider is asked when somebody signs in."""
         self.issuer = settings.oidc_issuer.strip()
         self.label = settings.oidc_label
         self._client_id, self._secret = settings.oidc_client_id, settings.oidc_client_secret
@@ -116,15 +97,7 @@ class Provider:
             raise ServiceError("COFT_OIDC_ISSUER is set and COFT_OIDC_CLIENT_ID is not; name the client.")
 
     def address(self, begun: Begun, returning: str) -> str:
-        """Where the browser is sent to.
-
-        Args:
-            begun: This sign-in.
-            returning: Where the provider sends the browser back to.
-
-        Raises:
-            SignInError: The provider cannot be asked.
-        """
+        """Where the browser is sent to."""
         with self._client(returning) as client:
             described = self._described(client)
             address, _ = client.create_authorization_url(
@@ -136,17 +109,7 @@ class Provider:
         return str(address)
 
     def person(self, begun: Begun, given: Mapping[str, str], returning: str) -> Person:
-        """Whom the provider vouches for.
-
-        Args:
-            begun: The sign-in, as the browser kept it.
-            given: The parameters of the address at which the browser came back.
-            returning: Where the provider was told to send the browser.
-
-        Raises:
-            SignInError: The answer belongs to another sign-in, the provider refuses, its token does not hold, or no
-                role follows from it.
-        """
+        """Whom the provider vouches for."""
         if not secrets.compare_digest(given.get("state", "").encode(), begun.state.encode()):
             raise SignInError("This sign-in was not begun in this browser, or is over. Try again.")
         if given.get("iss", self.issuer) != self.issuer:
@@ -165,16 +128,7 @@ class Provider:
             return self._vouched(token, self._json(client, str(described["jwks_uri"])), begun)
 
     def end_address(self, id_token: str, returning: str) -> str | None:
-        """Where a browser is sent to be signed out at the provider too (OpenID Connect RP-Initiated Logout 1.0).
-
-        Args:
-            id_token: What the provider said when she signed in.
-            returning: Where the provider sends the browser afterwards, if it knows the address.
-
-        Returns:
-            None where the provider offers nothing of this kind, or cannot be asked: she is signed out here all the
-            same.
-        """
+        """Where a browser is sent to be signed out at the provider too (OpenID Connect RP-Initiated Logout 1.0)."""
         try:
             with self._client(returning) as client:
                 ending = str(self._described(client).get("end_session_endpoint") or "")
@@ -204,11 +158,7 @@ class Provider:
             raise SignInError(str(error)) from error
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
-        """The highest role that follows from what the claim says.
-
-        Raises:
-            ServiceError: None does.
-        """
+        """The highest role that follows from what the claim says."""
         value = claims.get(self._claim) if self._claim else None
         values = {str(one) for one in value} if isinstance(value, list) else {str(value)} if value else set()
         roles = [role for said, role in self._roles if said == ANYBODY or said in values]
@@ -244,11 +194,7 @@ class Provider:
 
 
 def _roles(text: str) -> tuple[tuple[str, Role], ...]:
-    """What a claim says, and the role that follows.
-
-    Raises:
-        ServiceError: It is written otherwise, or there is no such role.
-    """
+    """What a claim says, and the role that follows."""
     parts = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
     if not parts or not all(said.strip() for said, _, _ in parts):
         raise ServiceError(
@@ -259,11 +205,7 @@ def _roles(text: str) -> tuple[tuple[str, Role], ...]:
 
 
 def _require_secure(address: str) -> None:
-    """Refuse an address whose answers somebody on the way could change.
-
-    Raises:
-        ServiceError: It is one.
-    """
+    """Refuse an address whose answers somebody on the way could change."""
     parts = urlsplit(address)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")):
         raise ServiceError(f"The OpenID provider's address {address!r:.200} does not begin with https://.")

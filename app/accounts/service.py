@@ -54,12 +54,7 @@ HASHES_AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks by a token.
-
-    Attributes:
-        account: In whose name.
-        project_id: The one project that the token opens; None for all of the account's.
-    """
+    """Who asks by a token."""
 
     account: AccountRecord
     project_id: int | None
@@ -67,23 +62,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that was just made; its text is shown this once.
-
-    Attributes:
-        token: The text.
-        record: What is stored of it.
-    """
+    """A token that was just made; its text is shown this once."""
 
     token: str
     record: TokenRecord
 
 
 class AccountService:
-    """Creates accounts, lets them in, and says who a request comes from.
-
-    Attributes:
-        attempts: How often somebody may try.
-    """
+    """Creates accounts, lets them in, and says who a request comes from."""
 
     def __init__(
         self,
@@ -96,19 +82,7 @@ class AccountService:
         hasher: PasswordHasher | None = None,
         idle_minutes: int = 0,
     ) -> None:
-        """Wire the service to the store.
-
-        Args:
-            accounts: The accounts.
-            tokens: The tokens of programs.
-            sign_ins: Browsers that are signed in.
-            trail: Takes down what is done.
-            projects: What accounts are members of.
-            hours: How long a browser stays signed in.
-            hasher: Makes and checks hashes of passwords; None takes argon2id with the package's parameters (RFC 9106's
-                second recommendation: 64 MiB, 3 passes, 4 lanes).
-            idle_minutes: How long a browser stays signed in that asks for nothing; 0 sets no limit.
-        """
+        """Wire the service to the store."""
         self._accounts = accounts
         self._tokens = tokens
         self._sign_ins = sign_ins
@@ -134,30 +108,12 @@ class AccountService:
         )
 
     def add(self, name: str, role: str, password: str, project: str = DEFAULT_NAME) -> AccountRecord:
-        """Create a local account.
-
-        Args:
-            name: Its name.
-            role: What it may do.
-            password: The password that its owner chose.
-            project: The project that it becomes a member of; empty for none.
-
-        Raises:
-            ServiceError: The name, the role or the password cannot be taken.
-            ConflictError: There is an account of this name.
-            NotFoundError: There is no such project.
-        """
+        """Create a local account."""
         cleaned = account_name(name)
         return self._added(cleaned, role, usable(password, cleaned), project)
 
     def invite(self, name: str, role: str, project: str = DEFAULT_NAME) -> OneTimePassword:
-        """Create a local account with a password for one sign-in, at which its owner chooses another.
-
-        Raises:
-            ServiceError: The name or the role cannot be taken.
-            ConflictError: There is an account of this name.
-            NotFoundError: There is no such project.
-        """
+        """Create a local account with a password for one sign-in, at which its owner chooses another."""
         password = one_time_password()
         account = self._added(account_name(name), role, password, project, utc_now() + ONE_TIME)
         return OneTimePassword(account, password)
@@ -184,13 +140,7 @@ class AccountService:
         return self._accounts.named(" ".join(name.split()))
 
     def change_role(self, name: str, role: str) -> AccountRecord:
-        """Give an account another role, which holds from its next request on.
-
-        Raises:
-            ServiceError: There is no such role.
-            NotFoundError: There is no such account.
-            ConflictError: No admin would be left.
-        """
+        """Give an account another role, which holds from its next request on."""
         account = self.named(name)
         self._accounts.change_role(account.id, role_named(role))
         self.note("change a role", f"{account.name}, {role}")
@@ -204,36 +154,21 @@ class AccountService:
         return self._accounts.get(account.id)
 
     def change_password(self, name: str, password: str) -> AccountRecord:
-        """Set a password; browsers of the account are signed out.
-
-        Raises:
-            ServiceError: The password cannot be taken, or a provider signs the account in.
-        """
+        """Set a password; browsers of the account are signed out."""
         account = self._local(name)
         self._accounts.change_password(account.id, self._hash(usable(password, account.name)))
         self.note("change a password", account.name)
         return account
 
     def change_own_password(self, account: AccountRecord, chosen: str, address: str, browser: str = "") -> str:
-        """Change the password of who is signed in and has given the present one; all sign-ins end.
-
-        Returns:
-            The secret of a new sign-in, for the browser that has asked.
-
-        Raises:
-            ServiceError: The password cannot be taken, or a provider signs the account in.
-        """
+        """Change the password of who is signed in and has given the present one; all sign-ins end."""
         own = self._local(account.name)
         self._accounts.change_password(own.id, self._hash(usable(chosen, own.name)))
         self.note("change a password", own.name, address=address)
         return self.begin(own, address, browser=browser)
 
     def reset_password(self, name: str) -> OneTimePassword:
-        """Give an account a password for one sign-in, and sign all its browsers out.
-
-        Raises:
-            ServiceError: A provider signs the account in.
-        """
+        """Give an account a password for one sign-in, and sign all its browsers out."""
         account = self._local(name)
         password = one_time_password()
         self._accounts.change_password(account.id, self._hash(password), utc_now() + ONE_TIME)
@@ -241,18 +176,7 @@ class AccountService:
         return OneTimePassword(self._accounts.get(account.id), password)
 
     def add_token(self, name: str, label: str, days: int | None, project: str = "") -> NewToken:
-        """Make a token by which programs ask in an account's name.
-
-        Args:
-            name: The account.
-            label: What it is for.
-            days: How long it holds; None is until it is revoked.
-            project: The one project that it opens, of which the account must be a member when it is used; empty for
-                all of the account's.
-
-        Raises:
-            ServiceError: The label says nothing or too much, or the days are no time to come.
-        """
+        """Make a token by which programs ask in an account's name."""
         account, said = self.named(name), " ".join(label.split())
         if not 0 < len(said) <= LONGEST_LABEL:
             raise ServiceError(f"Say what the token is for, in at most {LONGEST_LABEL} characters.")
@@ -270,11 +194,7 @@ class AccountService:
         return self._tokens.list(self.named(name).id)
 
     def revoke_token(self, name: str, number: int) -> None:
-        """Take a token of an account back.
-
-        Raises:
-            NotFoundError: The account has none of this number.
-        """
+        """Take a token of an account back."""
         account = self.named(name)
         if number not in [token.id for token in self._tokens.list(account.id)]:
             raise NotFoundError(f"{account.name} has no token {number}; 'accounts tokens' lists them.")
@@ -291,34 +211,14 @@ class AccountService:
     def sign_in(
         self, name: str, password: str, address: str, chosen: str = "", browser: str = ""
     ) -> tuple[AccountRecord, str]:
-        """Sign a browser in by a password.
-
-        Args:
-            name: The account, in whatever case.
-            password: Its password.
-            address: Where the request comes from.
-            chosen: The password that takes its place, where it holds for one sign-in only.
-            browser: What the browser calls itself; empty where it says nothing.
-
-        Returns:
-            The account, and the secret that the browser's cookie holds.
-
-        Raises:
-            SignInError: Name and password do not belong together, or there were too many attempts; which of the two is
-                wrong is not said. Or the password holds for one sign-in, and none that takes its place was chosen.
-            ServiceError: The chosen password cannot be taken.
-        """
+        """Sign a browser in by a password."""
         account = self._confirmed(" ".join(name.split())[:LONGEST_NAME], password, address, "sign in")
         if account.one_time_until is not None:
             self._choose(account, password, chosen, address)
         return account, self.begin(account, address, browser=browser)
 
     def confirm(self, account: AccountRecord, password: str, address: str) -> None:
-        """Ask who is signed in for her password again; attempts count like those to sign in.
-
-        Raises:
-            SignInError: The password is not hers, or there were too many attempts.
-        """
+        """Ask who is signed in for her password again; attempts count like those to sign in."""
         try:
             self._confirmed(account.name, password, address, "confirm a password")
         except SignInError as error:
@@ -336,11 +236,7 @@ class AccountService:
         return account
 
     def _choose(self, account: AccountRecord, password: str, chosen: str, address: str) -> None:
-        """Put the password that the owner of an account chooses in the place of one for this sign-in only.
-
-        Raises:
-            SignInError: None was chosen, or one that cannot be taken.
-        """
+        """Put the password that the owner of an account chooses in the place of one for this sign-in only."""
         if not chosen:
             raise SignInError("This password holds for one sign-in. Choose your own now.", choose=True)
         try:
@@ -371,21 +267,7 @@ class AccountService:
     def admit(
         self, person: Person, address: str, project: str = DEFAULT_NAME, browser: str = ""
     ) -> tuple[AccountRecord, str]:
-        """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account.
-
-        Args:
-            person: Whom the provider vouches for; her role follows the provider at each sign-in.
-            address: Where the request comes from.
-            project: The project that a new account becomes a member of; empty for none.
-            browser: What the browser calls itself; empty where it says nothing.
-
-        Returns:
-            The account, and the secret that the browser's cookie holds.
-
-        Raises:
-            SignInError: The account is disabled, another one has the name, there is no such project, or no admin would
-                be left.
-        """
+        """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account."""
         account = self._accounts.at_provider(person.issuer, person.subject)
         try:
             first = self._projects.named(project) if account is None and project else None
@@ -405,11 +287,7 @@ class AccountService:
         return account, self.begin(account, address, f"by {person.issuer}", person.id_token, browser)
 
     def sign_out(self, secret: str, address: str = "") -> str | None:
-        """Sign a browser out; what signs nobody in is passed over.
-
-        Returns:
-            What the OpenID provider said of who signed in; None for who signed in by a password.
-        """
+        """Sign a browser out; what signs nobody in is passed over."""
         found = self.held(secret)
         if found is None:
             return None
@@ -422,12 +300,7 @@ class AccountService:
         return self._sign_ins.holding(digest_of(secret), utc_now(), self._unused_since()) if secret else None
 
     def by_cookie(self, secret: str, used: bool = True) -> AccountRecord | None:
-        """The account that a browser is signed in as; None for none, or one that is disabled.
-
-        Args:
-            secret: What its cookie holds.
-            used: Whether somebody asks for something, and not the page for itself.
-        """
+        """The account that a browser is signed in as; None for none, or one that is disabled."""
         found, now = self.held(secret), utc_now()
         if found is None or (account := self._enabled(found.account_id)) is None:
             return None
@@ -437,12 +310,7 @@ class AccountService:
         return account
 
     def own_or_any(self, name: str) -> AccountRecord:
-        """The account that is being answered where no name is given; another one for an admin and the command line.
-
-        Raises:
-            ServiceError: No account is being answered, or it is no admin's.
-            NotFoundError: There is no such account.
-        """
+        """The account that is being answered where no name is given; another one for an admin and the command line."""
         present = present_account()
         if not name.strip():
             if present is None:
@@ -457,20 +325,7 @@ class AccountService:
         return self._sign_ins.list(account.id, utc_now(), self._unused_since())
 
     def end_sign_ins(self, account: AccountRecord, number: int | None = None, but: str = "", address: str = "") -> int:
-        """Sign browsers of an account out.
-
-        Args:
-            account: The account.
-            number: Number of the one sign-in; None for all.
-            but: Secret of one that goes on; empty for none.
-            address: Where the request comes from.
-
-        Returns:
-            How many were ended.
-
-        Raises:
-            NotFoundError: The account has none of this number.
-        """
+        """Sign browsers of an account out."""
         ended = self._sign_ins.end_of(account.id, number, digest_of(but) if but else "")
         if number is not None and not ended:
             raise NotFoundError(f"{account.name} has no sign-in {number} that could be ended; it may be over.")
@@ -524,11 +379,7 @@ class AccountService:
         return account
 
     def _local(self, name: str) -> AccountRecord:
-        """An account that has a password here.
-
-        Raises:
-            ServiceError: A provider signs it in.
-        """
+        """An account that has a password here."""
         account = self.named(name)
         if account.issuer is not None:
             raise ServiceError(f"{account.name} is signed in by {account.issuer} and has no password here.")
@@ -544,11 +395,7 @@ class AccountService:
 
 
 def require_accounts(settings: Settings, accounts: AccountsRepository) -> None:
-    """Refuse to serve with accounts while nobody could sign in as admin.
-
-    Raises:
-        ServiceError: There is no account that may do everything.
-    """
+    """Refuse to serve with accounts while nobody could sign in as admin."""
     if settings.accounts == "on" and not accounts.count_of("admin"):
         raise ServiceError(
             "Accounts are on and there is no admin yet, so nobody could let anybody in. Add one, which asks for a "
@@ -562,11 +409,7 @@ def digest_of(secret: str) -> str:
 
 
 def role_named(role: str) -> Role:
-    """A role by its name.
-
-    Raises:
-        ServiceError: There is none of this name.
-    """
+    """A role by its name."""
     for known in ROLES:
         if known == role:
             return known
@@ -574,11 +417,7 @@ def role_named(role: str) -> Role:
 
 
 def account_name(name: str) -> str:
-    """An account's name as it is stored.
-
-    Raises:
-        ServiceError: No account can be called that.
-    """
+    """An account's name as it is stored."""
     cleaned = " ".join(name.split())
     if not _NAME.fullmatch(cleaned) or len(cleaned) > LONGEST_NAME:
         raise ServiceError(

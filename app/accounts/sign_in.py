@@ -62,14 +62,7 @@ def _next(asked: object) -> str:
 
 @dataclass(frozen=True)
 class SignInPages:
-    """Answers what browsers ask to sign in and out.
-
-    Attributes:
-        accounts: Lets accounts in.
-        projects: What they see.
-        settings: How long a sign-in holds.
-        provider: The OpenID provider that signs in too; None without one.
-    """
+    """Answers what browsers ask to sign in and out."""
 
     accounts: AccountService
     projects: ProjectService
@@ -78,11 +71,7 @@ class SignInPages:
 
     @classmethod
     def wired(cls, services: Services) -> SignInPages:
-        """Built from the program's services.
-
-        Raises:
-            ServiceError: The provider's settings cannot be used.
-        """
+        """Built from the program's services."""
         settings = services.settings
         provider = Provider(settings) if settings.oidc_issuer else None
         return cls(services[AccountService], services[ProjectService], settings, provider)
@@ -113,16 +102,7 @@ class SignInPages:
         self, request: HTTPConnection, status: int = 200, message: str = "", name: str = "", following: str = "",
         choose: bool = False,
     ) -> Response:  # fmt: skip
-        """The page to sign in on.
-
-        Args:
-            request: Who asks.
-            status: Of the answer: 401 where something else was asked for.
-            message: What went wrong; empty for nothing.
-            name: What was typed as name.
-            following: Where to go afterwards.
-            choose: Whether a password is to be chosen in the place of one that holds for one sign-in only.
-        """
+        """The page to sign in on."""
         form = cookie_of(request, FORM_COOKIE) or secrets.token_urlsafe(32)
         text = from_file(
             "accounts/sign_in.html",

@@ -59,15 +59,7 @@ def shown_account(
     projects: Sequence[ProjectRecord],
     names: dict[int, str],
 ) -> Markup:
-    """One account: who signs it in, what it sees, its tokens, and what can be done with it.
-
-    Args:
-        disk: The account, with what it has made.
-        limit: Bytes that this may take; 0 for no limit.
-        tokens: Its tokens, oldest first.
-        projects: The projects that it is a member of.
-        names: Names of all projects by their numbers.
-    """
+    """One account: who signs it in, what it sees, its tokens, and what can be done with it."""
     account = disk.account
     return html(
         """

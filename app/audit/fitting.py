@@ -36,12 +36,7 @@ class Fitting:
         self._host = host
 
     def fit(self, settings: AuditSettings) -> SettingsFit:
-        """How the settings and the calibration that they name agree.
-
-        Raises:
-            CoftError: A setting is outside its range.
-            NotFoundError: The calibration or the word list has been deleted.
-        """
+        """How the settings and the calibration that they name agree."""
         whole = self._thresholds.of(replace(settings, group=None))
         if whole is None:
             return SettingsFit()
@@ -65,10 +60,6 @@ class Fitting:
         """The settings with everything that the calibration they name was made with.
 
         What no setting can bring back, such as other weights or a word list that is gone, stays a difference.
-
-        Raises:
-            ServiceError: The settings name no calibration.
-            NotFoundError: It has been deleted.
         """
         if settings.calibration_id is None:
             raise ServiceError("No calibration is chosen; choose one, then its settings can be used.")

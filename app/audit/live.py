@@ -92,11 +92,7 @@ class LiveBranches:
 
     @contextmanager
     def rollout(self, branch: BranchRecord, copies: int = 0, waiting: Waiting | None = None) -> Iterator[Rollout]:
-        """A branch's rollout, with memory for so many forks; how it computed is noted. See :meth:`RolloutPool.taken`.
-
-        Raises:
-            ServiceError: The session cannot be continued.
-        """
+        """A branch's rollout, with memory for so many forks (:meth:`RolloutPool.taken`); notes how it computed."""
         with self._pool.taken(branch.id, lambda: self._rebuilt(branch, waiting), copies, waiting) as rollout:
             self._going.pop(in_present(branch.id), None)
             yield rollout
@@ -115,11 +111,7 @@ class LiveBranches:
                 self._going.popitem(last=False)
 
     def chain_work(self, branch: BranchRecord) -> Callable[[], WrittenChain]:
-        """What writes the rest of a stored branch, wherever it is done; :meth:`take` stores what it gives.
-
-        Raises:
-            ServiceError: The session cannot be continued.
-        """
+        """What writes the rest of a stored branch, wherever it is done; :meth:`take` stores what it gives."""
         self._sessions.require_own(branch.session_id)
         plan = self.plan(self._sessions.get(branch.session_id))
         return partial(write_chain, self._host, plan, branch.path, tuple(self._sessions.chain(branch.id)))
@@ -154,11 +146,7 @@ class LiveBranches:
             self._metrics.step(cost.seconds)
 
     def forked(self, parent: BranchRecord, rollout: Rollout, index: int, token: int | str) -> BranchRecord:
-        """The branch that departs from a live chain at a step (0-based) with another token, with that step stored.
-
-        Raises:
-            InvalidInputError: The step or the token does not exist.
-        """
+        """The branch that departs from a live chain at a step (0-based) with another token, with that step stored."""
         model = rollout.plan.model
         token_id = forced_token(model, token)
         path = fork_path(parent.path, index, token_id)
@@ -174,16 +162,7 @@ class LiveBranches:
         return branch
 
     def plan(self, record: SessionRecord, thresholds: bool = True) -> Plan:
-        """What a session was planned as, on the model and with the detector that it was made with.
-
-        Args:
-            record: The session.
-            thresholds: Whether its calibration is needed; without, a deleted one does not matter.
-
-        Raises:
-            ServiceError: Model, detector or word list are no longer what they were.
-            CalibrationDeletedError: Its calibration is no longer stored.
-        """
+        """What a session was planned as, on the model and with the detector that it was made with."""
         settings = settings_from_json(record.policy_settings["settings"])
         gone = settings.calibration_id is not None and record.calibration_id is None and certifies(settings)
         if gone and thresholds:

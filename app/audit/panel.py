@@ -182,15 +182,7 @@ def wire_settings(
     changed: str = CHANGED,
     further: Sequence[Component] = (),
 ) -> None:
-    """Connect the rail's own events.
-
-    Args:
-        app: The page.
-        handlers: What answers.
-        rail: The controls.
-        changed: What the browser runs with all values whenever one changes.
-        further: What :meth:`SettingsHandlers.describe_calibration` changes beside the rail.
-    """
+    """Connect the rail's own events."""
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     gr.on([*changes.values()], None, rail.inputs, None, js=changed, trigger_mode="multiple")
     gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)

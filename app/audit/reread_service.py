@@ -72,12 +72,7 @@ class StoredChains:
             return int(self._kept.currsize)
 
     def of(self, branch: BranchRecord) -> StoredChain:
-        """The chain of a branch as the store has it now.
-
-        Raises:
-            NotFoundError: The branch is gone.
-            StoredLogitsError: The logits of a step are damaged.
-        """
+        """The chain of a branch as the store has it now."""
         with self._lock:
             known = self._kept.get(branch.id, StoredChain())
         # Steps are only ever added, so that what is known stays true.
@@ -151,15 +146,7 @@ class RereadService:
         )  # fmt: skip
 
     def read(self, request: RereadRequest) -> Rereading:
-        """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was.
-
-        Raises:
-            ServiceError: The audit has no lambda, no thresholds for an alpha, no kept logits, or its calibration is
-                gone.
-            InvalidInputError: Lambda or alpha is outside its range.
-            StoredLogitsError: Stored logits are damaged.
-            NotFoundError: There is no such session or branch.
-        """
+        """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was."""
         record, branch = self._asked(request)
         stored = settings_from_json(record.policy_settings["settings"])
         if not info_of(stored.policy).fuses:
@@ -201,10 +188,6 @@ class RereadService:
 
         Its draws are keyed as the old chain's are, and forced tokens are forced again, so that it repeats the old
         chain up to there. Without a step that differs it repeats the whole chain. A pause of the new session ends it.
-
-        Raises:
-            ServiceError: As in :meth:`read`.
-            CoftError: The model cannot be loaded, or it is another one than it was.
         """
         reading = self.read(request)
         record, branch = self._asked(request)
@@ -266,15 +249,6 @@ class RereadService:
         The audit's own calibration counts wherever it fits, and at the audit's own lambda whether or not it does.
         Elsewhere one that was made for that lambda takes its place. Where there is none, the audit's own thresholds
         are read, and nothing counts as certified.
-
-        Args:
-            record: The audit.
-            settings: Its settings with the lambda and alpha of the reading.
-            alike: Calibrations of the same policy at any lambda, the best first.
-
-        Raises:
-            ServiceError: The calibration has been deleted.
-            InvalidInputError: Alpha is outside (0, 1).
         """
         calibration = self._own(record, settings)
         if calibration is None:

@@ -21,14 +21,7 @@ own although it was made for another policy, or none."""
 
 @dataclass(frozen=True, slots=True)
 class RereadRequest:
-    """Which audit to read, and how.
-
-    Attributes:
-        session_id: The session.
-        lam: Fusion weight; None keeps the audit's own.
-        alpha: Risk level; None keeps the audit's own.
-        branch_id: Branch; None takes the active one.
-    """
+    """Which audit to read, and how."""
 
     session_id: int
     lam: float | None = None
@@ -47,16 +40,7 @@ class CalibrationOffer:
 
 @dataclass(frozen=True, slots=True)
 class RereadThresholds:
-    """Whose thresholds a reading uses, and what may be claimed with them.
-
-    Attributes:
-        kind: Whose.
-        certificate: ``"certified"`` or ``"uncertified: ..."``.
-        sentence: The same for people.
-        calibration_id: The calibration; None without one.
-        name: Its name; empty without one.
-        notes: Sentences that must be shown with its thresholds.
-    """
+    """Whose thresholds a reading uses, and what may be claimed with them."""
 
     kind: ThresholdKind
     certificate: str
@@ -108,20 +92,7 @@ class RereadRow:
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """A chain read at another lambda or alpha.
-
-    Attributes:
-        session_id: The session.
-        branch_id: The branch.
-        lam: Lambda of the reading.
-        alpha: Its alpha; None without thresholds.
-        own_lam: The audit's own lambda.
-        own_alpha: Its own alpha; None without thresholds.
-        thresholds: Whose thresholds it uses.
-        rows: The steps that can be read, in order.
-        unread: Steps (0-based) that were stored without their logits.
-        offers: Calibrations made for the same policy at some lambda, by lambda.
-    """
+    """A chain read at another lambda or alpha."""
 
     session_id: int
     branch_id: int
@@ -249,18 +220,7 @@ class Rereading:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A new audit on its way to the step at which it leaves the old chain.
-
-    Attributes:
-        session_id: The new session.
-        branch_id: Its branch that repeats the old one.
-        written: Tokens that it has so far.
-        target: Tokens that it will have.
-        done: Whether it is there, finished or was stopped.
-        repeats: Tokens at the beginning that equal those of the old chain; 0 until it is done.
-        departs: The step (0-based) of the first token that differs; None until it is done, or if none does.
-        sentence: What came of it, for people; empty until it is done.
-    """
+    """A new audit on its way to the step at which it leaves the old chain."""
 
     session_id: int
     branch_id: int

@@ -111,14 +111,7 @@ class AuditService:
         return self._host.get(name).context_length
 
     def start(self, request: StartAudit) -> AuditView:
-        """Begin a session without a step.
-
-        Raises:
-            InvalidInputError: The prompt or a setting cannot be used.
-            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy, mask or group, or the store is as large as it may be.
-            NotFoundError: There is no such calibration.
-        """
+        """Begin a session without a step."""
         if self._room is not None:
             self._room.require()
         settings = request.settings
@@ -156,11 +149,7 @@ class AuditService:
         return ChainProgress(branch.finished, certificate, chain, noise, computed, masked, thinking)
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
-        """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.
-
-        Raises:
-            DeviceMemoryError: The device's memory ran out; the chain is as it was.
-        """
+        """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end."""
         with self._lock(session_id), in_one_sentence():
             branch = self._live.going(session_id, branch_id) or self._branch(session_id, branch_id)
             if branch.finished:
@@ -184,18 +173,7 @@ class AuditService:
         until: RunUntil | None = None,
         waiting: Waiting | None = None,
     ) -> Iterator[Step]:
-        """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition.
-
-        Args:
-            session_id: The session.
-            branch_id: The branch; None takes the active one.
-            until: The condition; None runs to the end.
-            waiting: Told while a step waits for memory.
-
-        Raises:
-            ServiceError: The session cannot meet the condition.
-            DeviceMemoryError: The device's memory ran out; the chain is as it was.
-        """
+        """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition."""
         stop = Event()
         key = in_present(session_id)
         with self._locks_lock:
@@ -216,22 +194,12 @@ class AuditService:
                     del self._pauses[key]
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
-        """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`.
-
-        Raises:
-            ServiceError: The session cannot be continued.
-            NotFoundError: It has been deleted.
-        """
+        """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`."""
         with in_one_sentence():
             return self._live.chain_work(self._branch(session_id, branch_id))
 
     def take_chain(self, session_id: int, branch_id: int, chain: WrittenChain) -> None:
-        """Store what was written elsewhere.
-
-        Raises:
-            ServiceError: The session has been gone on with meanwhile.
-            NotFoundError: It has been deleted.
-        """
+        """Store what was written elsewhere."""
         with self._lock(session_id):
             self._live.take(self._branch(session_id, branch_id), chain)
 
@@ -246,11 +214,7 @@ class AuditService:
 
     @contextmanager
     def resting(self, session_id: int) -> Iterator[LiveBranches]:
-        """Hold a session still, so that nothing steps or forks it meanwhile; gives the live rollouts.
-
-        Raises:
-            ServiceError: It is running.
-        """
+        """Hold a session still, so that nothing steps or forks it meanwhile; gives the live rollouts."""
         with self._lock(session_id):
             if self.running(session_id):
                 raise ServiceError("This session is running; pause it first.")
@@ -258,14 +222,7 @@ class AuditService:
 
     @contextmanager
     def leaving(self, chains: Mapping[int, Sequence[int]]) -> Iterator[None]:
-        """Hold sessions still that leave the present project, and let their live chains go once they have left.
-
-        Args:
-            chains: The branches of each session.
-
-        Raises:
-            ServiceError: One of them is running; none is held then.
-        """
+        """Hold sessions still that leave the present project, and let their live chains go once they have left."""
         with ExitStack() as held:
             for session_id in sorted(chains):
                 held.enter_context(self._lock(session_id))
@@ -278,9 +235,6 @@ class AuditService:
         """Depart from a branch at a step (0-based) with another token: an id, or text that is one token.
 
         Forcing the same token at the same place again opens the branch that exists already.
-
-        Raises:
-            InvalidInputError: The step or the token does not exist.
         """
         with self._lock(session_id):
             parent = self._branch(session_id, branch_id)
@@ -292,12 +246,7 @@ class AuditService:
         return self.view(session_id, branch.id)
 
     def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
-        """What each masked span contributes to the sensitivity of each token of a chain; needs the model.
-
-        Raises:
-            ServiceError: The model or the detector is no longer what it was.
-            InvalidInputError: The chain has no token yet.
-        """
+        """What each masked span contributes to the sensitivity of each token of a chain; needs the model."""
         record = self._sessions.get(session_id)
         tokens = [step.token_id for step in self._live.steps(self._branch(session_id, branch_id).id)]
         # Thresholds play no part in it, so that a deleted calibration is no obstacle.
@@ -309,11 +258,7 @@ class AuditService:
         return self._host.memory.run(size, work)
 
     def overhead(self, session_id: int) -> Overhead:
-        """Measured time per token of the session's policy against vanilla decoding; needs the model.
-
-        Raises:
-            ServiceError: The session cannot be continued, or its prompt leaves no room to measure.
-        """
+        """Measured time per token of the session's policy against vanilla decoding; needs the model."""
         record = self._sessions.get(session_id)
         prepared = self._live.plan(record)
         room = prepared.model.context_length - len(prepared.prompt.factual_ids) - 1

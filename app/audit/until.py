@@ -24,11 +24,7 @@ def met(until: RunUntil, step: Step, written: int) -> bool:
 
 
 def checked(until: RunUntil, certificate: str) -> RunUntil:
-    """A condition that a session of this certificate can meet.
-
-    Raises:
-        ServiceError: There is no such condition, a number is outside its range, or the session has no threshold.
-    """
+    """A condition that a session of this certificate can meet."""
     if until.kind not in get_args(UntilKind):
         raise ServiceError(f"A run cannot be stopped by {until.kind!r}; use {FORMS}.")
     if until.kind == "sensitive" and not (math.isfinite(until.threshold) and until.threshold > 0):
@@ -45,11 +41,7 @@ def checked(until: RunUntil, certificate: str) -> RunUntil:
 
 
 def until_from_text(text: str) -> RunUntil:
-    """Read a condition such as ``"sensitive:0.5"`` or ``"steps:20"``.
-
-    Raises:
-        ServiceError: The text is none.
-    """
+    """Read a condition such as ``"sensitive:0.5"`` or ``"steps:20"``."""
     kind, _, value = text.strip().partition(":")
     try:
         if kind == "steps" and value:
@@ -64,11 +56,7 @@ def until_from_text(text: str) -> RunUntil:
 
 
 def until_from(choice: object) -> RunUntil | None:
-    """A condition as the browser sends it; None runs to the end.
-
-    Raises:
-        ServiceError: A number is missing.
-    """
+    """A condition as the browser sends it; None runs to the end."""
     if not isinstance(choice, dict):
         return None
     kind = choice.get("kind")

@@ -34,11 +34,7 @@ class RatesRule:
 
 
 def audited_batch(view: BatchView, rule: RatesRule) -> AuditedBatch:
-    """A batch as its formal report needs it.
-
-    Raises:
-        ServiceError: A rule cannot be used, or no row that it decides has a group.
-    """
+    """A batch as its formal report needs it."""
     finished = [row for row in view.rows if row.state == "finished"]
     return AuditedBatch(
         id=view.id,

@@ -53,14 +53,7 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of a batch's finished rows.
-
-    Attributes:
-        rows: Those that are decided, in the order of the rows.
-        undecided: Lines of finished rows in which neither of the two words stands.
-        unfinished: Lines of rows without a finished continuation.
-        unanswered: Lines of finished rows whose thinking has not ended.
-    """
+    """The outcomes of a batch's finished rows."""
 
     rows: tuple[RowOutcome, ...]
     undecided: tuple[int, ...]
@@ -84,15 +77,7 @@ class Outcomes:
 
 
 def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
-    """The outcomes of a batch's rows.
-
-    Args:
-        rows: The rows; only finished ones have an outcome.
-        rule: How a continuation is read.
-
-    Raises:
-        ServiceError: The rule has no word, an expression cannot be read, or a search takes too long.
-    """
+    """The outcomes of a batch's rows."""
     selected, other = _pattern(rule.selected, rule), _pattern(rule.other, rule) if rule.other.strip() else None
     decided, undecided, unfinished, unanswered = [], [], [], []
     for row in rows:
@@ -148,21 +133,7 @@ Outcome = tuple[str | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class ImpactRow:
-    """One group.
-
-    Attributes:
-        group: Its name.
-        total: Members with a known group.
-        selected: How many were selected.
-        share: Its share of all with a known group.
-        rate: Selection rate.
-        low: Lower end of the exact 95 % interval of the rate.
-        high: Upper end.
-        ratio: Rate divided by the highest rate; None where the group is left out or nobody was selected.
-        reference: Whether its rate is the highest one.
-        small: Whether it is below 2 % of the data.
-        note: What must be said with it; empty otherwise.
-    """
+    """One group."""
 
     group: str
     total: int
@@ -184,14 +155,7 @@ class ImpactRow:
 
 @dataclass(frozen=True, slots=True)
 class ImpactTable:
-    """Selection rates and impact ratios of all groups.
-
-    Attributes:
-        rows: One a group, in the order in which groups first appear.
-        unknown: Outcomes whose group is unknown; they are in no row.
-        excluded: Whether small groups were left out of the ratios.
-        notes: Sentences that must be shown with the table.
-    """
+    """Selection rates and impact ratios of all groups."""
 
     rows: tuple[ImpactRow, ...]
     unknown: int
@@ -206,16 +170,7 @@ class ImpactTable:
 
 
 def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> ImpactTable:
-    """Selection rates by group with exact intervals, and impact ratios.
-
-    Args:
-        outcomes: Group and outcome of each person or text; None or an empty group is counted as unknown.
-        exclude_small: Leave groups below 2 % of the data out of the ratios: they have none, and do not set the highest
-            rate. Their numbers and rates stay in the table.
-
-    Raises:
-        ServiceError: No outcome has a group.
-    """
+    """Selection rates by group with exact intervals, and impact ratios."""
     known = [(group, bool(selected)) for group, selected in outcomes if group is not None and group.strip()]
     if not known:
         raise ServiceError("No outcome has a group, so there is nothing to compare; name the groups.")

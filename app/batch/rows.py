@@ -32,18 +32,7 @@ NAMED = "g:"
 
 @dataclass(frozen=True, slots=True)
 class BatchQuery:
-    """Which rows of a batch are shown, and in what order.
-
-    Attributes:
-        batch: The batch.
-        order: What the rows are sorted by.
-        descending: From the largest to the smallest.
-        text: Words that the prompt, the continuation or the context must hold.
-        group: Filter value of a group; empty for all.
-        state: A state; empty for all.
-        page: The page, from 1.
-        size: Rows on a page.
-    """
+    """Which rows of a batch are shown, and in what order."""
 
     batch: int
     order: BatchOrder = "line"
@@ -78,14 +67,7 @@ def group_value(group: str | None) -> str:
 
 
 def batch_query(address: Mapping[str, Any]) -> BatchQuery:
-    """Which rows the page asks for.
-
-    Args:
-        address: By name: ``batch``, ``order``, ``down``, ``text``, ``group``, ``state``, ``page`` and ``size``.
-
-    Raises:
-        ServiceError: A value is none of those that there are.
-    """
+    """Which rows the page asks for."""
     return BatchQuery(
         batch=whole_number(address, "batch"),
         order=cast(BatchOrder, _one_of(address, "order", get_args(BatchOrder), "line")),
@@ -99,11 +81,7 @@ def batch_query(address: Mapping[str, Any]) -> BatchQuery:
 
 
 def whole_number(address: Mapping[str, Any], name: str, usual: int | None = None) -> int:
-    """A whole number that the page sends.
-
-    Raises:
-        ServiceError: It is none.
-    """
+    """A whole number that the page sends."""
     value = address.get(name, usual)
     try:
         return int(value)  # type: ignore[arg-type]
@@ -126,14 +104,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """What the finished rows of a group come to.
-
-    Attributes:
-        group: Its name; None for rows without a group.
-        rows: Finished rows.
-        contexts: Independent contexts among them; rows that share one count once.
-        means: One a measure, in the order in which tables show them.
-    """
+    """What the finished rows of a group come to."""
 
     group: str | None
     rows: int

@@ -23,13 +23,7 @@ _FIRST_NUMBER = r"(?<![\w.])([-+]?\d+(?:\.\d+)?)(?![\w])"
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of a batch's finished rows.
-
-    Attributes:
-        scored: Group and score of each row that has one, in the order of the rows.
-        unscored: Lines of finished rows without a score.
-        unfinished: Lines of rows without a finished continuation.
-    """
+    """The scores of a batch's finished rows."""
 
     scored: tuple[tuple[str | None, float], ...]
     unscored: tuple[int, ...]
@@ -37,11 +31,7 @@ class Scores:
 
     @property
     def median(self) -> float:
-        """The median of all scores, also of those whose group is unknown.
-
-        Raises:
-            ServiceError: There is no score.
-        """
+        """The median of all scores, also of those whose group is unknown."""
         if not self.scored:
             raise ServiceError("No text has a score, so there are no scoring rates; check how scores are to be read.")
         return median(score for _, score in self.scored)
@@ -54,16 +44,7 @@ class Scores:
 
 
 def scores_of(rows: Iterable[BatchRowView], read: str) -> Scores:
-    """The scores of a batch's rows.
-
-    Args:
-        rows: The rows; only finished ones have a score.
-        read: ``number`` for the first number of a text, or a regular expression whose first group is a number.
-
-    Raises:
-        ServiceError: The expression cannot be read, has no group, or finds what is no number, or a search takes too
-            long.
-    """
+    """The scores of a batch's rows."""
     pattern = _pattern(_FIRST_NUMBER if read == NUMBER else read)
     scored: list[tuple[str | None, float]] = []
     unscored, unfinished = [], []

@@ -74,16 +74,7 @@ OF_THE_WHOLE_BATCH = (CalibrationMismatch, ModelLoadError)
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """A request to audit every prompt of a set with the same settings.
-
-    Attributes:
-        name: Name of the batch.
-        settings: Settings of every session.
-        accept_errors: Go on with the good rows although others cannot be used.
-        same_seed: Give every session the settings' seed. Otherwise rows of one context share a seed and contexts have
-            different ones, so that chance does not tie contexts to each other.
-        group_thresholds: Audit each row under the thresholds of its own group, with a calibration by group.
-    """
+    """A request to audit every prompt of a set with the same settings."""
 
     name: str
     settings: AuditSettings = field(default_factory=AuditSettings)
@@ -94,14 +85,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatches:
-    """Batches of the same prompts that were checked and can be stored.
-
-    Attributes:
-        filename: Name of the file that the prompts came in.
-        digest: SHA-256 of that file.
-        rows: The prompts that all requests can use.
-        requests: What was asked of each batch, with its prompts read alike.
-    """
+    """Batches of the same prompts that were checked and can be stored."""
 
     filename: str
     digest: str
@@ -111,15 +95,7 @@ class PreparedBatches:
 
 @dataclass(frozen=True, slots=True)
 class BatchEstimate:
-    """What the prompts of a batch that can be used will take, judged by a few steps of one of them.
-
-    Attributes:
-        prompts: How many there are.
-        contexts: Independent contexts among them.
-        groups: Groups that they name.
-        tokens: Tokens at most, if every chain runs to its last step.
-        seconds: Time that the model takes for them, in seconds.
-    """
+    """What the prompts of a batch that can be used will take, judged by a few steps of one of them."""
 
     prompts: int
     contexts: int
@@ -141,16 +117,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch as a page shows it.
-
-    Attributes:
-        rows: Its rows, sorted as asked.
-        counts: Number of rows in each state that occurs.
-        groups: Totals by group, in the order in which groups first appear in the file.
-        job: The job that ran it last; None if it is not known any more.
-        resumable: Whether it stands still with rows left to run.
-        notes: Sentences that must be shown with it.
-    """
+    """A batch as a page shows it."""
 
     id: int
     name: str
@@ -215,14 +182,7 @@ class BatchService(PromptSetReader):
         )  # fmt: skip
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
-        """All that is wrong with a prompt set for a request, by line, also what only the model can tell; loads it.
-
-        Raises:
-            ServiceError: None of the columns holds the prompts, or thresholds by group are asked for without a
-                calibration.
-            CoftError: The model cannot be loaded.
-            NotFoundError: The calibration has been deleted.
-        """
+        """All that is wrong with a prompt set for a request, by line, also what only the model can tell; loads it."""
         require_prompts(prompts)
         errors = [*prompts.errors, *_too_long(prompts, self._model(request))]
         if request.group_thresholds:
@@ -230,12 +190,7 @@ class BatchService(PromptSetReader):
         return tuple(sorted(errors, key=lambda error: error.line))
 
     def estimate(self, prompts: ParsedPromptSet, request: BatchRequest) -> BatchEstimate:
-        """What a batch will take if all chains run to their last step, by a trial with the prompt of medium length.
-
-        Raises:
-            ServiceError: No row can be used.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-        """
+        """What a batch will take if all chains run to their last step, by a trial with the prompt of medium length."""
         rows, settings = _usable(prompts, self.row_errors(prompts, request)), request.settings
         row = sorted(rows, key=lambda row: len(row.example.prompt))[len(rows) // 2]
         tried = min(TRIAL_STEPS, settings.max_new_tokens)
@@ -255,14 +210,7 @@ class BatchService(PromptSetReader):
         )
 
     def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
-        """Store a batch, start it as a job, and return the batch's id.
-
-        Raises:
-            ServiceError: It has no name, or rows cannot be used and going on without them was not allowed.
-            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The calibration or the word list has been deleted.
-        """
+        """Store a batch, start it as a job, and return the batch's id."""
         prepared = self.prepare(prompts, (request,))
         with self._batches.together():
             (batch,) = self.store(prepared)
@@ -273,12 +221,6 @@ class BatchService(PromptSetReader):
         """Check a batch for each request, all of the same prompts, and load what they need; nothing is stored.
 
         Rows that one of the requests cannot use are left out of all.
-
-        Raises:
-            ServiceError: A request has no name, or rows cannot be used and going on without them was not allowed.
-            ColumnMismatch: The calibration of one belongs to another policy and going on was not allowed.
-            CoftError: A setting is outside its range, or a model cannot be loaded.
-            NotFoundError: A calibration or a word list has been deleted.
         """
         if not all(request.name.strip() for request in requests):
             raise ServiceError("The batch has no name; give it one.")
@@ -308,27 +250,13 @@ class BatchService(PromptSetReader):
             return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
 
     def cancel(self, batch_id: int) -> None:
-        """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
-
-        Raises:
-            ServiceError: Another reviewer began it.
-            NotFoundError: There is no such batch.
-        """
+        """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed."""
         batch = self._batches.get(batch_id)
         if batch.job_id is not None:
             self._jobs.cancel(batch.job_id)
 
     def resume(self, batch_id: int, part_of: JsonObject | None = None) -> int:
-        """Go on with the rows that are not finished; a session that was cut off is continued. The new job's id.
-
-        Args:
-            batch_id: The batch.
-            part_of: What the job's payload says of what the batch is a part of.
-
-        Raises:
-            ServiceError: It is running, nothing is left to run, or another reviewer began it.
-            NotFoundError: There is no such batch.
-        """
+        """Go on with the rows that are not finished; a session that was cut off is continued. The new job's id."""
         batch = self._batches.get(batch_id)
         if not any(row.is_open for row in self._batches.rows(batch_id)):
             raise ServiceError(f"Every row of “{batch.name}” is finished, so there is nothing to resume.")
@@ -342,11 +270,7 @@ class BatchService(PromptSetReader):
         )
 
     def view(self, batch_id: int, order: BatchOrder = "line", descending: bool = False) -> BatchView:
-        """A batch with its rows and totals; needs no model.
-
-        Raises:
-            NotFoundError: There is no such batch.
-        """
+        """A batch with its rows and totals; needs no model."""
         batch = self._batches.get(batch_id)
         rows, job = self._rows(batch_id), self._jobs.find(batch.job_id)
         groups = group_totals(rows)
@@ -365,12 +289,7 @@ class BatchService(PromptSetReader):
         )
 
     def impact(self, batch_id: int, rule: OutcomeRule, exclude_small: bool = False) -> tuple[ImpactTable, Outcomes]:
-        """Selection rates by group and impact ratios, and the outcomes that they rest on.
-
-        Raises:
-            ServiceError: The rule cannot be used, or no decided row has a group.
-            NotFoundError: There is no such batch.
-        """
+        """Selection rates by group and impact ratios, and the outcomes that they rest on."""
         outcomes = outcomes_of(self._rows(batch_id), rule)
         return impact_table(outcomes.pairs, exclude_small), outcomes
 
@@ -383,12 +302,7 @@ class BatchService(PromptSetReader):
         )
 
     def delete(self, batch_id: int) -> None:
-        """Delete a batch; its sessions stay in the library.
-
-        Raises:
-            ServiceError: It is running.
-            NotFoundError: There is no such batch.
-        """
+        """Delete a batch; its sessions stay in the library."""
         batch = self._batches.get(batch_id)
         job = self._jobs.find(batch.job_id)
         if job is not None and job.active:

@@ -114,13 +114,7 @@ def group_name(group: str | None) -> str:
 
 
 def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Reply:
-    """A batch as the page shows it.
-
-    Args:
-        view: The batch with its rows in the asked-for order.
-        query: Which rows are asked for.
-        said: What an action has done, in words.
-    """
+    """A batch as the page shows it."""
     return {
         "kind": "batch",
         "batch": view.id,
@@ -230,13 +224,7 @@ def _is_sensitive(row: BatchRowView) -> bool:
 
 
 def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Markup:
-    """The finding with which the batch begins; empty where there is none yet.
-
-    Args:
-        finding: The sentence.
-        strong: Whether it stands in the accent of sensitivity.
-        ratio: Whether it is of impact ratios; else it is said how to come by them.
-    """
+    """The finding with which the batch begins; empty where there is none yet."""
     return html(
         """
         {% if finding %}<p class="effect{{ " strong" if strong }}">{{ finding | explained }}</p>
@@ -356,14 +344,7 @@ def _mean(mean: MeanInterval) -> str:
 def impact_message(
     view: BatchView, rule: OutcomeRule, outcomes: Outcomes | str | None, impact: ImpactTable | str | None
 ) -> Reply:
-    """The preview of a rule and the table that comes of it; a refusal stands in place of either.
-
-    Args:
-        view: The batch.
-        rule: How continuations are read.
-        outcomes: What the rule makes of the rows; None without a word to look for.
-        impact: The table of them.
-    """
+    """The preview of a rule and the table that comes of it; a refusal stands in place of either."""
     found = impact if isinstance(impact, ImpactTable) else None
     low = found is not None and found.lowest is not None and bool(found.lowest.below_four_fifths)
     return {

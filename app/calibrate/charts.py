@@ -30,13 +30,7 @@ DASH = {"calibrated": "solid", "inherited": "2px,3px"}
 
 
 def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView], asked: float) -> go.Figure:
-    """Threshold, coverage and contexts by position, one above the other.
-
-    Args:
-        bins: Position bins in order.
-        coverage: Measured coverage, by the bins' labels.
-        asked: Level that was asked for, ``1 - alpha``.
-    """
+    """Threshold, coverage and contexts by position, one above the other."""
     figure = go.Figure(layout=plain_layout(THRESHOLDS_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 24}))
     measured = {row.label: row for row in coverage}
     _slotted(

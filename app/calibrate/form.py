@@ -76,14 +76,7 @@ def applicable(fields: Fields) -> dict[str, bool]:
 def calibration_request(
     fields: Fields, usual_name: str, accept_errors: bool, deployment: tuple[str, ...]
 ) -> CalibrationRequest:
-    """The request that the form makes; fields that do not apply are left as they usually are.
-
-    Args:
-        fields: The controls' values by field.
-        usual_name: Name of the run where none is typed.
-        accept_errors: Go on with the good rows.
-        deployment: Prompts that will be audited, where weights are estimated from them.
-    """
+    """The request that the form makes; fields that do not apply are left as they usually are."""
     applies = applicable(fields)
     usual = CalibrationRequest(name="")
     numbers: dict[str, Any] = {name: int(_or_usual(fields, name, usual)) for name in WHOLE}

@@ -51,11 +51,7 @@ from app.shared.wiring import Services
 def submission(
     calibrations: CalibrationService, path: str | None, accept: bool, values: Sequence[object]
 ) -> tuple[ParsedPromptSet, CalibrationRequest]:
-    """The prompt set as the form maps its columns, and the form's request.
-
-    Raises:
-        ServiceError: No prompt set is chosen.
-    """
+    """The prompt set as the form maps its columns, and the form's request."""
     prompts = parsed_from(calibrations, path, values[: len(PROMPT_SET_FIELDS)])
     return prompts, _request(calibrations, prompts, accept, values)
 

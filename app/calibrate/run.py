@@ -40,43 +40,24 @@ NO_WEIGHTS = "The prompt set has no column of weights; add one, or choose other 
 
 @dataclass(frozen=True, slots=True)
 class ContextWeights:
-    """Weight of each context.
-
-    Attributes:
-        by_context: Weight by the context's number.
-        test_weight: Weight of a new prompt; None takes the largest weight.
-        estimated: Whether they were estimated.
-    """
+    """Weight of each context."""
 
     by_context: dict[int, float]
     test_weight: float | None = None
     estimated: bool = False
 
     def applied(self, calibration: AnyCalibration) -> AnyCalibration:
-        """Thresholds for the prompts that the weights speak of.
-
-        Raises:
-            InvalidInputError: They leave too few effective contexts, with factorized masks for any family.
-        """
+        """Thresholds for the prompts that the weights speak of."""
         return calibration.reweighted(self.by_context, self.test_weight, self.estimated)
 
     def require_effective(self, alpha: float) -> None:
-        """Refuse weights under which all contexts together, those kept apart included, are worth too little.
-
-        Raises:
-            InvalidInputError: They are; the finished calibration would refuse them.
-        """
+        """Refuse weights under which all contexts together, those kept apart included, are worth too little."""
         shift = Shift.weighted(self.by_context, self.test_weight, self.estimated)
         shift.require_effective(np.array(sorted(self.by_context)), max(EFFECTIVE_FLOOR, minimum_contexts(alpha)))
 
 
 def asked_weights(rows: Sequence[PromptRow], request: CalibrationRequest) -> ContextWeights | None:
-    """The weights that a request asks for; None if it asks for none.
-
-    Raises:
-        ServiceError: The rows have no weights.
-        InvalidInputError: There are too few prompts to estimate weights, or rows of one context differ in theirs.
-    """
+    """The weights that a request asks for; None if it asks for none."""
     if request.weighting == "none":
         return None
     numbers = context_numbers([row.example for row in rows], request.by_group)
@@ -89,16 +70,7 @@ def asked_weights(rows: Sequence[PromptRow], request: CalibrationRequest) -> Con
 
 
 def estimated_weights(prompts: Sequence[str], contexts: Sequence[int], deployment: Sequence[str]) -> ContextWeights:
-    """Estimate how much likelier each context is in the deployment: the mean ratio of its prompts.
-
-    Args:
-        prompts: Calibration prompts.
-        contexts: Their contexts' numbers.
-        deployment: Prompts like those that will be audited; blank ones do not count.
-
-    Raises:
-        InvalidInputError: There are too few prompts on either side.
-    """
+    """Estimate how much likelier each context is in the deployment: the mean ratio of its prompts."""
     ratio = estimate_density_ratio(prompts, [prompt for prompt in deployment if prompt.strip()])
     weights: defaultdict[int, list[float]] = defaultdict(list)
     for context, weight in zip(contexts, ratio.weights.tolist(), strict=True):
@@ -116,15 +88,7 @@ COST_OF_WRITING = 4
 
 @dataclass(frozen=True, slots=True)
 class CalibrationWork:
-    """What a calibration is made of.
-
-    Attributes:
-        model: The model.
-        detector: Finds spans where a row has none.
-        rows: The usable rows.
-        request: What is asked of them.
-        room: Where the memory of its batches is taken from; None takes it without asking.
-    """
+    """What a calibration is made of."""
 
     model: LanguageModel
     detector: SpanDetector
@@ -164,12 +128,7 @@ class CalibrationWork:
 
 
 def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: Ledger | None = None) -> AnyCalibration:
-    """Calibrate as asked, weights and bounds of a shift included; progress is told prompts done, and prompts in all.
-
-    Raises:
-        ServiceError: Weights are asked of rows without weights.
-        CoftError: A prompt or a setting cannot be used, or the weights leave too few contexts.
-    """
+    """Calibrate as asked, weights and bounds of a shift included; progress is told prompts done, and prompts in all."""
     request = work.request
     weights = asked_weights(work.rows, request)
     if weights is not None:
@@ -254,12 +213,6 @@ class KeptLedger:
     """The ledgers of a job's stages in memory, saved now and then, and once more when the job ends early.
 
     Used as a context around the work: they are deleted when the work is done, and saved when it is cancelled or fails.
-
-    Attributes:
-        phase: Label of the phase that is at work, as the core calls it.
-
-    Raises:
-        LedgerMismatchError: What is stored is damaged, or of another version.
     """
 
     def __init__(

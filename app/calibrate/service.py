@@ -68,12 +68,7 @@ BEFORE: JsonObject = {"bin_spacing": "even"}
 
 
 def check_request(request: CalibrationRequest) -> None:
-    """Refuse settings that cannot be used, whatever the prompts.
-
-    Raises:
-        ServiceError: A choice does not exist, or two choices exclude each other.
-        InvalidInputError: A number is outside its range, or a family is unknown.
-    """
+    """Refuse settings that cannot be used, whatever the prompts."""
     if not request.name.strip():
         raise ServiceError("The calibration has no name; give it one.")
     _one_of("context source", request.source, SOURCES)
@@ -94,11 +89,7 @@ def check_request(request: CalibrationRequest) -> None:
 
 
 def request_from_json(data: JsonObject) -> CalibrationRequest:
-    """A request as a job kept it; what an older version did not know is what it did, which the default is unless said.
-
-    Raises:
-        ServiceError: It was written by a newer version, or is damaged.
-    """
+    """A request as a job kept it; settings that an older version did not know have their defaults."""
     known = {field.name for field in fields(CalibrationRequest)}
     if unknown := sorted(data.keys() - known):
         raise ServiceError(
@@ -224,27 +215,14 @@ class CalibrationService(PromptSetReader):
         return preview_rows(prompts, request, self._detectors.choose(request), limit)
 
     def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
-        """How long the calibration will take, from a trial of about two seconds; loads the model.
-
-        Raises:
-            ServiceError: No row can be used, or a choice does not fit the prompt set.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The word list has been deleted.
-        """
+        """How long the calibration will take, from a trial of about two seconds; loads the model."""
         # Tokenizing the upload and looking for spans need no turn of the model; only the trial's forwards do.
         trial = Trial(replace(self._work(prompts, request)[0], room=self._host.memory.room()))
         with self._host.turn():
             return trial.estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
-        """Store the prompt set, start the calibration as a job, and return the job's id.
-
-        Raises:
-            ServiceError: Rows cannot be used and going on without them was not allowed, or none is left; or a choice
-                does not fit the prompt set.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The word list has been deleted.
-        """
+        """Store the prompt set, start the calibration as a job, and return the job's id."""
         work, errors = self._work(prompts, request)
         if errors and not request.accept_errors:
             raise ServiceError(_refusal(prompts, errors))
@@ -253,14 +231,7 @@ class CalibrationService(PromptSetReader):
             return self._start(work, stored.id)
 
     def resume(self, job_id: int) -> int:
-        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id.
-
-        Raises:
-            ServiceError: The job is still at work, is done, was resumed already, is another reviewer's, or its prompt
-                set is gone.
-            CoftError: The model cannot be loaded.
-            NotFoundError: There is no such job, or its word list has been deleted.
-        """
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
         with self._resuming:
             record = self._runner.get(job_id)
             require_own(record)
@@ -282,13 +253,7 @@ class CalibrationService(PromptSetReader):
         return tuple(summary_of(record) for record in self._store.list(model))
 
     def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
-        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
-
-        Raises:
-            ServiceError: Its own prompts are not stored, or an earlier version counted them otherwise.
-            InvalidInputError: There are too few prompts, or the weights leave too few contexts.
-            NotFoundError: There is no such calibration.
-        """
+        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id."""
         record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
         if record.prompt_set_id is None:
             raise ServiceError(
@@ -373,12 +338,7 @@ class CalibrationService(PromptSetReader):
 def calibrated_again(
     model: LanguageModel, detector: SpanDetector, rows: tuple[PromptRow, ...], request: CalibrationRequest, room: Room
 ) -> AnyCalibration:
-    """A calibration from what it was once made of, as the service makes it.
-
-    Raises:
-        ServiceError: Weights are asked of rows without weights.
-        CoftError: A prompt or a setting cannot be used, or the weights leave too few contexts.
-    """
+    """A calibration from what it was once made of, as the service makes it."""
     work = CalibrationWork(model, detector, rows, request, room)
     calibration = calibrated(work)
     return with_chains(work, calibration) if work.records_chains else calibration

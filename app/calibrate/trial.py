@@ -39,11 +39,7 @@ NOTHING_MASKED = "nothing is masked here or in any other row, and factorized mas
 def usable_rows(
     prompts: ParsedPromptSet, request: CalibrationRequest, model: LanguageModel
 ) -> tuple[tuple[PromptRow, ...], tuple[RowError, ...]]:
-    """The rows that a calibration can use, and what is wrong with the others, in the order of their lines.
-
-    Raises:
-        ServiceError: None of the columns is known to hold the prompts.
-    """
+    """The rows that a calibration can use, and what is wrong with the others, in the order of their lines."""
     require_prompts(prompts)
     rows, errors = list(rows_of(prompts)), list(prompts.errors)
     for check in (_without_reference, _without_group, _of_another_group, _of_another_weight, partial(_too_long, model)):
@@ -61,12 +57,7 @@ def nothing_masked(rows: Iterable[PromptRow], request: CalibrationRequest, detec
 
 
 def require_maskable(rows: Iterable[PromptRow], request: CalibrationRequest, detector: SpanDetector) -> None:
-    """Refuse rows that factorized masks cannot be calibrated on.
-
-    Raises:
-        ServiceError: Nothing is masked in any row.
-        InvalidInputError: The shares of alpha do not fit the families that are masked.
-    """
+    """Refuse rows that factorized masks cannot be calibrated on."""
     rows = tuple(rows)
     if nothing_masked(rows, request, detector):
         raise ServiceError(
@@ -199,11 +190,7 @@ class Trial:
         self._tried = 0
 
     def estimate(self) -> CalibrationEstimate:
-        """Try and extrapolate.
-
-        Raises:
-            CoftError: The calibration would be refused.
-        """
+        """Try and extrapolate."""
         rows, request = self._work.rows, self._work.request
         seconds = self._seconds() if self._sorted else 0.0
         return CalibrationEstimate(

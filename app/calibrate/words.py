@@ -72,14 +72,7 @@ def _estimator(name: str) -> str:
 
 
 def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float, column: str = "") -> Markup:
-    """What a calibration will take and whether its contexts suffice.
-
-    Args:
-        estimate: The trial's result.
-        alpha: The risk that is asked for.
-        share: Share of the contexts that is kept apart.
-        column: The file's column that contexts are read from; empty without one.
-    """
+    """What a calibration will take and whether its contexts suffice."""
     kept = round(estimate.contexts * (1 - share))
     cautions = []
     if kept < estimate.needed:

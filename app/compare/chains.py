@@ -98,11 +98,7 @@ MOST_CHAINS = 8
 
 
 def checked_columns(columns: Sequence[AuditSettings]) -> list[AuditSettings]:
-    """The settings of each column with what its policy has not left out.
-
-    Raises:
-        ServiceError: There are fewer than two columns or too many, two are alike, or a policy is unknown.
-    """
+    """The settings of each column with what its policy has not left out."""
     wanted = [fitted(settings, settings.policy) for settings in columns]
     if not 2 <= len(wanted) <= MOST_CHAINS:
         raise ServiceError(f"{len(wanted)} columns cannot be run beside each other; choose 2 to {MOST_CHAINS}.")

@@ -252,13 +252,7 @@ def set_controls(services: Services) -> tuple[SetHandlers, PromptPart]:
 
 
 def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr.DownloadButton) -> None:
-    """Connect everything about prompt sets.
-
-    Args:
-        controls: What :func:`set_controls` gave.
-        stage: The open comparison.
-        file: Takes tables for download.
-    """
+    """Connect everything about prompt sets."""
     handlers, part = controls
     read = [*part.outputs]
     part.samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)  # type: ignore[attr-defined]

@@ -115,17 +115,7 @@ class ComparisonService:
         return cls(services[SessionsRepository], services[AuditService], services[ComparisonsRepository])
 
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
-        """Compare the chains of sessions, the others with the first; needs no model.
-
-        Args:
-            session_ids: The sessions; one can be named several times for several of its branches.
-            branch_ids: A branch of each; None, and none at all, take the active one.
-
-        Raises:
-            ServiceError: There are fewer than two chains or too many, one is named twice, or a branch is another
-                session's.
-            NotFoundError: There is no such session or branch.
-        """
+        """Compare the chains of sessions, the others with the first; needs no model."""
         if not 2 <= len(session_ids) <= MOST_CHAINS:
             raise ServiceError(f"{len(session_ids)} chains cannot be compared; choose 2 to {MOST_CHAINS}.")
         if branch_ids and len(branch_ids) != len(session_ids):
@@ -143,20 +133,7 @@ class ComparisonService:
         return write_text(folder / name, comparison_csv(self.compare(session_ids, branch_ids)))
 
     def run_columns(self, request: StartAudit, columns: Sequence[AuditSettings]) -> tuple[int, ...]:
-        """Begin one session for each of several settings with the same prompt and spans; none if one is refused.
-
-        Args:
-            request: Prompt, spans and name; its settings only say how spans are detected where none are given.
-            columns: The settings of each session; a policy may come several times with other settings.
-
-        Returns:
-            The sessions in the order of the columns; :meth:`advance` generates them together.
-
-        Raises:
-            ServiceError: There are fewer than two columns or too many, two are alike, or a policy is unknown.
-            ColumnMismatch: A column's calibration belongs to another policy and going on was not allowed.
-            CoftError: The prompt or a setting cannot be used.
-        """
+        """Begin one session for each of several settings with the same prompt and spans; none if one is refused."""
         wanted = checked_columns(columns)
         # Detected once, so that a setting of one column cannot give it other spans.
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
@@ -178,9 +155,6 @@ class ComparisonService:
         """Generate sessions to their ends, one token each in turn; pausing one lets the others go on.
 
         A pause that comes after this call counts, also before the first step.
-
-        Yields:
-            Session and its new step, which is durable then.
         """
         stops = {session_id: Event() for session_id in dict.fromkeys(session_ids)}
         # Where the stream is closed, another project may be present, or none.

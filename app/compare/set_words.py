@@ -37,11 +37,7 @@ class SetQuery:
 
 
 def set_query(given: Mapping[str, Any]) -> SetQuery:
-    """A query as the browser gives it.
-
-    Raises:
-        ServiceError: A part of it is missing or unknown.
-    """
+    """A query as the browser gives it."""
     try:
         numbers = [int(given[name]) for name in ("set", "column", "page")]
     except (KeyError, TypeError, ValueError) as error:

@@ -195,15 +195,7 @@ class SetComparisonService:
         )  # fmt: skip
 
     def submit(self, prompts: ParsedPromptSet, request: SetRequest) -> int:
-        """Store the prompts and a batch for each column, start them one after another, and return the id.
-
-        Raises:
-            ServiceError: There is no name, there are fewer than two columns or too many, two are alike, or rows cannot
-                be used and going on without them was not allowed.
-            ColumnMismatch: A column's calibration belongs to another policy and going on was not allowed.
-            CoftError: A setting is outside its range, or a model cannot be loaded.
-            NotFoundError: A calibration or a word list has been deleted.
-        """
+        """Store the prompts and a batch for each column, start them one after another, and return the id."""
         columns = checked_columns(request.columns)
         name = request.name.strip()
         if not name:
@@ -227,11 +219,7 @@ class SetComparisonService:
         return sorted(by_content.values(), key=lambda item: -item.id)
 
     def write_prompt_set(self, prompt_set_id: int, folder: Path) -> Path:
-        """Write a stored prompt set into a folder as JSONL, so that it can be used like an upload; return its path.
-
-        Raises:
-            NotFoundError: There is no such set.
-        """
+        """Write a stored prompt set into a folder as JSONL, so that it can be used like an upload; return its path."""
         stem = Path(self._prompt_sets.get(prompt_set_id).filename).stem or "prompts"
         return write_text(folder / f"{stem}.jsonl", rows_jsonl(self._prompt_sets.rows(prompt_set_id)))
 
@@ -248,18 +236,7 @@ class SetComparisonService:
     def view(
         self, comparison_id: int, order: SetOrder = "line", column: int = 0, descending: bool = False
     ) -> SetComparison:
-        """A comparison with its rows and means; needs no model.
-
-        Args:
-            comparison_id: The comparison.
-            order: What the rows are sorted by.
-            column: Whose value sorts, 0-based.
-            descending: Whether the largest comes first.
-
-        Raises:
-            NotFoundError: There is no such comparison.
-            ServiceError: All of its batches have been deleted.
-        """
+        """A comparison with its rows and means; needs no model."""
         record = self._comparisons.get(comparison_id)
         if not record.batch_ids:
             raise ServiceError(f"The batches of “{record.name}” have been deleted, so there is nothing to compare.")
@@ -282,22 +259,12 @@ class SetComparisonService:
         )
 
     def cancel(self, comparison_id: int) -> None:
-        """Ask all columns to stop after their current tokens; finished sessions stay, and it can be resumed.
-
-        Raises:
-            ServiceError: Another reviewer began it.
-            NotFoundError: There is no such comparison.
-        """
+        """Ask all columns to stop after their current tokens; finished sessions stay, and it can be resumed."""
         for number in reversed(self._comparisons.get(comparison_id).batch_ids):
             self._running.cancel(number)
 
     def resume(self, comparison_id: int) -> None:
-        """Go on with the rows that are not finished, column after column.
-
-        Raises:
-            ServiceError: It is running, or nothing is left to run.
-            NotFoundError: There is no such comparison.
-        """
+        """Go on with the rows that are not finished, column after column."""
         view = self.view(comparison_id)
         if view.running:
             raise ServiceError(f"The comparison “{view.name}” is running already; wait for it, or cancel it.")
@@ -320,12 +287,7 @@ class SetComparisonService:
         )
 
     def delete(self, comparison_id: int) -> None:
-        """Delete a comparison with its batches; their sessions stay in the library.
-
-        Raises:
-            ServiceError: It is running.
-            NotFoundError: There is no such comparison.
-        """
+        """Delete a comparison with its batches; their sessions stay in the library."""
         record = self._comparisons.get(comparison_id)
         if any(self._going(self._batches.get(number)) for number in record.batch_ids):
             raise ServiceError(f"The comparison “{record.name}” is running; cancel it first.")

@@ -20,26 +20,7 @@ RowKind = Literal["same", "changed", "removed", "added"]
 
 @dataclass(frozen=True, slots=True)
 class ChainSummary:
-    """One of the compared chains.
-
-    Attributes:
-        view: Its session, with this chain as the shown one.
-        certified: Certified tokens; None where the session is uncertified.
-        fallbacks: Steps at which no token was certified; None where nothing is thresholded.
-        overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
-            certified; None where nothing is thresholded.
-        mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
-        seconds_per_token: Median time of a step after the first, which also reads the prompt; waiting for the model's
-            turn is not counted. None where no step was measured.
-        mean_kl_factual: Mean over its steps of the divergence from vanilla, ``KL(fused || factual)`` in nats; None
-            where a step was stored without it, or where it says nothing of the audited model.
-        mean_tv_factual: The same as total variation.
-        own_model: Whether it decodes a checkpoint of its own: its factual reading is then not the audited model's.
-        footprint: Memory of its branches and models as computed from their shapes; None where it was stored without.
-        peak_bytes: Most memory that the device held, for all that ran, during any of its steps; None where that was
-            not measured.
-        thinking: How its thinking is told from its answer; None where its model marks none.
-    """
+    """One of the compared chains."""
 
     view: AuditView
     certified: int | None
@@ -92,13 +73,7 @@ class AlignedRow:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A place of all compared chains; see :func:`app.compare.chains.beside`.
-
-    Attributes:
-        steps: The step of each chain, 0-based; None where a chain has nothing there.
-        differs: Of the first chain, whether no other one has its token here; of the others, whether they have another
-            token than the first one, or one where it has none, or none where it has one.
-    """
+    """A place of all compared chains; see :func:`app.compare.chains.beside`."""
 
     steps: tuple[int | None, ...]
     differs: tuple[bool, ...]
@@ -111,15 +86,7 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """The first chain beside another one.
-
-    Attributes:
-        other: Place of the other chain among the compared ones.
-        rows: Both chains aligned, in reading order.
-        first_divergence: First step at which they have different tokens, or only one has any; None if they are equal.
-        by_text: Whether tokens were compared by their text, since the models have different vocabularies.
-        differences: (setting, value of the first, value of the other) for all that the sessions do not share.
-    """
+    """The first chain beside another one."""
 
     other: int
     rows: tuple[AlignedRow, ...]
@@ -152,14 +119,7 @@ class PairComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two or more chains beside each other.
-
-    Attributes:
-        chains: The chains; the others are compared with the first.
-        pairs: One a further chain.
-        notes: Sentences that must be shown with it.
-        rows: All chains aligned with the first, in reading order.
-    """
+    """Two or more chains beside each other."""
 
     chains: tuple[ChainSummary, ...]
     pairs: tuple[PairComparison, ...]
@@ -181,13 +141,7 @@ SetOrder = Literal[
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """A request to decode every prompt of a set under several settings.
-
-    Attributes:
-        name: Name of the comparison.
-        columns: The settings of each column; the others are compared with the first.
-        accept_errors: Go on with the good rows although others cannot be used.
-    """
+    """A request to decode every prompt of a set under several settings."""
 
     name: str
     columns: tuple[AuditSettings, ...]
@@ -196,27 +150,7 @@ class SetRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetCell:
-    """What one column says of one prompt; numbers are of the session's main chain.
-
-    Attributes:
-        state: How far it is.
-        session_id: Its session; None if there is none.
-        text: The continuation so far.
-        steps: Number of tokens.
-        parted_at: First step (0-based) with another token than the first column, the shorter chain's end included;
-            None where both are equal, where one is not finished, and in the first column.
-        parted: Whether it parts from the first column; None where that cannot be said yet.
-        mean_kl_factual: Mean over its steps of the divergence from vanilla, nats; infinite where a step forbids
-            nothing less; None where it was not computed, or says nothing of the audited model.
-        mean_tv_factual: The same as total variation.
-        mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
-        fallbacks: Steps at which no token was certified; None where nothing is thresholded.
-        certified_share: Share of certified tokens; None where the session is uncertified.
-        seconds_per_token: Median time of a step after the first, in seconds, waiting excluded; None if unmeasured.
-        key_value_bytes: Computed memory of keys and values of all branches at its end; None if unknown.
-        peak_bytes: Most memory that the device held during its steps; None if unmeasured.
-        error: Why it could not be run; empty if it could.
-    """
+    """What one column says of one prompt; numbers are of the session's main chain."""
 
     state: RowState
     session_id: int | None = None
@@ -253,19 +187,7 @@ class SetRow:
 
 @dataclass(frozen=True, slots=True)
 class SetColumn:
-    """One column of a comparison.
-
-    Attributes:
-        batch_id: The batch that runs it.
-        settings: Its settings.
-        job: The job that ran it last; None if it is not known any more.
-        finished: Prompts whose chain is at its end.
-        failed: Prompts that could not be run.
-        means: Means over the finished prompts, one a measure, with 95 % intervals.
-        footprint: Memory of its longest prompt's branches and of its models, as computed; None if unknown.
-        peak_bytes: Most memory that the device held during any of its steps; None if unmeasured.
-        own_model: True where it decodes a checkpoint of its own, so that nothing is said of the audited model.
-    """
+    """One column of a comparison."""
 
     batch_id: int
     settings: AuditSettings
@@ -280,19 +202,7 @@ class SetColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetComparison:
-    """Every prompt of a set under several settings.
-
-    Attributes:
-        id: Its id.
-        name: Its name.
-        created_at: When it was submitted.
-        filename: Name of the file with its prompts.
-        columns: Its columns; the others are compared with the first.
-        rows: Its rows, sorted as asked.
-        running: Whether a column is being run or waits for its turn.
-        resumable: Whether it stands still with rows left to run.
-        notes: Sentences that must be shown with it.
-    """
+    """Every prompt of a set under several settings."""
 
     id: int
     name: str

@@ -44,18 +44,7 @@ COLUMN_FIELDS = {"max_new_tokens": "number of steps", "top_k": "top-k", "top_p":
 
 
 def compared_columns_from(shared: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> tuple[AuditSettings, ...]:
-    """The settings of each column.
-
-    Args:
-        shared: What all columns have in common: ``model``, ``max_new_tokens``, ``seed``, ``temperature``, ``top_p``,
-            ``top_k`` and ``greedy``.
-        columns: By column ``policy``, ``lam``, ``alpha``, ``calibration`` (0 for none), ``layout``, ``proceed`` and
-            ``parameters``, the policy's own by name.
-
-    Raises:
-        ServiceError: A field that must hold a number holds none, there is no such policy, or a parameter cannot take
-            its value.
-    """
+    """The settings of each column."""
     return tuple(_column_from(shared, given, place) for place, given in enumerate(columns, 1))
 
 
@@ -312,16 +301,7 @@ def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
 def columns_table(
     first: str, names: Sequence[str], rows: Sequence[Sequence[str]], classes: str, caption: str, kind: str = ""
 ) -> Markup:
-    """A table with a column for each chain; every row begins with its title, and cells are escaped.
-
-    Args:
-        first: Title of the column of titles.
-        names: Those of the others.
-        rows: The rows.
-        classes: Classes of the table.
-        caption: Its name for screen readers.
-        kind: Class of the cells; ``n`` aligns numbers.
-    """
+    """A table with a column for each chain; every row begins with its title, and cells are escaped."""
     return html(
         """
         <table class="{{ classes }}"><caption class="vh">{{ caption }}</caption><thead><tr><th scope="col">{{ first }}

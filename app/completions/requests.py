@@ -18,13 +18,7 @@ WRITTEN = 16
 
 
 class RefusedRequestError(ServiceError):
-    """A request that cannot be fulfilled.
-
-    Attributes:
-        status: HTTP status.
-        param: The field that is at fault; None for none in particular.
-        code: OpenAI's word for the fault; None where it has none.
-    """
+    """A request that cannot be fulfilled."""
 
     def __init__(self, sentence: str, status: int = 400, param: str | None = None, code: str | None = None) -> None:
         super().__init__(sentence)

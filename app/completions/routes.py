@@ -102,11 +102,7 @@ class CompletionRoutes:
 
 
 async def _read(request: Request, kind: type[Body]) -> Body:
-    """The request's content.
-
-    Raises:
-        RefusedRequestError: It is too large, no JSON, or holds a field that cannot be taken.
-    """
+    """The request's content."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         # Pages of other sites can send anything else without being asked whether they may.
         raise RefusedRequestError("Send the request as application/json.", 415)

@@ -37,14 +37,7 @@ TOLD = "chat_template_kwargs"
 
 @dataclass(frozen=True, slots=True)
 class TokenOdds:
-    """A token, and what the policy drew it from.
-
-    Attributes:
-        token: Its text.
-        log_p: Log-probability in the policy's distribution, before its certified set and its sampling controls; None
-            for the first token of a prompt, of which nothing is said.
-        top: The likeliest tokens with their log-probabilities.
-    """
+    """A token, and what the policy drew it from."""
 
     token: str
     log_p: float | None
@@ -53,13 +46,7 @@ class TokenOdds:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one step adds to a choice.
-
-    Attributes:
-        text: Text that is settled by it; empty while a character or a stop may still be incomplete.
-        step: The step; None for what closes a choice.
-        thinking: Text of the thinking before the answer that is settled by it.
-    """
+    """What one step adds to a choice."""
 
     text: str
     step: Step | None = None
@@ -68,15 +55,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One chain that is to be written.
-
-    Attributes:
-        prompt: Number of its prompt.
-        plan: What is decoded.
-        note: What must be said of how the prompt was read; empty for nothing.
-        stops: Texts before which it ends.
-        thinking: How its thinking is told from its answer; None where all is the answer.
-    """
+    """One chain that is to be written."""
 
     prompt: int
     plan: Plan
@@ -91,12 +70,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a choice ended.
-
-    Attributes:
-        reason: ``stop`` (a stop or the model's end token) or ``length``.
-        steps: Its steps, those of a stop included.
-    """
+    """How a choice ended."""
 
     reason: str
     steps: tuple[Step, ...]
@@ -120,11 +94,7 @@ class CompletionService:
 
     @classmethod
     def wired(cls, services: Services) -> CompletionService:
-        """The settings' model, and the policy that they name.
-
-        Raises:
-            InvalidInputError: The policy or one of its options is unknown.
-        """
+        """The settings' model, and the policy that they name."""
         settings = services.settings
         return cls(
             services[ModelHost],
@@ -136,12 +106,7 @@ class CompletionService:
         )
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
-        """The chains of a completion request, each prompt's next to each other.
-
-        Raises:
-            RefusedRequestError: The model is another one.
-            CoftError: A prompt cannot be read.
-        """
+        """The chains of a completion request, each prompt's next to each other."""
         model = self._model(asked)
         prompts = []
         for given in asked.prompts:
@@ -157,12 +122,7 @@ class CompletionService:
         return self._choices(model, asked, prompts, max(asked.max_tokens or 0, 1))
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
-        """The chains of a conversation, their thinking told from their answers.
-
-        Raises:
-            RefusedRequestError: The model is another one, or the chat template cannot be told what it is to be told.
-            CoftError: The conversation cannot be read.
-        """
+        """The chains of a conversation, their thinking told from their answers."""
         model = self._model(asked)
         turns, told = [message.turn for message in asked.messages], asked.chat_template_kwargs or {}
         try:
@@ -231,15 +191,7 @@ class CompletionService:
         return self._host.memory.run(size, make) if size else make()
 
     def echoed(self, choice: Choice, top: int) -> list[TokenOdds]:
-        """What the policy says of each token of a prompt.
-
-        Args:
-            choice: The choice.
-            top: Likeliest tokens that are told of each position.
-
-        Raises:
-            InvalidInputError: The policy cannot say it.
-        """
+        """What the policy says of each token of a prompt."""
         prepared = choice.plan
         ids, model = prepared.prompt.factual_ids, prepared.model
         odds = [TokenOdds(model.token_text(ids[0]), None)]
@@ -279,12 +231,7 @@ class CompletionService:
 
 
 def policy_of_text(text: str) -> Policy:
-    """The policy of a setting such as ``coft,lam=0.6,calibration=/path/to/file.zip``.
-
-    Raises:
-        InvalidInputError: The policy or an option is unknown.
-        ServiceError: An option has no value.
-    """
+    """The policy of a setting such as ``coft,lam=0.6,calibration=/path/to/file.zip``."""
     name, *pairs = (part.strip() for part in text.split(","))
     options = {}
     for pair in pairs:

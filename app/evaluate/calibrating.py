@@ -50,14 +50,7 @@ FACTUAL_ROLLOUTS = (
 
 @dataclass(frozen=True, slots=True)
 class CalibrationText:
-    """What thresholds of a suite are fitted on.
-
-    Attributes:
-        examples: One an item of the calibration share that has a prompt and fits into the model's context.
-        source: ``reference`` or ``rollout``.
-        steps: Tokens of a rollout at most.
-        left_out: Items of the share that have no prompt, or do not fit.
-    """
+    """What thresholds of a suite are fitted on."""
 
     examples: tuple[Example, ...]
     source: str
@@ -84,15 +77,7 @@ def source_of(suite: Suite, items: Sequence[Item]) -> str:
 def calibration_text(
     suite: Suite, items: Sequence[Item], apart: Collection[int], model: LanguageModel, detector: SpanDetector
 ) -> CalibrationText:
-    """What thresholds are fitted on.
-
-    Args:
-        suite: The suite.
-        items: All items, as the method reads them.
-        apart: Places of the calibration share.
-        model: The model, as the method prompts it.
-        detector: Finds spans where an ask has none.
-    """
+    """What thresholds are fitted on."""
     source = source_of(suite, items)
     examples = []
     for place in sorted(apart):
@@ -123,14 +108,7 @@ def _longest_text(model: LanguageModel, asks: Sequence[Any]) -> int:
 
 
 def calibration_key(method: EvaluationMethod, policy: str, text: CalibrationText, seed: int) -> str:
-    """What a calibration is kept under: a digest of all that it depends on.
-
-    Args:
-        method: The method.
-        policy: Digest of its fingerprint without thresholds.
-        text: What it is fitted on.
-        seed: Seed of the run.
-    """
+    """What a calibration is kept under: a digest of all that it depends on."""
     read = {"alpha": method.settings.alpha, "bins": BIN_WIDTH, "seed": seed}
     return digest_of([KEY_VERSION, policy, read, text.content])
 

@@ -23,13 +23,7 @@ FITS_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class CoefficientRequest:
-    """Which coefficients are asked for.
-
-    Attributes:
-        evaluation_id: The evaluation.
-        suite: Key of the suite; empty takes the one suite of DiscrimEval that the evaluation has.
-        outside: What a token that a certified set refuses counts as.
-    """
+    """Which coefficients are asked for."""
 
     evaluation_id: int
     suite: str = ""
@@ -38,12 +32,7 @@ class CoefficientRequest:
 
 @dataclass(frozen=True, slots=True)
 class MethodCoefficients:
-    """The coefficients of one method.
-
-    Attributes:
-        method: Its label.
-        figures: One a race, gender and age; without values where the model could not be fitted.
-    """
+    """The coefficients of one method."""
 
     method: str
     figures: tuple[Figure, ...]
@@ -56,15 +45,7 @@ class MethodCoefficients:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """The coefficients of an evaluation's methods on a suite.
-
-    Attributes:
-        evaluation_id: The evaluation.
-        suite: Key of the suite.
-        title: Its title.
-        outside: What a refused token counted as.
-        methods: The methods of which something is done.
-    """
+    """The coefficients of an evaluation's methods on a suite."""
 
     evaluation_id: int
     suite: str
@@ -129,12 +110,7 @@ class CoefficientService:
         )  # fmt: skip
 
     def coefficients(self, request: CoefficientRequest, progress: Progress | None = None) -> Coefficients:
-        """The coefficients of every method of which something is done.
-
-        Raises:
-            ServiceError: The evaluation has no such suite, several of them, or no answer of it yet.
-            NotFoundError: There is no such evaluation.
-        """
+        """The coefficients of every method of which something is done."""
         view, suite, labels = self._asked(request)
         for place, _ in enumerate(self._each(view, suite, labels, request.outside)):
             if progress is not None:
@@ -143,14 +119,7 @@ class CoefficientService:
         return Coefficients(view.id, suite.key, suite.title, request.outside, tuple(fits))
 
     def fitting(self, request: CoefficientRequest) -> Iterator[tuple[int, int, str]]:
-        """Fit method after method; the coefficients are then there at once.
-
-        Yields:
-            How many methods are fitted, how many there are, and which one is fitted next.
-
-        Raises:
-            ServiceError: As of :meth:`coefficients`, as all else.
-        """
+        """Fit method after method; the coefficients are then there at once."""
         view, suite, labels = self._asked(request)
         fits = self._each(view, suite, labels, request.outside)
         for place, label in enumerate(labels):

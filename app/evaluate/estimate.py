@@ -23,14 +23,7 @@ TRIED_TOKENS = 8
 
 @dataclass(frozen=True)
 class Estimator:
-    """Judges what evaluations take.
-
-    Attributes:
-        host: Where the model is had.
-        preparer: Makes methods ready.
-        reader: What reads asks.
-        clock: Monotonic seconds.
-    """
+    """Judges what evaluations take."""
 
     host: ModelHost
     preparer: MethodPreparer

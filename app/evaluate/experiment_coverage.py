@@ -177,14 +177,7 @@ def drift_table(table: DriftTable, figures: Figures, model: str, outside: Outsid
 
 @dataclass(frozen=True)
 class _Held:
-    """What thresholds of the first set do on a set of prompts, a seed each.
-
-    Attributes:
-        coverage: Coverage.
-        ratios: Largest density ratio, where there is one.
-        areas: How well the prompts are told apart.
-        notes: What could not be estimated, a sentence each.
-    """
+    """What thresholds of the first set do on a set of prompts, a seed each."""
 
     coverage: list[CoverageRow]
     ratios: list[float]

@@ -18,14 +18,7 @@ CSV_COLUMNS = ("table", "row", "source", "column", "value", "deviation", "low", 
 
 
 def experiment_content(plan: ExperimentPlan, view: EvaluationView, tables: Sequence[ExperimentTable], form: str) -> str:
-    """Tables of an experiment as the text of a file.
-
-    Args:
-        plan: What of the experiment took part.
-        view: Its evaluation.
-        tables: Its tables.
-        form: ``csv``, ``latex``, ``html`` or ``json``.
-    """
+    """Tables of an experiment as the text of a file."""
     if form == "csv":
         return to_csv(CSV_COLUMNS, chain.from_iterable(map(_cells, tables)))
     if form == "json":

@@ -21,19 +21,7 @@ from coft_core.suites.statistics import LEVEL, difference
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of an experiment, of which its tables are made without the model.
-
-    Attributes:
-        experiment: The experiment.
-        methods: The methods that took part, in its order.
-        suites: The suites that took part, by the key that the experiment has for them.
-        outcomes: What became of their items.
-        calibrations: What is said of thresholds.
-        thresholds: Thresholds by suite, method and seed; None where there are none.
-        prompts: Prompts of a suite under a seed, those that thresholds were fitted on and those that were evaluated;
-            None where its data is not there any more.
-        left_out: What did not take part, and why, a sentence each.
-    """
+    """What is kept of an experiment, of which its tables are made without the model."""
 
     experiment: Experiment
     methods: tuple[EvaluationMethod, ...]
@@ -58,17 +46,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number of a table.
-
-    Attributes:
-        value: The mean over seeds; None where no seed has one.
-        deviation: Sample standard deviation over seeds; None with fewer than two.
-        low: Lower end of the 95 % interval of all seeds together; None without one.
-        high: Upper end.
-        n: What was counted.
-        what: What is counted.
-        unscored: What could not be scored.
-    """
+    """A number of a table."""
 
     value: float | None
     deviation: float | None = None
@@ -171,13 +149,7 @@ class Figures:
         return [] if found is None else [outcome for outcome in found.outcomes if not outcome.unread]
 
     def column(self, column: ColumnEntry, label: str, suite: str = "") -> Value | None:
-        """A number of a table; None where there is none.
-
-        Args:
-            column: The column; not one of ranks.
-            label: The method.
-            suite: The suite of the row, in a table with a row a suite.
-        """
+        """A number of a table; None where there is none."""
         own = self._series(column, label, suite)
         if not column.against or own is None:
             return None if own is None else own.value
@@ -234,13 +206,7 @@ class Figures:
         return present_parts(self.kept.experiment.averages, kind, self.kept.suites)
 
     def certificates(self, what: str, label: str, suites: Iterable[str]) -> Series | None:
-        """How often nothing was certified, or how much was, over several suites; None for a method without thresholds.
-
-        Args:
-            what: As a column's ``read`` names it.
-            label: The method.
-            suites: Keys of the suites.
-        """
+        """How often or how much was certified, over several suites; None for a method without thresholds."""
         method = next(own for own in self.kept.methods if own.label == label)
         outcomes = [replace(own, unit=f"{key} {own.unit}") for key in suites for own in self.read(key, label)]
         if not method.calibrated or not outcomes:

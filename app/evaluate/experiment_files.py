@@ -40,11 +40,7 @@ def experiment_names() -> tuple[str, ...]:
 
 
 def load_experiment(name: str) -> Experiment:
-    """An experiment by its name, or by the path of a YAML file.
-
-    Raises:
-        ServiceError: There is none, or it is wrong; the sentence names file, line and field.
-    """
+    """An experiment by its name, or by the path of a YAML file."""
     if name.endswith(ENDINGS) or "/" in name:
         # Path raises where a name is too long for a path or names the home of nobody.
         path = Path(os.path.expanduser(name))
@@ -65,11 +61,7 @@ def _shipped(name: str) -> Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read and check an experiment.
-
-    Raises:
-        ServiceError: It cannot be read or is wrong; the sentence names file, line and field.
-    """
+    """Read and check an experiment."""
     try:
         text = path.read_text("utf-8")
         content = yaml.load(text, _Loader)
@@ -141,11 +133,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check(name: str, text: str, experiment: Experiment) -> None:
-    """Refuse suites and methods that there are not.
-
-    Raises:
-        ServiceError: One is unknown; the sentence names file, line and field.
-    """
+    """Refuse suites and methods that there are not."""
 
     def refuse(field: str, reason: str) -> None:
         line = _line(text, field.split("."))
@@ -247,15 +235,7 @@ def _check_needed(experiment: Experiment, refuse: Any) -> None:
 
 
 def given_parameters(given: Mapping[str, str], methods: Sequence[EvaluationMethod]) -> dict[str, dict[str, str]]:
-    """Parameters that somebody gives for methods of an experiment, by policy.
-
-    Args:
-        given: Values by ``policy.parameter``, such as ``cda.checkpoint``.
-        methods: The methods.
-
-    Raises:
-        ServiceError: A name is written otherwise, or no method has such a policy or parameter.
-    """
+    """Parameters that somebody gives for methods of an experiment, by policy."""
     by_policy: dict[str, dict[str, str]] = {}
     for name, value in given.items():
         policy, dot, parameter = name.partition(".")

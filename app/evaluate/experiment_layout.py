@@ -16,25 +16,14 @@ from app.shared.step_words import count
 
 @dataclass(frozen=True, slots=True)
 class ExperimentLayout(Layout):
-    """A table of texts with the numbers that they are of.
-
-    Attributes:
-        numbers: A number for each cell of each line; None where there is nothing.
-    """
+    """A table of texts with the numbers that they are of."""
 
     numbers: tuple[tuple[Value | None, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentTable:
-    """A table of an experiment.
-
-    Attributes:
-        title: What it shows.
-        layout: The table.
-        notes: Sentences that have to stand with it.
-        picture: What its picture shows; None where it has none.
-    """
+    """A table of an experiment."""
 
     title: str
     layout: ExperimentLayout
@@ -44,13 +33,7 @@ class ExperimentTable:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of a table before it is laid out.
-
-    Attributes:
-        head: Its head.
-        values: Its numbers; None where there is nothing.
-        paper: Name of the paper's row that stands below it; empty where another own row comes between.
-    """
+    """A row of a table before it is laid out."""
 
     head: str
     values: tuple[Value | None, ...]
@@ -74,15 +57,7 @@ def laid_out(
     heads: Sequence[Head],
     lines: Sequence[Line],
 ) -> ExperimentLayout:
-    """Lines with the paper's below them.
-
-    Args:
-        table: The table.
-        model: The model that was evaluated.
-        corner: What stands above the heads of the rows.
-        heads: Heads of the columns; those of the paper first.
-        lines: The rows.
-    """
+    """Lines with the paper's below them."""
     papers = chosen_paper(table.paper, model)
     published = [
         (entry, name, tuple(None if own is None else number_of(own) for own in figures))

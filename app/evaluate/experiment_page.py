@@ -52,12 +52,7 @@ class ExperimentHandlers:
         self, name: str, file: str | None, given: str | None, called: str, model: str, data: str, limit: float | None,
         seeds: float, judges: str,
     ) -> ExperimentPlan:  # fmt: skip
-        """What is run of an experiment with the values of the form.
-
-        Raises:
-            ServiceError: It cannot be run.
-            CoftError: The model cannot be loaded.
-        """
+        """What is run of an experiment with the values of the form."""
         request = ExperimentRequest(
             _named(name, file),
             model,
@@ -119,11 +114,7 @@ class ExperimentHandlers:
 
 
 def judges_from(text: str | None) -> tuple[tuple[str, str], ...]:
-    """Who judges what, as the form says it.
-
-    Raises:
-        ServiceError: It is written otherwise.
-    """
+    """Who judges what, as the form says it."""
     return tuple((pairs(JUDGES, (text or "").strip() or None) or {}).items())
 
 
@@ -178,14 +169,7 @@ def wire_tables(
 
 @dataclass(frozen=True, slots=True)
 class ExperimentChoice:
-    """What is read: an experiment or one's own choice.
-
-    Attributes:
-        name: The experiment.
-        file: A YAML file of one's own.
-        card: What it is.
-        given: What its methods are given.
-    """
+    """What is read: an experiment or one's own choice."""
 
     name: gr.Dropdown
     file: gr.File

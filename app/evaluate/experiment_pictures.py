@@ -10,15 +10,7 @@ from app.evaluate.experiment_figures import Value
 
 @dataclass(frozen=True, slots=True)
 class SweptPoint:
-    """A swept value on units of validation.
-
-    Attributes:
-        value: The value.
-        bias: Less is better.
-        utility: More is better.
-        on_front: Whether no other value is at least as good in both and better in one.
-        eligible: Whether the rule may choose it.
-    """
+    """A swept value on units of validation."""
 
     value: float
     bias: Value
@@ -29,14 +21,7 @@ class SweptPoint:
 
 @dataclass(frozen=True, slots=True)
 class FrontPicture:
-    """Bias against utility of swept values.
-
-    Attributes:
-        knob: What is swept.
-        points: The values, smallest first.
-        knee: The value at the knee; None where there is none.
-        chosen: The value that is chosen; None where none is.
-    """
+    """Bias against utility of swept values."""
 
     knob: str
     points: tuple[SweptPoint, ...]
@@ -54,13 +39,7 @@ class LevelPoint:
 
 @dataclass(frozen=True, slots=True)
 class LevelsPicture:
-    """Miscoverage against the risk level that was asked for.
-
-    Attributes:
-        points: Ours, by level; those that were not measured are not among them.
-        published: The paper's.
-        source: Of which model the paper's are; empty where it has none.
-    """
+    """Miscoverage against the risk level that was asked for."""
 
     points: tuple[LevelPoint, ...]
     published: tuple[LevelPoint, ...] = ()
@@ -94,12 +73,7 @@ class SpeedPoint:
 
 @dataclass(frozen=True, slots=True)
 class SpeedPicture:
-    """Tokens a second, the range over rounds in the place of an interval.
-
-    Attributes:
-        size: What changes along a series of points, with its unit; empty where every point is a method.
-        series: Points by the method's label; without sizes a single series of all methods.
-    """
+    """Tokens a second, the range over rounds in the place of an interval."""
 
     size: str
     series: Mapping[str, tuple[SpeedPoint, ...]]

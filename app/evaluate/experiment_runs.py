@@ -19,13 +19,7 @@ from coft_core.suites.base import Outside
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRun:
-    """An experiment that is run.
-
-    Attributes:
-        plan: What of it takes part.
-        view: Its evaluation.
-        tables: Its tables, once they are made.
-    """
+    """An experiment that is run."""
 
     plan: ExperimentPlan
     view: EvaluationView
@@ -33,24 +27,14 @@ class ExperimentRun:
 
 
 def begin(wired: Services, request: ExperimentRequest) -> ExperimentRun:
-    """Start an experiment.
-
-    Raises:
-        ServiceError: It cannot be run; the sentence says what is wrong.
-        CoftError: The model or the data cannot be read.
-    """
+    """Start an experiment."""
     plan = wired[ExperimentService].plan(request)
     service = wired[EvaluationService]
     return ExperimentRun(plan, service.view(service.submit(plan.request)))
 
 
 def finish(wired: Services, run: ExperimentRun, quiet: bool) -> ExperimentRun:
-    """Wait for an experiment's evaluation, and make its tables.
-
-    Raises:
-        Stopped: It was interrupted; what is done is kept.
-        ServiceError: The evaluation ended otherwise.
-    """
+    """Wait for an experiment's evaluation, and make its tables."""
     evaluation = run.view.id
     if run.view.job is not None:
         wait_for_all(
@@ -65,12 +49,7 @@ def finish(wired: Services, run: ExperimentRun, quiet: bool) -> ExperimentRun:
 
 
 def made(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
-    """The tables of an experiment, of what its evaluation has kept so far.
-
-    Raises:
-        ServiceError: It is of no experiment.
-        NotFoundError: There is no such evaluation.
-    """
+    """The tables of an experiment, of what its evaluation has kept so far."""
     service, view = wired[ExperimentService], wired[EvaluationService].view(evaluation_id)
     return ExperimentRun(service.plan_of(view), view, tuple(service.tables(evaluation_id, outside)))
 

@@ -43,18 +43,7 @@ from db.evaluations import EvaluationsRepository
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRequest:
-    """A request to run an experiment.
-
-    Attributes:
-        experiment: A shipped experiment's name, or the path of a YAML file.
-        model: The model.
-        limit: See :class:`app.evaluate.runs.EvaluationRequest`.
-        seeds: Seeds of the runs; None takes the experiment's.
-        data: See there.
-        judges: See there.
-        given: What methods need, by ``policy.parameter``.
-        name: Name of the evaluation; empty names it after experiment and model.
-    """
+    """A request to run an experiment."""
 
     experiment: str
     model: str = "demo"
@@ -68,15 +57,7 @@ class ExperimentRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCard:
-    """An experiment as it can be chosen, told without loading a model.
-
-    Attributes:
-        name: Its name.
-        experiment: It itself.
-        suites: Its suites as they would be read, those that stand in for others among them.
-        lacking: What cannot take part, and why, a sentence each; what the model alone can tell is not among it.
-        stand_ins: What stands in for something of the paper, a sentence each.
-    """
+    """An experiment as it can be chosen, told without loading a model."""
 
     name: str
     experiment: Experiment
@@ -118,15 +99,7 @@ class ExperimentService:
         return tuple((name, load_experiment(name)) for name in experiment_names())
 
     def card(self, name: str, data: str = "") -> ExperimentCard:
-        """An experiment as it can be chosen; loads no model.
-
-        Args:
-            name: Its name, or the path of a YAML file.
-            data: Folder with the suites' files; empty takes the program's.
-
-        Raises:
-            ServiceError: There is no such experiment or folder, or the file is wrong.
-        """
+        """An experiment as it can be chosen; loads no model."""
         experiment = load_experiment(name)
         found, missing = self._there(experiment, data)
         known = {suite.key: suite for suite in self._sources.known(data)}
@@ -138,13 +111,7 @@ class ExperimentService:
         return ExperimentCard(name, experiment, suites, (*filter(None, unready), *missing), stand_ins)
 
     def plan(self, request: ExperimentRequest) -> ExperimentPlan:
-        """What of an experiment can be run; loads the model.
-
-        Raises:
-            ServiceError: There is no such experiment or it is wrong, something is given that no method needs, or no
-                method or suite is left.
-            ModelLoadError: The model cannot be loaded.
-        """
+        """What of an experiment can be run; loads the model."""
         experiment = load_experiment(request.experiment)
         methods, left_out = self._methods(experiment, request)
         suites, missing = self._suites(experiment, request.data)
@@ -173,11 +140,7 @@ class ExperimentService:
         return replace(found, missing=(*plan.left_out, *found.missing, *timed))
 
     def plan_of(self, evaluation: EvaluationView) -> ExperimentPlan:
-        """The plan that an evaluation was run by, of what is kept of it; needs neither model nor data.
-
-        Raises:
-            ServiceError: It is of no experiment, or of one that this version of the program cannot read.
-        """
+        """The plan that an evaluation was run by, of what is kept of it; needs neither model nor data."""
         asked = evaluation.request.experiment
         if asked is None:
             raise ServiceError(
@@ -198,16 +161,7 @@ class ExperimentService:
         return ExperimentPlan(experiment, evaluation.request, suites)
 
     def tables(self, evaluation_id: int, outside: Outside = "floor") -> builtins.list[ExperimentTable]:
-        """The tables of an experiment, of what its evaluation has kept so far.
-
-        Args:
-            evaluation_id: The evaluation.
-            outside: What a token that a certified set refuses counts as.
-
-        Raises:
-            ServiceError: It is of no experiment.
-            NotFoundError: There is no such evaluation.
-        """
+        """The tables of an experiment, of what its evaluation has kept so far."""
         view = self._evaluations.view(evaluation_id)
         measured = None if view.job is None else (view.job.id, view.job.status)
         key = evaluation_id, view.created_at, outside, view.done, len(view.calibrations), measured
@@ -218,12 +172,7 @@ class ExperimentService:
             return self._tables[key]
 
     def content(self, evaluation_id: int, form: str, outside: Outside = "floor") -> str:
-        """The tables of an experiment as the text of a file.
-
-        Raises:
-            ServiceError: There is no such format, or the evaluation is of no experiment.
-            NotFoundError: There is no such evaluation.
-        """
+        """The tables of an experiment as the text of a file."""
         if form not in SUFFIXES:
             raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
         view = self._evaluations.view(evaluation_id)

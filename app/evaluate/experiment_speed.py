@@ -43,13 +43,7 @@ KEPT_AS = "speed"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
-    """A table of speed as it was measured.
-
-    Attributes:
-        place: Its place among the tables of the experiment, counted from 0.
-        lines: Its rows.
-        notes: Sentences that have to stand with it.
-    """
+    """A table of speed as it was measured."""
 
     place: int
     lines: tuple[Line, ...]
@@ -73,14 +67,7 @@ def speed_tables(experiment: Experiment) -> dict[int, SpeedTable]:
 def speed_table(
     table: SpeedTable, found: MeasuredSpeed | None, model: str, further: Sequence[str] = ()
 ) -> ExperimentTable:
-    """A table of speed with the paper's rows below ours, of what was measured.
-
-    Args:
-        table: The table.
-        found: What was measured; None where nothing was yet.
-        model: The model's name, to choose the paper's rows by.
-        further: Further sentences that have to stand with it.
-    """
+    """A table of speed with the paper's rows below ours, of what was measured."""
     corner = {"methods": "Method", "lengths": "Tokens", "batches": "Prompts"}[table.rows]
     heads = [Head(head, _ARROWS.get(head, "")) for head in table.heads]
     lines = () if found is None else found.lines
@@ -109,12 +96,7 @@ def _picture(table: SpeedTable, lines: Sequence[Line]) -> SpeedPicture:
 
 
 def planned_words(experiment: Experiment, methods: Sequence[str]) -> list[str]:
-    """What measuring will take, a sentence a table.
-
-    Args:
-        experiment: The experiment.
-        methods: Labels of the methods that take part.
-    """
+    """What measuring will take, a sentence a table."""
     said = []
     for table in speed_tables(experiment).values():
         timed = [label for label in methods if not table.methods or label in table.methods]
@@ -134,19 +116,7 @@ class SpeedRun:
         self._host, self._preparer, self._context = host, preparer, context
 
     def run(self, request: EvaluationRequest, begin: float) -> list[Any]:
-        """Measure them.
-
-        Args:
-            request: The settled request of an experiment.
-            begin: Share of the job that is done before.
-
-        Returns:
-            What :func:`measured_by` reads, as plain JSON.
-
-        Raises:
-            JobCancelled: The job was cancelled.
-            CoftError: A method cannot decode, or something that it runs cannot be loaded.
-        """
+        """Measure them."""
         assert request.experiment is not None
         self._context.begin_phase(begin, "loading what is timed")
         tables = speed_tables(Experiment.model_validate(request.experiment.content))
@@ -179,17 +149,7 @@ class Timed:
         return self.ready.label
 
     def plans(self, prompt: int, words_masked: int, batch: int, length: int) -> list[Plan]:
-        """Prompts of one length that are written on to another.
-
-        Args:
-            prompt: Tokens of the prompt.
-            words_masked: Masked words.
-            batch: Prompts.
-            length: Tokens of prompt and text together.
-
-        Raises:
-            CoftError: They do not fit into the model's context.
-        """
+        """Prompts of one length that are written on to another."""
         model = endless(self.loaded.group.model)
         text, spans = timed_prompt(model, prompt, words_masked)
         policy = with_thresholds(self.ready.policy, model, FAMILIES[:words_masked])
@@ -212,25 +172,11 @@ class SpeedMeter:
     """Measures the tables of speed of an experiment."""
 
     def __init__(self, host: ModelHost, methods: Sequence[Timed], progress: Progress) -> None:
-        """Nothing runs yet.
-
-        Args:
-            host: Gives turns on the model.
-            methods: The methods.
-            progress: Told how far a table is, and what is measured.
-        """
+        """Nothing runs yet."""
         self._host, self._methods, self._progress = host, methods, progress
 
     def table(self, place: int, table: SpeedTable) -> MeasuredSpeed:
-        """Measure a table.
-
-        Args:
-            place: Its place among the tables of the experiment.
-            table: The table.
-
-        Raises:
-            CoftError: A method cannot decode the prompts.
-        """
+        """Measure a table."""
         methods = [own for own in self._methods if not table.methods or own.label in table.methods]
         absent = [label for label in table.methods if label not in {own.label for own in methods}]
         notes = [

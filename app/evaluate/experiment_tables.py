@@ -37,13 +37,7 @@ from coft_core.suites.base import Outside
 
 
 def experiment_tables(kept: Kept, model: str, outside: Outside = "floor") -> list[ExperimentTable]:
-    """All tables of an experiment but those that are measured when it is run.
-
-    Args:
-        kept: What is kept of it.
-        model: The model that was evaluated.
-        outside: What a token that a certified set refuses counts as.
-    """
+    """All tables of an experiment but those that are measured when it is run."""
     tables = [table for table in kept.experiment.tables if not isinstance(table, SpeedTable)]
     if not tables:
         return []

@@ -30,14 +30,7 @@ class _Entry(BaseModel):
 
 
 class MethodEntry(_Entry):
-    """A method of an experiment.
-
-    Attributes:
-        method: The method with its options, as a command names it: ``COFT=coft:calibrated,lam=0.6``.
-        needs: Parameters that somebody who runs the experiment has to give, with what each is; without them the method
-            is left out.
-        stands_in: What stands in for something of the paper, in a sentence; empty where nothing does.
-    """
+    """A method of an experiment."""
 
     method: str
     needs: dict[str, str] = Field(default_factory=dict)
@@ -45,14 +38,7 @@ class MethodEntry(_Entry):
 
 
 class SweepEntry(_Entry):
-    """A method at several values of one setting.
-
-    Attributes:
-        knob: The setting.
-        values: Its values.
-        method: The method, with the options that stay as they are.
-        validation: Share of the units on which a value is chosen.
-    """
+    """A method at several values of one setting."""
 
     knob: Literal["lam", "alpha"]
     values: tuple[float, ...] = Field(min_length=2)
@@ -98,22 +84,7 @@ class AveragesEntry(_Entry):
 
 
 class ColumnEntry(_Entry):
-    """A column: one figure of a suite, an average, an average rank, or what was read.
-
-    Attributes:
-        title: Its head.
-        suite: Suite of the figure; empty in a table with a row a suite.
-        figure: Key of the figure; empty takes the suite's main one.
-        part: Category or group of the figure; empty for the whole suite.
-        shown: How the figure is brought to the paper's scale.
-        average: In place of a figure, an average of the experiment.
-        rank: In place of a figure, the average rank over the main figures of the suites of this kind.
-        read: In place of a figure, how often nothing was certified and how toxic the texts are in which that happened,
-            or how much was certified; over all suites of the row.
-        method: Label of the method, in a table with a row a suite.
-        against: Label of a method with which the figure is compared; empty shows the figure itself.
-        change: How it is compared: as a difference, or in percent of the other one.
-    """
+    """A column: one figure of a suite, an average, an average rank, or what was read."""
 
     title: str
     suite: str = ""
@@ -140,11 +111,7 @@ _DEVIATED = re.compile(r"\s*(-?[\d.]+)\s*±\s*([\d.]+)\s*")
 
 
 def number_of(figure: Number) -> tuple[float, float | None]:
-    """A figure of the paper and its standard deviation.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """A figure of the paper and its standard deviation."""
     if isinstance(figure, float):
         return figure, None
     found = _DEVIATED.fullmatch(figure)
@@ -154,13 +121,7 @@ def number_of(figure: Number) -> tuple[float, float | None]:
 
 
 class PaperEntry(_Entry):
-    """What the paper says of one model.
-
-    Attributes:
-        model: The model, as the paper calls it.
-        source: The paper's table or figure.
-        rows: Figures by the row's head, one a column; null where the paper has none.
-    """
+    """What the paper says of one model."""
 
     model: str
     source: str
@@ -176,12 +137,7 @@ class PaperEntry(_Entry):
 
 
 class _Table(_Entry):
-    """What all tables have.
-
-    Attributes:
-        title: What it shows.
-        paper: What the paper says, by model.
-    """
+    """What all tables have."""
 
     title: str
     paper: tuple[PaperEntry, ...] = ()
@@ -225,11 +181,7 @@ class MethodsTable(_Table):
 
 
 class SuitesTable(_Table):
-    """A row a suite.
-
-    Attributes:
-        suites: Suites of the rows; none takes those of the experiment.
-    """
+    """A row a suite."""
 
     kind: Literal["suites"]
     suites: tuple[str, ...] = ()
@@ -267,12 +219,7 @@ class OwnEntry(_Entry):
 
 
 class StabilityTable(_Table):
-    """A row a suite: the value that is chosen by its bias alone, and their mean and deviation.
-
-    Attributes:
-        own: Suites with a bias and a utility of their own. Those of the average bias are taken one by one, with the
-            average utility.
-    """
+    """A row a suite: the value that is chosen by its bias alone, and their mean and deviation."""
 
     kind: Literal["stability"]
     own: tuple[OwnEntry, ...] = ()
@@ -295,13 +242,7 @@ class CoverageTable(_Table):
 
 
 class ChainsTable(_Table):
-    """A row a length of chains and risk level: miscoverage of whole chains.
-
-    Attributes:
-        method: Label of the method whose calibrations are read.
-        horizons: Lengths, in steps.
-        alphas: Risk levels.
-    """
+    """A row a length of chains and risk level: miscoverage of whole chains."""
 
     kind: Literal["chains"]
     method: str
@@ -322,12 +263,7 @@ class DriftSetting(_Entry):
 
 
 class DriftTable(_Table):
-    """A row a set of prompts: coverage of thresholds that were fitted on the first one.
-
-    Attributes:
-        method: Label of the method whose calibrations are read.
-        settings: The sets; the first is that of the thresholds.
-    """
+    """A row a set of prompts: coverage of thresholds that were fitted on the first one."""
 
     kind: Literal["drift"]
     method: str
@@ -340,17 +276,7 @@ class DriftTable(_Table):
 
 
 class SpeedTable(_Table):
-    """Speed and memory, measured when the experiment is run.
-
-    Attributes:
-        rows: What changes from row to row: the method, the length of the text, or the number of prompts.
-        methods: Labels of the methods; the first is what others are compared with. None takes all.
-        batches: Prompts at a time, one number unless it changes from row to row.
-        lengths: Tokens of prompt and text together, one number unless it changes from row to row.
-        prompt: Tokens of the prompt.
-        words: Masked words of the prompt, each of another family.
-        repeats: Rounds.
-    """
+    """Speed and memory, measured when the experiment is run."""
 
     kind: Literal["speed"]
     rows: Literal["methods", "lengths", "batches"] = "methods"
@@ -387,14 +313,7 @@ TableEntry = Annotated[
 
 
 class RunEntry(_Entry):
-    """How the experiment is run, where nobody says otherwise.
-
-    Attributes:
-        seeds: Seeds of the runs.
-        calibration_share: Share of the items on which thresholds are fitted.
-        temperature: Sampling temperature.
-        top_p: Nucleus mass.
-    """
+    """How the experiment is run, where nobody says otherwise."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     calibration_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
@@ -403,21 +322,7 @@ class RunEntry(_Entry):
 
 
 class Experiment(_Entry):
-    """A named experiment.
-
-    Attributes:
-        title: Its title.
-        source: The paper's table, figure or section.
-        shows: What it shows, in a few sentences.
-        differs: How it differs from the paper's, a sentence each.
-        suites: Keys of its suites.
-        instead: Suites that are read where another one has no files, by that one.
-        methods: Its methods.
-        sweep: A method that is swept; its values are methods too.
-        averages: What BiasAvg and UtilityAvg are made of.
-        run: How it is run.
-        tables: Its tables.
-    """
+    """A named experiment."""
 
     title: str
     source: str
@@ -447,23 +352,13 @@ class Experiment(_Entry):
         return bool(self.suites)
 
     def evaluated(self) -> tuple[EvaluationMethod, ...]:
-        """Its methods.
-
-        Raises:
-            ServiceError: One does not exist, or two have one label.
-        """
+        """Its methods."""
         return methods_from(self.specifications, self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentPlan:
-    """What of an experiment can be run here.
-
-    Attributes:
-        experiment: The experiment.
-        request: The evaluation that it needs; its suites are none where only speed is measured.
-        suites: Key of the suite that is read, by the key that the experiment has for it.
-    """
+    """What of an experiment can be run here."""
 
     experiment: Experiment
     request: EvaluationRequest

@@ -25,14 +25,7 @@ from coft_core.effects import visible
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What is said above a table.
-
-    Attributes:
-        name: Name of the evaluation.
-        model: The model.
-        methods: The methods.
-        plans: What was read of each suite.
-    """
+    """What is said above a table."""
 
     name: str
     model: str
@@ -204,13 +197,7 @@ def _latex_cell(shown: Shown | None) -> str:
 
 
 def table_fragment(layout: Layout, caption: str, name: str = "figures") -> Markup:
-    """A table's markup for any page; cells hold their numbers in ``data-value``, so that columns can be sorted.
-
-    Args:
-        layout: The table.
-        caption: Its name.
-        name: Class of the table.
-    """
+    """A table's markup for any page; cells hold their numbers in ``data-value``, so that columns can be sorted."""
     return Markup(_environment().get_template("evaluation_table.html.j2").render(layout=layout, caption=caption,
                                                                                  name=name))  # fmt: skip
 

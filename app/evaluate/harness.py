@@ -55,14 +55,7 @@ def results_json(
     samples: Mapping[str, Sequence[Any]] | None = None,
     unknown: Mapping[str, str] | None = None,
 ) -> str:
-    """A results file.
-
-    Args:
-        evaluated: The evaluation.
-        tables: One a suite, with all its figures.
-        samples: What :func:`suite_samples` gives, by suite; None leaves them out.
-        unknown: Why it is not known what was asked in a suite, by suite.
-    """
+    """A results file."""
     content: dict[str, Any] = {
         "results": {table.suite: _results(table) for table in tables},
         "configs": {table.suite: _config(table, evaluated) for table in tables},
@@ -140,14 +133,7 @@ def _counts(table: Table, evaluated: Evaluated) -> dict[str, int]:
 def suite_samples(
     suite: Suite, given: Iterable[SuiteOutcomes], items: Mapping[str, Item], outside: Outside = "floor"
 ) -> list[dict[str, Any]]:
-    """Every item with what was asked, what came of it, and its main figure as if it were the whole suite.
-
-    Args:
-        suite: The suite.
-        given: Outcomes, in any order; methods stand in the order of their labels.
-        items: The suite's items by id. Without an item, what was asked of it is not told.
-        outside: What a token that a certified set refuses counts as.
-    """
+    """Every item with what was asked, what came of it, and its main figure as if it were the whole suite."""
     found = [(part.method, outcome) for part in given if part.suite == suite.key for outcome in part.outcomes]
     found.sort(key=lambda pair: (pair[0], pair[1].seed, pair[1].unit, pair[1].item))
     names = sorted({outcome.item for _, outcome in found})
@@ -226,13 +212,6 @@ def read_results(text: str, source: str) -> Elsewhere:
 
     Of a file of this program all figures are read, under the labels of their methods. Of one of the harness those are
     that some suite has too (:data:`ITS_METRICS`), under the name of the model.
-
-    Args:
-        text: Text of a results file.
-        source: What it is called.
-
-    Raises:
-        ServiceError: It is no results file, or holds no figure that is known here.
     """
     try:
         content = json.loads(text)

@@ -75,12 +75,7 @@ def sampled(suite: str, items: Sequence[Item], limit: int | None) -> list[Item]:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the items of a suite are shared out under a seed.
-
-    Attributes:
-        apart: Places of those on which thresholds are fitted.
-        evaluated: Places of the others, in order.
-    """
+    """How the items of a suite are shared out under a seed."""
 
     apart: frozenset[int]
     evaluated: tuple[int, ...]
@@ -165,13 +160,7 @@ def _left_out(item: str, place: int, span: Span, share: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MethodKey:
-    """All that a method's answers depend on besides the item.
-
-    Attributes:
-        policy: Digest of its fingerprint without thresholds.
-        further: Digests of what it runs besides the model, by role.
-        calibration: Key of its thresholds; empty without any.
-    """
+    """All that a method's answers depend on besides the item."""
 
     policy: str
     further: Mapping[str, str]
@@ -185,12 +174,7 @@ class MethodKey:
 
 @dataclass(frozen=True, slots=True)
 class ItemKey:
-    """All that an outcome depends on besides the method.
-
-    Attributes:
-        digest: Digest of the item as it is read.
-        drawn: Seed and versions of judges where something is written, and the encoding where it is not ``apart``.
-    """
+    """All that an outcome depends on besides the method."""
 
     digest: str
     drawn: JsonObject

@@ -27,12 +27,7 @@ KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class LoadedJudge:
-    """A judge that is loaded.
-
-    Attributes:
-        version: What identifies it.
-        read: Gives outcomes with its judgement.
-    """
+    """A judge that is loaded."""
 
     version: str
     read: Callable[[Sequence[Outcome]], Sequence[Outcome]]
@@ -40,12 +35,7 @@ class LoadedJudge:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """The judges of a run.
-
-    Attributes:
-        loaded: Those that are loaded, by name.
-        wanted: Names of those that each suite wants, by its key.
-    """
+    """The judges of a run."""
 
     loaded: Mapping[str, LoadedJudge]
     wanted: Mapping[str, tuple[str, ...]]
@@ -66,11 +56,7 @@ class Judges:
 
 
 def sources_of(request: EvaluationRequest, suites: Sequence[Suite]) -> dict[str, str]:
-    """What makes each judgement that the suites want, by name; without those that nothing is named for.
-
-    Raises:
-        ServiceError: The request names a judgement that none of its suites wants.
-    """
+    """What makes each judgement that the suites want, by name; without those that nothing is named for."""
     wanted = {name for suite in suites for name in suite.judges}
     named = dict(request.judges)
     if unknown := sorted(named.keys() - wanted):
@@ -80,11 +66,7 @@ def sources_of(request: EvaluationRequest, suites: Sequence[Suite]) -> dict[str,
 
 
 def load_judges(request: EvaluationRequest, suites: Sequence[Suite], device: str) -> Judges:
-    """The judges of a request.
-
-    Raises:
-        ServiceError: One cannot be loaded, or none of the suites wants it; the sentence names it.
-    """
+    """The judges of a request."""
     loaded = {}
     for name, source in sources_of(request, suites).items():
         try:

@@ -30,11 +30,7 @@ class KeptOutcomes:
         self._lock = Lock()
 
     def of(self, evaluation_id: int, suite: str) -> SuiteContents:
-        """The outcomes of a suite that are done; methods without one are left out.
-
-        Raises:
-            NotFoundError: There is no such evaluation.
-        """
+        """The outcomes of a suite that are done; methods without one are left out."""
         # Two that read the same at once would only wait for each other.
         with self._lock:
             key = evaluation_id, suite, self._store.done(evaluation_id, suite)

@@ -21,12 +21,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Figures from elsewhere: a paper's, or another run's.
-
-    Attributes:
-        source: Where they are from, in a few words.
-        values: By label of the method and name of the column (``suite``, ``suite:figure`` or ``suite:figure:part``).
-    """
+    """Figures from elsewhere: a paper's, or another run's."""
 
     source: str
     values: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
@@ -47,14 +42,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a column or row.
-
-    Attributes:
-        title: Its text.
-        arrow: Which values are good.
-        said: What it means, in a sentence; empty where its title says it.
-        source: Where its figures are from, if from elsewhere.
-    """
+    """The head of a column or row."""
 
     title: str
     arrow: str = ""
@@ -64,17 +52,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A figure as it is shown.
-
-    Attributes:
-        text: The number.
-        deviation: Standard deviation over seeds; empty without one.
-        interval: Interval in brackets; empty without one.
-        contrast: Difference to the reference method with its interval; empty without one.
-        best: Whether it is the best, or cannot be told from it.
-        value: The number itself, to be sorted by.
-        said: All that stands behind it, in a sentence.
-    """
+    """A figure as it is shown."""
 
     text: str
     deviation: str = ""
@@ -87,13 +65,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of texts.
-
-    Attributes:
-        corner: What stands above the heads of the rows.
-        heads: Heads of the columns.
-        lines: Rows with their heads; None stands for what there is not.
-    """
+    """A table of texts."""
 
     corner: str
     heads: tuple[Head, ...]
@@ -104,10 +76,6 @@ def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
     """The figures of a table.
 
     Methods stand in rows; in the table of one suite, which has many figures, they stand in columns.
-
-    Args:
-        table: The table.
-        elsewhere: Figures from elsewhere, which stand beside those of the same method.
     """
     digits = [_digits(table, place, elsewhere) for place in range(len(table.columns))]
     averages = {average.kind: average for row in table.rows for average in row.averages}

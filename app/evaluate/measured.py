@@ -24,22 +24,7 @@ _BY_SEED: Mapping[Extent, Detail] = {"main": "draws", "table": "value", "all": "
 
 @dataclass(frozen=True, slots=True)
 class SuiteReading:
-    """How one method read the items of a suite, over all seeds.
-
-    Attributes:
-        suite: Key of the suite.
-        title: Its title.
-        items: Items, as often as they were asked.
-        unread: Those that could not be read; in no figure.
-        reasons: Why, with how often, the most frequent first.
-        compared: Those that every method read: ranks and differences rest on them.
-        unmasked: Share of the read items in which nothing was masked; None where nothing was read.
-        refused: Share of the tokens of given texts that a certified set refused; None for a method that certifies
-            nothing, and without given texts.
-        empty: Share of the steps whose certified set was empty; None for a method that certifies nothing.
-        writes: Whether the suite asks for written texts, so that seeds draw differently.
-        seeds: The seeds.
-    """
+    """How one method read the items of a suite, over all seeds."""
 
     suite: str
     title: str
@@ -56,16 +41,7 @@ class SuiteReading:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A method on a suite: figures of what it read, and of the items that every method read.
-
-    Attributes:
-        outcomes: All of them, sorted.
-        own: Figures of what it read, all seeds together.
-        own_by_seed: The same by seed.
-        shared: Figures of what every method read.
-        shared_by_seed: The same by seed.
-        reading: How it read them.
-    """
+    """A method on a suite: figures of what it read, and of the items that every method read."""
 
     outcomes: tuple[Outcome, ...]
     own: Figures

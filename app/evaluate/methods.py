@@ -71,15 +71,7 @@ _SPECIFICATION = re.compile(r"(?:(?P<label>[^:=]+)=)?(?P<name>[^:=]+?)(?::(?P<op
 
 
 def methods_from(texts: Iterable[str], base: AuditSettings) -> tuple[EvaluationMethod, ...]:
-    """Methods from their short names, those of a set in the set's order; one that is named twice is taken once.
-
-    Args:
-        texts: Specifications, or names of sets.
-        base: Settings that all of them share unless an option says otherwise.
-
-    Raises:
-        ServiceError: A name or an option does not exist, a value cannot be used, or two methods have the same label.
-    """
+    """Methods from their short names, those of a set in the set's order; one that is named twice is taken once."""
     written = [part for text in texts for part in METHOD_SETS.get(text.strip(), (text,))]
     methods = tuple(dict.fromkeys(method_from(text, base) for text in written))
     labels = [method.label for method in methods]
@@ -89,11 +81,7 @@ def methods_from(texts: Iterable[str], base: AuditSettings) -> tuple[EvaluationM
 
 
 def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
-    """A method from its short name.
-
-    Raises:
-        ServiceError: The name or an option does not exist, or a value cannot be used.
-    """
+    """A method from its short name."""
     found = _SPECIFICATION.fullmatch(text.strip())
     if found is None:
         raise ServiceError(f"{text!r} is no method; write NAME or NAME:OPTION,OPTION, such as coft:calibrated,lam=0.4.")
@@ -235,12 +223,7 @@ OPTION_NAMES = tuple(_OPTIONS)
 
 
 def check_method(method: EvaluationMethod) -> None:
-    """Refuse a method that cannot take part as it is described.
-
-    Raises:
-        ServiceError: There is no such policy, it is to be calibrated and certifies nothing, it has no such mask, or the
-            share of spans left out is none.
-    """
+    """Refuse a method that cannot take part as it is described."""
     info = policy_info(method.settings.policy)
     if method.calibrated and not info.certifies:
         raise ServiceError(f"{info.name} gives no certificate, so it cannot be calibrated; leave “calibrated” out.")
@@ -260,12 +243,7 @@ def _check_fits(method: EvaluationMethod, named: Set[str]) -> None:
 
 
 def label_of(method: EvaluationMethod, base: AuditSettings) -> str:
-    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, fusion only"``.
-
-    Args:
-        method: The method.
-        base: What all methods share; how prompts are put before the model is said where it is not as there.
-    """
+    """A method's name with what is not as usual, in words: ``"COFT, lambda 0.4, fusion only"``."""
     settings, usual = method.settings, AuditSettings()
     info = policy_info(settings.policy)
     parts = [info.name]
@@ -294,11 +272,7 @@ def _begun(name: str, text: str | None) -> list[str]:
 
 
 def suites_from(texts: Iterable[str], known: Sequence[Suite]) -> tuple[str, ...]:
-    """Keys of suites from keys, names of sets and kinds, each taken once, in the order in which they are named.
-
-    Raises:
-        ServiceError: There is no such suite, set or kind.
-    """
+    """Keys of suites from keys, names of sets and kinds, each taken once, in the order in which they are named."""
     by_name = suite_sets(known) | {suite.key: (suite.key,) for suite in known}
     chosen: list[str] = []
     for name in (part.strip() for text in texts for part in text.split(",")):

@@ -23,13 +23,7 @@ from coft_core.text.masking import mask_prompt
 
 @dataclass(frozen=True, slots=True)
 class OpenedItem:
-    """An audit of an item.
-
-    Attributes:
-        session_id: The session.
-        branch_id: The branch that writes the chosen text; the root where the item asks for a continuation.
-        note: What differs from the evaluation, as a sentence; empty where nothing does.
-    """
+    """An audit of an item."""
 
     session_id: int
     branch_id: int
@@ -61,21 +55,7 @@ class ItemOpener:
         text: int,
         encoding: Encoding,
     ) -> OpenedItem:
-        """Start an audit of an item's first ask.
-
-        Args:
-            title: What the item is of, for the names of session and thresholds.
-            method: The method, settled.
-            item: The item.
-            suite: Key of its suite.
-            seed: Seed of the run.
-            values: The method's thresholds; empty or None without any.
-            text: Which of the texts of a choice is written, 0-based.
-            encoding: How the evaluation tokenized it behind the prompt.
-
-        Raises:
-            ServiceError: There is no such text.
-        """
+        """Start an audit of an item's first ask."""
         detector = self._detectors.choose(method.settings)
         ask = thinned(item, detector, method.dropped).asks[0]
         ask = bordered(ask) if encoding == "together" else ask

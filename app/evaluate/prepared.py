@@ -49,15 +49,7 @@ class ReadyMethod:
 
 @dataclass(frozen=True)
 class MethodGroup:
-    """Methods that are read together: they prompt alike, find the same spans, and run the same further models.
-
-    Attributes:
-        methods: The methods.
-        model: The model as they prompt it.
-        detector: What finds spans for them.
-        dropped: Share of the spans that is left out for them.
-        marks: What the model writes before and behind its thinking; None where it marks none.
-    """
+    """Methods that are read together: they prompt alike, find the same spans, and run the same further models."""
 
     methods: tuple[ReadyMethod, ...]
     model: LanguageModel
@@ -116,12 +108,7 @@ class MethodPreparer:
         return cls(services[ModelHost], services[Detectors], services[Planner], marks)
 
     def settled(self, request: EvaluationRequest) -> EvaluationRequest:
-        """The request with all that its methods' settings leave open, so that a resumed run reads as this one.
-
-        Raises:
-            ServiceError: A method cannot take part as it is described.
-            CoftError: The model cannot be loaded, or a setting is outside its range.
-        """
+        """The request with all that its methods' settings leave open, so that a resumed run reads as this one."""
         model = self._host.get(request.model)
         methods = []
         for method in request.methods:
@@ -132,11 +119,7 @@ class MethodPreparer:
         return replace(request, methods=tuple(methods))
 
     def check(self, request: EvaluationRequest) -> None:
-        """Have every method of a settled request plan a text, with all that it runs besides the model.
-
-        Raises:
-            ServiceError: One cannot; the sentence names it.
-        """
+        """Have every method of a settled request plan a text, with all that it runs besides the model."""
         for method in request.methods:
             if problem := self.problem(method):
                 raise ServiceError(problem)
@@ -169,11 +152,7 @@ class MethodPreparer:
         return MethodGroup(tuple(ready), model, detector, methods[0].dropped, marks)
 
     def load(self, group: MethodGroup) -> LoadedGroup:
-        """A group with what its methods run besides the model.
-
-        Raises:
-            ModelLoadError: Something of it cannot be loaded.
-        """
+        """A group with what its methods run besides the model."""
         models: dict[str, LanguageModel] = {}
         scorers: dict[str, ToxicityScorer] = {}
         for ready in group.methods:

@@ -43,11 +43,7 @@ class ResultFiles:
         write_text(folder / BEGUN, json.dumps({"evaluation_id": evaluation_id}))
 
     def begun(self, folder: Path) -> int:
-        """The evaluation that a folder is of.
-
-        Raises:
-            ServiceError: It is of none.
-        """
+        """The evaluation that a folder is of."""
         try:
             return int(json.loads((folder / BEGUN).read_text("utf-8"))["evaluation_id"])
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -17,17 +17,7 @@ from db.types import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class EvaluationMethod:
-    """A method as it takes part in an evaluation.
-
-    Attributes:
-        label: Its name in tables, unique in an evaluation.
-        settings: Policy with parameters, lambda, alpha, mask and sampling; its model is that of the evaluation, its
-            calibration the evaluation's own, and its seed that of the run.
-        calibrated: Whether its thresholds are fitted on each suite's own calibration share; without, it certifies
-            nothing.
-        dropped: Share of the detected spans that are left out at random, the same ones for every seed, and of a smaller
-            share no others than of a larger one.
-    """
+    """A method as it takes part in an evaluation."""
 
     label: str
     settings: AuditSettings = field(default_factory=AuditSettings)
@@ -37,13 +27,7 @@ class EvaluationMethod:
 
 @dataclass(frozen=True, slots=True)
 class AskedExperiment:
-    """The named experiment that an evaluation is of.
-
-    Attributes:
-        name: As it was asked for: the name of a shipped one, or the path of a YAML file.
-        content: It as it was read then, so that its tables stay the same whatever becomes of the file.
-        left_out: What of it takes no part, and why, a sentence each.
-    """
+    """The named experiment that an evaluation is of."""
 
     name: str
     content: JsonObject
@@ -62,25 +46,7 @@ class AskedExperiment:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """A request to read suites with methods, as often as there are seeds.
-
-    Attributes:
-        name: Name of the evaluation.
-        suites: Keys of the suites.
-        methods: The methods; all of them read the same items.
-        model: The model that is evaluated.
-        seeds: Seeds of the runs; each has its own calibration share, and its own draws where a suite asks for texts.
-        limit: Whole units of each suite are drawn until there are at least so many items, the same ones for every seed;
-            None takes all.
-        calibration_share: Share of the items, in whole units, on which a seed's thresholds are fitted. They are not
-            evaluated under that seed, by any method. Nothing is kept apart where no method is calibrated.
-        data: Folder with the files of the suites; empty takes the program's, and where that names none a hub.
-        judges: What makes a judgement of written texts, by the judgement's name; those that are left out are made as
-            usual.
-        experiment: The experiment that it is of; None where suites and methods were chosen freely.
-        encoding: How given texts are tokenized behind their prompts: together with them, as in lm-evaluation-harness,
-            or apart, as in every evaluation of earlier versions.
-    """
+    """A request to read suites with methods, as often as there are seeds."""
 
     name: str
     suites: tuple[str, ...]
@@ -107,13 +73,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class SuiteOutcomes:
-    """What became of the items of a suite under a method: all that a table is made of.
-
-    Attributes:
-        suite: Key of the suite.
-        method: Label of the method.
-        outcomes: Those that are done, of all seeds: by seed, then in the suite's order.
-    """
+    """What became of the items of a suite under a method: all that a table is made of."""
 
     suite: str
     method: str
@@ -131,20 +91,7 @@ class SuiteOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class SuitePlan:
-    """What was read of a suite when the evaluation was asked for.
-
-    Attributes:
-        suite: Its key.
-        title: Its title.
-        source: Where its items came from: a folder, or ``"hub"``.
-        release: What was read, in words: a known release, or that it is none.
-        files: Digest of each file that was read.
-        digest: Digest of all items; a resumed run must find the same.
-        items: Items that take part, those of the calibration shares included.
-        units: Units among them.
-        calibrated_on: Items of the calibration share, by seed.
-        evaluated: Items that are evaluated, by seed.
-    """
+    """What was read of a suite when the evaluation was asked for."""
 
     suite: str
     title: str
@@ -171,23 +118,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationNote:
-    """What is said of the thresholds of one method for one suite and seed.
-
-    Attributes:
-        alpha: Risk level.
-        source: Where its contexts come from: ``reference`` or ``rollout``.
-        contexts: Contexts that its thresholds rest on.
-        needed: Contexts that a threshold needs at that level.
-        coverage: Share of the true tokens of the contexts kept apart that are certified; None where none was kept
-            apart.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-        checked: Contexts kept apart.
-        bins: Position bins with data.
-        uninformative: Those whose threshold says nothing.
-        silent: Why none of its thresholds says anything, as half a sentence; empty if one does.
-        notes: Further sentences that must be shown with it.
-    """
+    """What is said of the thresholds of one method for one suite and seed."""
 
     suite: str
     method: str
@@ -208,16 +139,7 @@ class CalibrationNote:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationView:
-    """An evaluation as a page shows it.
-
-    Attributes:
-        job: The job that ran it last; None if it is not known any more.
-        resumable: Whether it stands still with items left, or with speed that is not measured yet.
-        plans: What was read of each suite, in the order of the request.
-        progress: How many items are done, by suite, method and seed, in the order of the request.
-        calibrations: What is said of each calibration that was made, in the same order.
-        notes: Sentences that must be shown with it.
-    """
+    """An evaluation as a page shows it."""
 
     id: int
     name: str
@@ -265,15 +187,7 @@ class EvaluationSummary:
 
 @dataclass(frozen=True, slots=True)
 class SuiteEstimate:
-    """What one suite will take.
-
-    Attributes:
-        items: Items that are evaluated, over all seeds, by each method.
-        asks: What they ask.
-        read: Tokens of prompts and given texts, for one method.
-        written: Tokens that are written at most, for one method.
-        seconds: Time that the model takes for all methods, without calibrating.
-    """
+    """What one suite will take."""
 
     suite: str
     items: int
@@ -285,12 +199,7 @@ class SuiteEstimate:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationEstimate:
-    """What an evaluation will take, judged by reading an item of medium length of each suite.
-
-    Attributes:
-        suites: Those that can be read.
-        missing: What stands in the way, and what has to be known before: one sentence each.
-    """
+    """What an evaluation will take, judged by reading an item of medium length of each suite."""
 
     suites: tuple[SuiteEstimate, ...]
     missing: tuple[str, ...]
@@ -303,14 +212,7 @@ class EvaluationEstimate:
 
 @dataclass(frozen=True, slots=True)
 class KnownSuite:
-    """A suite that can be evaluated on.
-
-    Attributes:
-        source: Where its items come from: the folder, ``"program"``, ``"hub"``, or empty where they are not there.
-        items: How many it has; None where they were not read.
-        release: What is there, in words; empty where it was not read.
-        missing: Why it cannot be read; empty where it can.
-    """
+    """A suite that can be evaluated on."""
 
     key: str
     title: str

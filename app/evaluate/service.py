@@ -110,19 +110,11 @@ class EvaluationService:
         """All suites, with whether their files are in the folder, an empty one being the program's.
 
         With ``read`` all files are read, so that items are counted and damage is found; that takes some seconds.
-
-        Raises:
-            ServiceError: There is no such folder.
         """
         return self._sources.known(data, read)
 
     def estimate(self, request: EvaluationRequest) -> EvaluationEstimate:
-        """What an evaluation will take, by a trial of each suite that can be read; loads the model.
-
-        Raises:
-            ServiceError: Nothing is named, or a suite, method or number cannot be used.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-        """
+        """What an evaluation will take, by a trial of each suite that can be read; loads the model."""
         _require(request)
         request = self._preparer.settled(request)
         problems = [(method, self._preparer.problem(method)) for method in request.methods]
@@ -146,10 +138,6 @@ class EvaluationService:
         """Store an evaluation, start it as a job, and return the evaluation's id.
 
         All that it needs is loaded before: what is missing is said here, and not in the middle of the run.
-
-        Raises:
-            ServiceError: It has no name, nothing is named, or a suite, method, judge or number cannot be used.
-            CoftError: A setting is outside its range, or the model or the data cannot be read.
         """
         _require(request)
         if not request.name.strip():
@@ -167,23 +155,13 @@ class EvaluationService:
     # What becomes of it.
 
     def cancel(self, evaluation_id: int) -> None:
-        """Ask a running evaluation to stop; the batches that are done stay, and it can be resumed.
-
-        Raises:
-            ServiceError: Another reviewer began it.
-            NotFoundError: There is no such evaluation.
-        """
+        """Ask a running evaluation to stop; the batches that are done stay, and it can be resumed."""
         record = self._store.get(evaluation_id)
         if record.job_id is not None:
             self._jobs.cancel(record.job_id)
 
     def resume(self, evaluation_id: int) -> int:
-        """Go on with what is not done; the new job's id.
-
-        Raises:
-            ServiceError: It is running, or everything is done.
-            NotFoundError: There is no such evaluation.
-        """
+        """Go on with what is not done; the new job's id."""
         record = self._store.get(evaluation_id)
         self._require_idle(record)
         if not self._left(record, self._progress(record), self._jobs.find(record.job_id)):
@@ -199,11 +177,7 @@ class EvaluationService:
         )
 
     def view(self, evaluation_id: int) -> EvaluationView:
-        """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data.
-
-        Raises:
-            NotFoundError: There is no such evaluation.
-        """
+        """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data."""
         record = self._store.get(evaluation_id)
         request, progress = request_from(record.request), self._progress(record)
         job = self._jobs.find(record.job_id)
@@ -222,31 +196,18 @@ class EvaluationService:
         )
 
     def outcomes(self, evaluation_id: int, suite: str, method: str) -> tuple[Outcome, ...]:
-        """What became of the items that are done: by seed, then in the suite's order.
-
-        Raises:
-            ServiceError: The evaluation has no such suite or method.
-            NotFoundError: There is no such evaluation.
-        """
+        """What became of the items that are done: by seed, then in the suite's order."""
         request = request_from(self._store.get(evaluation_id).request)
         _require_part("suite", suite, request.suites)
         _require_part("method", method, tuple(each.label for each in request.methods))
         return self._outcomes.of(evaluation_id, suite).get(method, ())
 
     def suite_outcomes(self, evaluation_id: int, suite: str) -> SuiteContents:
-        """The same of all methods, by their labels; those of which nothing is done are left out.
-
-        Raises:
-            NotFoundError: There is no such evaluation.
-        """
+        """The same of all methods, by their labels; those of which nothing is done are left out."""
         return self._outcomes.of(evaluation_id, suite)
 
     def all_outcomes(self, evaluation_id: int) -> tuple[SuiteOutcomes, ...]:
-        """What tables are made of, suite after suite, with the methods in the order of the request.
-
-        Raises:
-            NotFoundError: There is no such evaluation.
-        """
+        """What tables are made of, suite after suite, with the methods in the order of the request."""
         request = request_from(self._store.get(evaluation_id).request)
         found = {suite: self._outcomes.of(evaluation_id, suite) for suite in request.suites}
         return tuple(
@@ -255,32 +216,13 @@ class EvaluationService:
         )
 
     def items(self, evaluation_id: int, suite: str) -> tuple[Item, ...]:
-        """The items of a suite that take part; needs the suite's data.
-
-        Raises:
-            DataError: A file is missing or damaged.
-            ServiceError: The evaluation has no such suite, or its data has changed.
-            NotFoundError: There is no such evaluation.
-        """
+        """The items of a suite that take part; needs the suite's data."""
         record = self._store.get(evaluation_id)
         _require_part("suite", suite, request_from(record.request).suites)
         return self._as_planned(suite, record).items
 
     def open_item(self, evaluation_id: int, suite: str, method: str, item: str, seed: int, text: int = 0) -> OpenedItem:
-        """Start an audit of what an item asked under a method and seed; needs the suite's data and the model.
-
-        Args:
-            evaluation_id: The evaluation.
-            suite: Key of the suite.
-            method: Label of the method.
-            item: Id of the item.
-            seed: Seed of the run.
-            text: Which of the texts of a choice the audit is made to write, 0-based; the first ask's.
-
-        Raises:
-            ServiceError: The evaluation has no such suite, method, seed or item, or its data has changed.
-            NotFoundError: There is no such evaluation.
-        """
+        """Start an audit of what an item asked under a method and seed; needs the suite's data and the model."""
         record = self._store.get(evaluation_id)
         request = request_from(record.request)
         _require_part("suite", suite, request.suites)
@@ -301,12 +243,7 @@ class EvaluationService:
         return self._opener.open(title, chosen, found, suite, seed, values, text, encoding)
 
     def delete(self, evaluation_id: int) -> None:
-        """Delete an evaluation with the outcomes that no other one has; audits that were opened from it stay.
-
-        Raises:
-            ServiceError: It is running.
-            NotFoundError: There is no such evaluation.
-        """
+        """Delete an evaluation with the outcomes that no other one has; audits that were opened from it stay."""
         record = self._store.get(evaluation_id)
         job = self._jobs.find(record.job_id)
         if job is not None and job.active:

@@ -36,13 +36,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SuiteItems:
-    """The items of a suite as they were read.
-
-    Attributes:
-        source: The folder, :data:`HUB` or :data:`SHIPPED`.
-        release: What was read, in words.
-        files: Digest of each file that was read.
-    """
+    """The items of a suite as they were read."""
 
     suite: Suite
     items: tuple[Item, ...]
@@ -73,22 +67,13 @@ class SuiteSources:
         return tuple(self._suites)
 
     def suite(self, key: str) -> Suite:
-        """The suite of a key.
-
-        Raises:
-            ServiceError: There is none.
-        """
+        """The suite of a key."""
         if key not in self._suites:
             raise ServiceError(f"There is no suite {key!r}; choose among {', '.join(self._suites)}.")
         return self._suites[key]
 
     def known(self, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
-        """All suites, with whether their files are there; nothing is asked of a hub.
-
-        Args:
-            data: The folder; empty takes the program's.
-            read: Read all files, which takes some seconds: items are counted, and damage is found.
-        """
+        """All suites, with whether their files are there; nothing is asked of a hub."""
         if not read:
             return tuple(self._there(suite, data) for suite in self.all)
         return tuple(self._once(self._known, suite, data, partial(self._state, suite, data)) for suite in self.all)
@@ -99,12 +84,7 @@ class SuiteSources:
         return tuple(self._suites.values())
 
     def read(self, key: str, data: str = "") -> SuiteItems:
-        """The items of a suite, from the folder that is named; without any, from the program or a hub.
-
-        Raises:
-            DataError: A file is missing or damaged, the hub cannot be reached, or there is no item.
-            ServiceError: There is no such suite or folder.
-        """
+        """The items of a suite, from the folder that is named; without any, from the program or a hub."""
         suite = self.suite(key)
         return self._once(self._read, suite, data, partial(self._items, suite, data))
 
@@ -155,11 +135,7 @@ class SuiteSources:
         return KnownSuite(**told, source=found.source, items=len(found.items), release=found.release)
 
     def folder(self, data: str) -> Path | None:
-        """The folder that a request names, or the program's; None where neither does.
-
-        Raises:
-            ServiceError: There is no such folder.
-        """
+        """The folder that a request names, or the program's; None where neither does."""
         named = data or self._folder
         if not named:
             return None

@@ -35,15 +35,7 @@ FIGURES_KEPT = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """Which table of an evaluation is asked for.
-
-    Attributes:
-        evaluation_id: The evaluation.
-        suite: Key of the suite whose figures are shown; empty for the main figures of all.
-        reference: Label of the method that others are compared with; None takes :func:`usual_reference`, and an empty
-            one compares with none.
-        outside: What a token that a certified set refuses counts as.
-    """
+    """Which table of an evaluation is asked for."""
 
     evaluation_id: int
     suite: str = ""
@@ -53,14 +45,7 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTable:
-    """A table with what has to stand beside it.
-
-    Attributes:
-        evaluation_id: The evaluation.
-        evaluated: What is said above it.
-        elsewhere: Figures from elsewhere.
-        experiment: Whether it is of an experiment, which has tables of its own.
-    """
+    """A table with what has to stand beside it."""
 
     evaluation_id: int
     evaluated: Evaluated
@@ -76,12 +61,7 @@ def usual_reference(methods: Sequence[EvaluationMethod]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An evaluation in a table: its methods by the labels that they have there.
-
-    Attributes:
-        view: The evaluation.
-        methods: Its methods, as the table has them.
-    """
+    """An evaluation in a table: its methods by the labels that they have there."""
 
     view: EvaluationView
     methods: tuple[EvaluationMethod, ...]
@@ -122,46 +102,18 @@ class TableService:
         return cls(services[EvaluationService], services.largest_upload)
 
     def table(self, request: TableRequest, elsewhere: Sequence[Elsewhere] = ()) -> EvaluationTable:
-        """A table of an evaluation, of what is done so far.
-
-        Raises:
-            ServiceError: It has no such suite or method.
-            NotFoundError: There is no such evaluation.
-        """
+        """A table of an evaluation, of what is done so far."""
         view = self._evaluations.view(request.evaluation_id)
         table, of_one = self._table_of(view, request), view.request.experiment is not None
         return EvaluationTable(view.id, Evaluated.of(view), table, tuple(elsewhere), of_one)
 
     def beside(self, first: int, second: int, suite: str = "", outside: Outside = "floor") -> Table:
-        """The methods of two evaluations in one table, which compares the items that all of them read.
-
-        Args:
-            first: An evaluation.
-            second: Another one.
-            suite: As of :class:`TableRequest`; empty for the main figures of the suites that both have.
-            outside: See there.
-
-        Raises:
-            ServiceError: One of them has no such suite.
-            NotFoundError: There is no such evaluation.
-        """
+        """The methods of two evaluations in one table, which compares the items that all of them read."""
         runs = self._both(first, second)
         return self._table(runs, suite, None, outside)
 
     def measuring(self, request: TableRequest, beside: int = 0) -> Iterator[tuple[int, int]]:
-        """Work out what a table needs, suite by suite; the table is then made at once.
-
-        Args:
-            request: Which table.
-            beside: The evaluation that stands beside it, as of :meth:`beside`; 0 for none.
-
-        Yields:
-            How many suites are worked out, and how many there are; nothing where all are already.
-
-        Raises:
-            ServiceError: It has no such suite or method.
-            NotFoundError: There is no such evaluation.
-        """
+        """Work out what a table needs, suite by suite; the table is then made at once."""
         if beside:
             runs = self._both(request.evaluation_id, beside)
         else:
@@ -176,29 +128,13 @@ class TableService:
             self._measured(runs, suite, request.outside, extent)
 
     def read_elsewhere(self, path: Path) -> Elsewhere:
-        """Figures of another run from its results file.
-
-        Raises:
-            ServiceError: It is no results file, or holds no figure that is known here.
-        """
+        """Figures of another run from its results file."""
         return read_results(decode(read_bytes(path, path.name, self._largest_upload), path.name), path.name)
 
     def content(
         self, request: TableRequest, form: str, elsewhere: Sequence[Elsewhere] = (), samples: bool = False
     ) -> str:
-        """An export as text.
-
-        Args:
-            request: Which table. Results files (``json``) hold all figures of every suite, or of the one that is named.
-            form: One of :data:`SUFFIXES`.
-            elsewhere: Figures from elsewhere; a results file takes none.
-            samples: Whether a results file holds every item too.
-
-        Raises:
-            ServiceError: There is no such format, suite or method, or one cannot hold what it is
-                given.
-            NotFoundError: There is no such evaluation.
-        """
+        """An export as text."""
         if form not in SUFFIXES:
             raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
         if form != "json" and samples:

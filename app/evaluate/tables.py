@@ -22,20 +22,7 @@ from coft_core.suites.statistics import ahead, difference, ranks, ranks_among
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of a suite.
-
-    Attributes:
-        suite: Key of the suite.
-        suite_title: Its title.
-        kind: Its kind.
-        figure: Key of the figure.
-        title: The figure's title.
-        part: See :class:`~coft_core.suites.base.Figure`.
-        what: See there.
-        better: See there.
-        main: Whether it is the one that stands for the suite.
-        percent: See there.
-    """
+    """A figure of a suite."""
 
     suite: str
     suite_title: str
@@ -70,13 +57,7 @@ class SeedValue:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """How much larger a figure is than that of the reference method, over the same items of all seeds together.
-
-    Attributes:
-        value: The difference.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-    """
+    """How much larger a figure is than that of the reference method, over the same items of all seeds together."""
 
     value: float
     low: float
@@ -90,23 +71,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure of one method.
-
-    Attributes:
-        value: Mean over seeds; None where no seed has a value.
-        deviation: Sample standard deviation over seeds; None with fewer than two.
-        pooled: The figure of all seeds' outcomes together, to which the interval belongs.
-        low: Lower end of its 95 % interval; None without one.
-        high: Upper end.
-        n: What was counted, over all seeds.
-        unscored: What could not be scored, over all seeds; in no figure.
-        seeds: The figure by seed.
-        rank: Rank among the methods, 1 the best, ties shared; None where no value is better than another, or where
-            the methods read no item in common.
-        best: Whether no method is better beyond noise; False without a rank.
-        contrast: Difference to the reference method; None for that method itself, and without draws.
-        draws: The figure of the items that all methods read, over units drawn anew, ``(R,)``, for further pairing.
-    """
+    """A figure of one method."""
 
     value: float | None
     deviation: float | None
@@ -124,14 +89,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class AverageRank:
-    """Mean of a method's ranks over the main figures of suites of one kind.
-
-    Attributes:
-        kind: The kind.
-        value: The mean of the ranks in the table.
-        columns: Figures that it is over: those in which every method has a rank.
-        seeds: The same by seed, with ranks of that seed's figures alone.
-    """
+    """Mean of a method's ranks over the main figures of suites of one kind."""
 
     kind: Kind
     value: float
@@ -146,15 +104,7 @@ class AverageRank:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A method.
-
-    Attributes:
-        method: Its label.
-        certifies: Whether it certifies its tokens.
-        cells: One a column; None where the method has no such figure.
-        readings: One a suite of which it has outcomes.
-        averages: Its average rank by kind of suite; none in the table of one suite.
-    """
+    """A method."""
 
     method: str
     certifies: bool
@@ -165,17 +115,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Methods and their figures.
-
-    Attributes:
-        columns: The figures.
-        rows: The methods.
-        seeds: Seeds with outcomes.
-        outside: What a token that a certified set refuses counts as.
-        reference: The method that others are compared with; None without one.
-        suite: Key of the suite whose figures these all are; empty for the main figures of several.
-        absent: Titles of suites that have no figure to show yet.
-    """
+    """Methods and their figures."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -197,18 +137,7 @@ def main_table(
     outside: Outside = "floor",
     reference: str | None = None,
 ) -> Table:
-    """The main figure of each suite, and the average ranks over them.
-
-    Args:
-        suites: The suites, in the order of the columns.
-        methods: The methods, in the order of the rows.
-        given: Outcomes in any order; those of other suites and methods are not looked at.
-        outside: What a token that a certified set refuses counts as.
-        reference: Label of the method that others are compared with.
-
-    Raises:
-        ServiceError: There is no method of that label.
-    """
+    """The main figure of each suite, and the average ranks over them."""
     check_reference(reference, methods)
     measured = measured_by_suite(suites, methods, given, outside, "main")
     return main_table_of(suites, methods, measured, outside, reference)
@@ -258,11 +187,7 @@ def suite_table_of(
 
 
 def check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
-    """Refuse a label that no method has.
-
-    Raises:
-        ServiceError: There is no method of that label.
-    """
+    """Refuse a label that no method has."""
     labels = [method.label for method in methods]
     if reference is not None and reference not in labels:
         raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")

@@ -264,14 +264,7 @@ def release_sentence(plan: SuitePlan) -> str:
 def notes(
     table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False, short: bool = False
 ) -> tuple[str, ...]:
-    """Every sentence that has to stand with a table.
-
-    Args:
-        table: The table.
-        plans: What was read of each suite; those that are not in the table are not looked at.
-        elsewhere: Whether figures from elsewhere stand beside it.
-        short: Whether cells show no more than mean and deviation where there are several seeds.
-    """
+    """Every sentence that has to stand with a table."""
     ranked = any(cell is not None and cell.rank is not None for row in table.rows for cell in row.cells)
     certifying = any(row.certifies for row in table.rows)
     averages = average_sentences(table)

@@ -64,14 +64,7 @@ class Judging(Protocol):
 
 @dataclass(frozen=True)
 class EvaluationWork:
-    """What a run is made of.
-
-    Attributes:
-        evaluation_id: The evaluation.
-        request: Its settled request.
-        suites: The items that take part.
-        judging: Who judges what is written.
-    """
+    """What a run is made of."""
 
     evaluation_id: int
     request: EvaluationRequest
@@ -140,12 +133,7 @@ class EvaluationRun:
         self._bench = _Bench(work, store, host, context, reader, workers, room, self._tally)
 
     def run(self) -> None:
-        """Read suite after suite with all methods that are read together; then with the next ones.
-
-        Raises:
-            JobCancelled: The job was cancelled; what is done is kept.
-            CoftError: A method cannot be used after all.
-        """
+        """Read suite after suite with all methods that are read together; then with the next ones."""
         for group in self._preparer.groups(self._work.request):
             if self._is_done(group):
                 self._tally.skip(group)

@@ -75,17 +75,7 @@ class UserListService:
         return parse_user_list(path, filename, action, family, self._max_upload_bytes)
 
     def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
-        """Store a word list.
-
-        Args:
-            name: Its name.
-            parsed: Its terms; all of its lines must be usable.
-            replace: Whether a list of the same name goes; audits made with it keep what they show.
-
-        Raises:
-            ServiceError: A line cannot be used, the name is taken, or the list to be replaced is in use.
-            InvalidInputError: The name is blank or too long.
-        """
+        """Store a word list."""
         if self._room is not None:
             self._room.require()
         if parsed.errors:
@@ -115,11 +105,7 @@ class UserListService:
         return UserListView(self._lists.get(user_list_id), stored_list(self._lists, user_list_id).terms)
 
     def named(self, name: str) -> UserListView:
-        """The word list of a name.
-
-        Raises:
-            ServiceError: There is none.
-        """
+        """The word list of a name."""
         return self.view(named_list(self._lists, name).id)
 
     def write_csv(self, user_list_id: int, folder: Path) -> Path:
@@ -128,11 +114,7 @@ class UserListService:
         return write_text(folder / f"word-list-{name}.csv", user_list_csv(self.view(user_list_id).terms))
 
     def delete(self, user_list_id: int) -> None:
-        """Delete a word list; audits made with it stay as they are, and can no longer be continued.
-
-        Raises:
-            ServiceError: A calibration, an unfinished job or a batch that can go on uses it.
-        """
+        """Delete a word list; audits made with it stay as they are, and can no longer be continued."""
         self._require_unused(self._lists.get(user_list_id))
         self._lists.delete(user_list_id)
 

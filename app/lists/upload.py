@@ -27,15 +27,7 @@ _FAMILIES = {name: key for key, name in FAMILY_NAMES.items()} | {key: key for ke
 
 @dataclass(frozen=True, slots=True)
 class ParsedUserList:
-    """An uploaded word list after reading.
-
-    Attributes:
-        filename: Name of the file as uploaded.
-        terms: Usable terms with their line numbers.
-        errors: What is wrong with the other lines.
-        total: Terms in the file.
-        ignored_columns: Columns that are not known and were not read.
-    """
+    """An uploaded word list after reading."""
 
     filename: str
     terms: tuple[tuple[int, UserTerm], ...]
@@ -51,16 +43,6 @@ def parse_user_list(
 
     CSV has a header row with ``term`` and, if wanted, ``family`` and ``action`` (``mask`` or ``keep``); any other
     file has one term a line.
-
-    Args:
-        path: The file.
-        filename: Its name as uploaded; its ending decides the format.
-        action: What is done with terms that name no action.
-        family: Attribute family of terms that name none.
-        max_bytes: Largest file that is read.
-
-    Raises:
-        ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no term, too many terms.
     """
     name = filename or path.name
     if action not in ACTIONS:

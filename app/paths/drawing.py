@@ -17,18 +17,7 @@ MOST_COLUMNS = 6
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A part of the picture.
-
-    Attributes:
-        node: The beginning that it stands for; None where it sums several up.
-        text: The tokens that it adds; several where there is only one way to go on.
-        column: Its column, from 0 for the prompt.
-        top: Its upper edge, in [0, 1].
-        height: The share that it shows.
-        parting: How the worlds go on behind it, where they part there: the other world, and by how much.
-        others: How many beginnings it sums up.
-        thought: Whether all that it adds is thinking before an answer.
-    """
+    """A part of the picture."""
 
     node: int | None
     text: str
@@ -44,10 +33,6 @@ def cells_of(analysis: Analysis, worlds: Sequence[int]) -> list[Cell]:
     """The cells of some worlds' paths merged, heights being the mean of the worlds' shares.
 
     All pictures of a run have the same branches above each other, so that they can be compared.
-
-    Args:
-        analysis: The run's analysis.
-        worlds: The worlds that are drawn.
     """
     partings = strongest_partings(analysis)
     root = Cell(0, "", 0, 0.0, 1.0, partings.get(0) if len(worlds) > 1 else None)

@@ -63,11 +63,7 @@ class _Form:
 
 
 def request_from_form(prompt: str, spans: object, given: dict[str, Any], settings: AuditSettings) -> PathsRequest:
-    """What the form asks for.
-
-    Raises:
-        ServiceError: A number is missing.
-    """
+    """What the form asks for."""
     if missing := [name for name in ("paths", "risk") if given[name] is None]:
         raise ServiceError(f"The field {missing[0]} is empty; give it a number.")
     way = given["way"]

@@ -18,15 +18,7 @@ Reader = Callable[[Sequence[str]], list[bool | None]]
 
 
 def reader_of(question: Question, scorer: ToxicityScorer | None) -> Reader | None:
-    """What reads continuations; None where nothing is asked.
-
-    Args:
-        question: The question.
-        scorer: The classifier that it names, loaded.
-
-    Raises:
-        ServiceError: An expression cannot be read, the threshold is no probability, or both ways of asking are chosen.
-    """
+    """What reads continuations; None where nothing is asked."""
     if not question.asked:
         return None
     if question.scorer.strip():
@@ -44,11 +36,7 @@ def reader_of(question: Question, scorer: ToxicityScorer | None) -> Reader | Non
 
 
 def pattern(text: str, question: Question) -> regex.Pattern[str]:
-    """A question's words or expression as a pattern.
-
-    Raises:
-        ServiceError: It cannot be read.
-    """
+    """A question's words or expression as a pattern."""
     flags = 0 if question.match_case else regex.IGNORECASE
     if not question.regex:
         terms = [r"\s+".join(map(regex.escape, term.split())) for term in text.split(",") if term.strip()]

@@ -85,22 +85,12 @@ class PathsService:
         )  # fmt: skip
 
     def worlds(self, request: PathsRequest) -> tuple[World, ...]:
-        """The worlds that a request asks for, for reading; needs no model.
-
-        Raises:
-            ServiceError: There is no world, too many, or nothing to mask or to replace in one of them.
-            InvalidInputError: A span lies outside the prompt.
-        """
+        """The worlds that a request asks for, for reading; needs no model."""
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         return worlds_of(request, spans)
 
     def submit(self, request: PathsRequest) -> int:
-        """Start a run as a job and return the job's id, which is that of the run.
-
-        Raises:
-            ServiceError: Nothing can be sampled so; the sentence says why.
-            CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
-        """
+        """Start a run as a job and return the job's id, which is that of the run."""
         check_request(request)
         # Paths are opened as audits on another day.
         settings = pinned(self._host.get(request.settings.model), request.settings)
@@ -118,11 +108,7 @@ class PathsService:
         return tuple(view_of(job) for job in self._ended())
 
     def view(self, run_id: int) -> PathsView:
-        """A run that has drawn something; one that is still at work as far as it has come.
-
-        Raises:
-            NotFoundError: There is no such run, or nothing was drawn.
-        """
+        """A run that has drawn something; one that is still at work as far as it has come."""
         job = self._jobs.get(run_id)
         if job.kind != JOB_KIND or not has_paths(job):
             raise NotFoundError(f"There are no sampled paths {run_id}; choose a run from the list.")
@@ -143,16 +129,6 @@ class PathsService:
         """Draw a path again as an audit of its own, with its seed, and say how far it is the same.
 
         It is the same to the end, unless rounding in a batch of another size turned a draw that stood on an edge.
-
-        Args:
-            run_id: The run.
-            world: Number of the world, from 0.
-            number: Number of the path, from 0.
-
-        Raises:
-            NotFoundError: There is no such run.
-            ServiceError: It has no such path.
-            CoftError: The calibration is not there any more, or the prompt cannot be read as it was.
         """
         view = self.view(run_id)
         if not (0 <= world < len(view.worlds) and 0 <= number < len(view.worlds[world].paths)):
@@ -170,21 +146,11 @@ class PathsService:
         return OpenedPath(session, same, len(path.token_ids))
 
     def write_csv(self, run_id: int, table: str, folder: FilePath) -> FilePath:
-        """Write a table of a run into a folder, atomically, and return its path.
-
-        Raises:
-            NotFoundError: As :meth:`view`.
-            ServiceError: There is no such table.
-        """
+        """Write a table of a run into a folder, atomically, and return its path."""
         return write_text(folder / f"paths-{run_id}-{table}.csv", self.csv(run_id, table))
 
     def csv(self, run_id: int, table: str) -> str:
-        """A table of a run: its paths, estimates or partings.
-
-        Raises:
-            NotFoundError: As :meth:`view`.
-            ServiceError: There is no such table.
-        """
+        """A table of a run: its paths, estimates or partings."""
         view = self.view(run_id)
         if table == "paths":
             return paths_csv(view)

@@ -18,19 +18,7 @@ LONGEST = 256
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What paths are asked: which of two ways a continuation answers.
-
-    Attributes:
-        yes: Words or phrases, separated by commas, or a regular expression.
-        no: The other way; the one that stands first decides, and a path with neither is not scored. Without it, a path
-            without the first is a no.
-        regex: Whether both are regular expressions.
-        match_case: Whether letter case matters.
-        scorer: A classifier that decides instead: ``embedded`` (toxicity), or a Hugging Face sequence classifier with
-            its label behind ``#``; a path whose continuation it gives at least ``threshold`` is a yes.
-        threshold: The classifier's probability from which a path is a yes.
-        name: What a yes is called; without one, its words.
-    """
+    """What paths are asked: which of two ways a continuation answers."""
 
     yes: str = ""
     no: str = ""
@@ -88,16 +76,7 @@ class PathsRequest:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A prompt with the settings under which it is continued.
-
-    Attributes:
-        key: Part of the seeds of its paths; it does not depend on which other worlds there are.
-        label: What pages call it.
-        prompt: The text.
-        spans: Its sensitive spans.
-        settings: The settings of its paths, but for their seeds.
-        notes: What should be checked in it, one sentence each.
-    """
+    """A prompt with the settings under which it is continued."""
 
     key: str
     label: str
@@ -109,15 +88,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class WorldPaths:
-    """What was drawn in a world.
-
-    Attributes:
-        world: The world.
-        certificate: What may be claimed of its paths.
-        warnings: Sentences that must be shown with them.
-        paths: The paths in the order of their numbers.
-        outcomes: What each answers: True, False, or None where it is not scored; empty without a question.
-    """
+    """What was drawn in a world."""
 
     world: World
     certificate: str
@@ -154,13 +125,7 @@ class WorldPaths:
 
 @dataclass(frozen=True, slots=True)
 class PathsView:
-    """A run that has drawn something.
-
-    Attributes:
-        id: Its number, which is that of its job.
-        status: ``done``, or how its job stands or ended otherwise; what was drawn until then is there.
-        worlds: What was drawn, the first world being the one that others are compared with.
-    """
+    """A run that has drawn something."""
 
     id: int
     name: str
@@ -182,13 +147,7 @@ class PathsView:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How far another world is from the first.
-
-    Attributes:
-        world: Number of the other world.
-        partings: Behind each beginning that enough paths of both have.
-        depths: Of their first 1, 2, ... tokens.
-    """
+    """How far another world is from the first."""
 
     world: int
     partings: tuple[Parting, ...]
@@ -197,16 +156,7 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is computed of a run.
-
-    Attributes:
-        tree: All paths merged.
-        tokens: Text of each of its nodes' last tokens.
-        thought: Nodes whose last token is part of the thinking before an answer.
-        apart: One for each world but the first.
-        estimates: Each world's share of yes; empty without a question.
-        comparisons: Each other world's share compared with the first's.
-    """
+    """What is computed of a run."""
 
     tree: PathTree
     tokens: tuple[str, ...]
@@ -218,13 +168,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class OpenedPath:
-    """A path as an audit of its own.
-
-    Attributes:
-        session_id: The session.
-        same: Tokens that the session drew as the path has them, from the first on.
-        tokens: Tokens of the path.
-    """
+    """A path as an audit of its own."""
 
     session_id: int
     same: int

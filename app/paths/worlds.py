@@ -19,11 +19,7 @@ MOST_WORLDS = 8
 
 
 def check_request(request: PathsRequest) -> None:
-    """Refuse what cannot be sampled.
-
-    Raises:
-        ServiceError: The prompt is empty, a number is outside its range, or every path would be the same.
-    """
+    """Refuse what cannot be sampled."""
     if not request.prompt.strip():
         raise ServiceError("The prompt is empty; type the text that is continued.")
     if not 2 <= request.paths <= MOST_PATHS:
@@ -39,12 +35,7 @@ def check_request(request: PathsRequest) -> None:
 
 
 def worlds_of(request: PathsRequest, spans: Sequence[Span]) -> tuple[World, ...]:
-    """The worlds that a request asks for; worlds of the same prompt under the same settings are one.
-
-    Raises:
-        ServiceError: There is no world, too many, or nothing to mask or to replace in one of them.
-        InvalidInputError: A span lies outside the prompt.
-    """
+    """The worlds that a request asks for; worlds of the same prompt under the same settings are one."""
     validate_spans(request.prompt, spans)
     worlds = [_plain(request, spans)] if request.as_typed else []
     worlds += [_masked(request, spans)] if request.masked else []

@@ -56,11 +56,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """Read all files of an archive into memory; nothing is written anywhere.
-
-    Raises:
-        ServiceError: It is no archive, is damaged or encrypted, names a file outside itself or twice, or is too large.
-    """
+    """Read all files of an archive into memory; nothing is written anywhere."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -119,20 +115,12 @@ _NAME = re.compile(r"branch-(\d+)-step-(\d+)\.bin")
 
 
 def logits_file(steps: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """The archive's content; equal logits give equal bytes.
-
-    Args:
-        steps: Branch id, step index (0-based) and stored logits of each step that kept them.
-    """
+    """The archive's content; equal logits give equal bytes."""
     return pack({f"branch-{branch}-step-{index + 1}.bin": data for branch, index, data in steps})
 
 
 def logits_from(data: bytes) -> dict[tuple[int, int], StoredLogits]:
-    """Stored logits by branch id and step index (0-based).
-
-    Raises:
-        ServiceError: The archive is damaged, too large, or holds another file.
-    """
+    """Stored logits by branch id and step index (0-based)."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return dict(_entries(archive))
@@ -164,13 +152,7 @@ _TERMS = TypeAdapter(tuple[UserTerm, ...])
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSource:
-    """What a calibration was made of.
-
-    Attributes:
-        request: What was asked; its word list is the one beside it.
-        rows: The prompts.
-        user_list: The word list that decided spans; None if there was none.
-    """
+    """What a calibration was made of."""
 
     request: CalibrationRequest
     rows: tuple[PromptRow, ...]
@@ -178,12 +160,7 @@ class CalibrationSource:
 
 
 def prompts_file(made_of: CalibrationSource, stored: PromptSetRecord) -> bytes:
-    """The file's content; equal prompts give equal bytes.
-
-    Args:
-        made_of: The prompts, and what was asked.
-        stored: The prompt set as it was uploaded.
-    """
+    """The file's content; equal prompts give equal bytes."""
     listed = made_of.user_list
     content = {
         "kind": PROMPTS_KIND,
@@ -205,11 +182,7 @@ def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prompts_from(data: bytes) -> CalibrationSource:
-    """Read the file.
-
-    Raises:
-        ServiceError: It is damaged, or of another version.
-    """
+    """Read the file."""
     try:
         content = plain_json(data)
         if content["kind"] != PROMPTS_KIND or content["version"] != PROMPTS_VERSION:
@@ -295,11 +268,7 @@ def digests_of(report: ReportPart) -> dict[str, object]:
 
 
 def read_manifest(data: bytes) -> dict[str, object]:
-    """A bundle's manifest.
-
-    Raises:
-        ServiceError: It is damaged, of another version, or no manifest.
-    """
+    """A bundle's manifest."""
     try:
         manifest = plain_json(data)
         kind, version = manifest["kind"], manifest["version"]

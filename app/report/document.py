@@ -65,15 +65,7 @@ Flag = StrictBool
 
 
 def canonical(value: object, indent: int | None = None) -> str:
-    """JSON text that depends on the content alone: ASCII, keys sorted, infinities as text.
-
-    Args:
-        value: Numbers, text, times, and tuples, lists and dictionaries of them.
-        indent: Spaces a level; None writes one line without spaces.
-
-    Raises:
-        ValueError: A number is NaN.
-    """
+    """JSON text that depends on the content alone: ASCII, keys sorted, infinities as text."""
     separators = (",", ":") if indent is None else None
     plain = _plain(value)
     return json.dumps(
@@ -354,11 +346,7 @@ def report_text(report: ReportPart) -> str:
 
 
 def report_from(text: str | bytes) -> ReportPart:
-    """Read the document.
-
-    Raises:
-        ServiceError: It is no JSON, no report, of another version, or a field is missing, unknown or of a wrong type.
-    """
+    """Read the document."""
     try:
         data = plain_json(text)
     except (ValueError, RecursionError) as error:
@@ -381,15 +369,7 @@ def report_from(text: str | bytes) -> ReportPart:
 def summary_of(
     branch: str, steps: Sequence[Step], chain: ChainCertificate | None, stored: Mapping[str, Any], claim: str
 ) -> SummaryPart:
-    """Counts and extremes of one chain, which begins with its first step.
-
-    Args:
-        branch: Its branch's path.
-        steps: Its steps.
-        chain: Its certificate as a whole.
-        stored: The session's settings as they are stored.
-        claim: The session's certificate.
-    """
+    """Counts and extremes of one chain, which begins with its first step."""
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
     return SummaryPart(
         branch=branch,
@@ -428,13 +408,7 @@ _STORED_AS = {"branch": "branch_path", "first_step": "step_index", "last_step": 
 def document_of(
     data: SessionData, times: Mapping[tuple[int, int], datetime], thresholds: ThresholdsPart | None
 ) -> ReportPart:
-    """The report of a session.
-
-    Args:
-        data: All that is stored of it.
-        times: When its steps were stored, by the branch that made them and their index.
-        thresholds: The thresholds that it was decoded with; None without calibration, or where that was deleted.
-    """
+    """The report of a session."""
     branches = tuple(_branch_part(branch, data.chains[branch.id], times) for branch in data.branches)
     return ReportPart(
         program=ProgramPart(name=NAME, version=VERSION),
@@ -459,14 +433,7 @@ def document_of(
 
 
 def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
-    """The thresholds of a calibration as a session reads it.
-
-    Args:
-        calibration: The calibration at the session's risk level, and for its group.
-        stored: The file of the calibration as it was made.
-        layout: The session's mask layout; thresholds of another one are not applied.
-        group: The group whose thresholds are used.
-    """
+    """The thresholds of a calibration as a session reads it."""
     families = tuple(
         FamilyBinsPart(family=name, alpha=part.alpha, bins=tuple(BinPart.model_validate(entry) for entry in part.bins))
         for name, part in calibration.parts

@@ -23,21 +23,7 @@ AROUND = 44
 
 @dataclass(frozen=True, slots=True)
 class DependentToken:
-    """A written token, and how much likelier it is with the marked words shown than with them masked.
-
-    Attributes:
-        session_id: Its session.
-        branch: Its branch by name; empty where the session has one branch.
-        words: The masked words of its prompt, each once.
-        step: Its step, from 1.
-        token: Its text, made visible.
-        before: The end of the text before it.
-        after: The beginning of the text after it.
-        factual: Its probability with the words shown.
-        masked: Its probability with them masked.
-        log_ratio: Natural logarithm of the former over the latter.
-        forced: Whether a reviewer chose it.
-    """
+    """A written token, and how much likelier it is with the marked words shown than with them masked."""
 
     session_id: int
     branch: str
@@ -64,13 +50,7 @@ class DependentToken:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How far the written tokens differ between the two readings.
-
-    Attributes:
-        tokens: Number of written tokens, each counted once.
-        sensitive: How many of them depend on the words.
-        strongest: The tokens that depend most, the strongest first, also where none counts as dependent.
-    """
+    """How far the written tokens differ between the two readings."""
 
     tokens: int
     sensitive: int

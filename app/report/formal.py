@@ -56,18 +56,7 @@ class Annex:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What both kinds of formal reports rest on.
-
-    Attributes:
-        statement: What the auditor says.
-        first: The session, or the first one of a batch, for what all have in common.
-        steps: All written steps, each once.
-        finding: What was found.
-        calibration: The calibration as it was read; None where there is none.
-        drift: What later audits say of it; None where there is none.
-        verdicts: Verdicts that stand, by what they say.
-        warnings: Sentences that the program stored with the sessions, each once.
-    """
+    """What both kinds of formal reports rest on."""
 
     statement: Statement
     first: SessionRecord
@@ -96,18 +85,7 @@ def formal_session(
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
-    """The formal report of a session as HTML that needs nothing else.
-
-    Args:
-        data: All that is stored of the session.
-        report: The same as a document, for its digests.
-        calibration: The calibration at the session's risk level; None where there is none.
-        drift: What later audits say of it.
-        statement: What the auditor says.
-
-    Raises:
-        InvalidInputError: There is no such language.
-    """
+    """The formal report of a session as HTML that needs nothing else."""
     record, say = data.record, catalogue(statement.language)
     audited = Audited(
         statement, record, tuple(own_steps(data)), finding_of(data), calibration, drift,
@@ -130,18 +108,7 @@ def formal_batch(
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
-    """The formal report of a batch as HTML that needs nothing else.
-
-    Args:
-        batch: The batch.
-        sessions: Its finished sessions, at least one.
-        calibration: The calibration at their risk level; None where there is none.
-        drift: What later audits say of it.
-        statement: What the auditor says.
-
-    Raises:
-        InvalidInputError: There is no such language.
-    """
+    """The formal report of a batch as HTML that needs nothing else."""
     say = catalogue(statement.language)
     finding = together([finding_of(data) for data in sessions])
     steps = tuple(step for data in sessions for step in own_steps(data))

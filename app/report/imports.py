@@ -31,16 +31,7 @@ LARGEST_BUNDLE = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """An imported session.
-
-    Attributes:
-        session_id: Its number here.
-        name: Its name.
-        already: Whether it stood here before.
-        origin: Where it came from, and whose key signed it, in one sentence.
-        checks: How many checks of the bundle passed.
-        signature: The check of its signature; its status is ``unknown`` if no known key signed it.
-    """
+    """An imported session."""
 
     session_id: int
     name: str
@@ -54,13 +45,7 @@ class BundleImports:
     """Brings sessions in; a bundle that does not verify is refused, and nothing of it is kept."""
 
     def __init__(self, imports: ImportsRepository, verifier: BundleVerifier, room: DiskRoom | None = None) -> None:
-        """Work on a store.
-
-        Args:
-            imports: Keeps the sessions.
-            verifier: Checks bundles; no model is loaded for it.
-            room: Whether the store may grow; None lets it.
-        """
+        """Work on a store."""
         self._imports = imports
         self._verifier = verifier
         self._room = room
@@ -71,15 +56,7 @@ class BundleImports:
         return cls(services[ImportsRepository], services[BundleVerifier], services[DiskRoom])
 
     def add(self, path: Path, key: Path | None = None) -> ImportedSession:
-        """Bring in the session of a bundle; one that stands here already is named, and not stored again.
-
-        Args:
-            path: The bundle.
-            key: File with the public key that must have signed it; None takes any bundle that holds together.
-
-        Raises:
-            ServiceError: It is no bundle, too large, was changed, does not hold together, or is not by that key.
-        """
+        """Bring in the session of a bundle; one that stands here already is named, and not stored again."""
         bundle = _content(path)
         loaded, found = self._verifier.examined(path, key=key)
         if loaded.files is None or loaded.manifest is None or loaded.bundle_digest is None:

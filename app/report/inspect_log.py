@@ -27,15 +27,7 @@ that was written; and the share of tokens that are certified, where anything may
 
 
 def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
-    """An ``.eval`` file with a sample a branch.
-
-    Args:
-        sessions: At least one.
-        name: What the task is called.
-
-    Raises:
-        ServiceError: Inspect is not installed.
-    """
+    """An ``.eval`` file with a sample a branch."""
     try:
         # Loaded when it is asked for: nothing else of the program needs it.
         from inspect_ai.log import (

@@ -9,11 +9,7 @@ DEBIAN_LIBRARIES = ("libpango-1.0-0", "libpangoft2-1.0-0", "libharfbuzz-subset0"
 
 
 def pdf_of(page: str) -> bytes:
-    """A page that needs nothing else as a tagged PDF; the same page gives the same bytes.
-
-    Raises:
-        ServiceError: The library, or what it needs of the system, is not installed.
-    """
+    """A page that needs nothing else as a tagged PDF; the same page gives the same bytes."""
     try:
         # Loaded when it is asked for: it needs libraries of the system, and nothing else of the program does.
         from weasyprint import HTML

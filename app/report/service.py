@@ -93,11 +93,7 @@ class ReportService:
         return cls(services)
 
     def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
-        """All that is stored of a session, or of one of its branches.
-
-        Raises:
-            ServiceError: The branch is another session's.
-        """
+        """All that is stored of a session, or of one of its branches."""
         record = self._sessions.get(session_id)
         branches = self._sessions.branches(session_id)
         listed = [branch for branch in branches if branch_id in (None, branch.id)]
@@ -137,11 +133,7 @@ class ReportService:
         return render(data, self._document(data, self._calibration(data.record)))
 
     def formal(self, session_id: int, statement: Statement) -> str:
-        """The formal report of a session: one page and annexes, as an HTML file that needs nothing else.
-
-        Raises:
-            ServiceError: There is no such language.
-        """
+        """The formal report of a session: one page and annexes, as an HTML file that needs nothing else."""
         data, reading = self.data(session_id), None
         if (calibration := self._calibration(data.record)) is not None:
             reading = calibration[1]
@@ -149,16 +141,7 @@ class ReportService:
         return formal_session(data, document, reading, self._views.drift(data.record), statement)
 
     def formal_batch(self, batch: AuditedBatch, statement: Statement, kind: str) -> bytes:
-        """The formal report of a batch.
-
-        Args:
-            batch: The batch.
-            statement: What the auditor says.
-            kind: ``formal`` or ``pdf``.
-
-        Raises:
-            ServiceError: No session of it is left, there is no such language or kind, or PDF cannot be written here.
-        """
+        """The formal report of a batch."""
         if kind not in FORMAL:
             raise ServiceError(f"There is no formal report {kind!r}; choose {', '.join(FORMAL)}.")
         sessions = [data for number in batch.sessions if (data := self._found(number)) is not None]
@@ -171,11 +154,7 @@ class ReportService:
         return _encoded(page, kind)
 
     def inspect_batch(self, name: str, sessions: Sequence[int]) -> bytes:
-        """The sessions of a batch as a log of Inspect; those that have been deleted are left out.
-
-        Raises:
-            ServiceError: No session is left, or Inspect is not installed.
-        """
+        """The sessions of a batch as a log of Inspect; those that have been deleted are left out."""
         found = [data for number in sessions if (data := self._found(number)) is not None]
         if not found:
             raise ServiceError(f"The batch “{name}” has no finished session to export; run it first.")
@@ -185,13 +164,6 @@ class ReportService:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
 
         That of an imported session is the one that came, byte for byte, so that its signature still holds.
-
-        Args:
-            session_id: The session.
-            with_prompts: Also the prompts of its calibration, so that this can be made again.
-
-        Raises:
-            ServiceError: These prompts are asked for and are not stored.
         """
         if self._sessions.origin(session_id) is not None:
             if with_prompts:
@@ -211,16 +183,7 @@ class ReportService:
         return bundle_of(data, self._document(data, calibration), further, self._services[Signer].sign)
 
     def content(self, session_id: int, kind: str, statement: Statement | None = None) -> bytes:
-        """An export as a file's content.
-
-        Args:
-            session_id: The session.
-            kind: One of :data:`SUFFIXES`.
-            statement: What the auditor says in formal reports; other exports do without.
-
-        Raises:
-            ServiceError: There is no such kind or language, or PDF or a log of Inspect cannot be written here.
-        """
+        """An export as a file's content."""
         if kind in FORMAL:
             return _encoded(self.formal(session_id, statement or Statement()), kind)
         if kind in ("bundle", WITH_PROMPTS):
@@ -237,11 +200,7 @@ class ReportService:
         return texts[kind](session_id).encode("utf-8", "replace")
 
     def write(self, session_id: int, kind: str, folder: Path, statement: Statement | None = None) -> Path:
-        """Write an export into a folder, atomically, and return its path; see :meth:`content`.
-
-        Raises:
-            ServiceError: There is no such kind or language, or PDF or a log of Inspect cannot be written here.
-        """
+        """Write an export into a folder, atomically, and return its path; see :meth:`content`."""
         content = self.content(session_id, kind, statement)
         return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
 

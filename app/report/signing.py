@@ -40,14 +40,7 @@ class Signer:
     """Signs manifests with the key of this store, which is made at the first start and never leaves its file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the key, or make one.
-
-        Args:
-            path: The file, for its owner alone.
-
-        Raises:
-            ServiceError: It holds no such key, or can be neither read nor written.
-        """
+        """Read the key, or make one."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
@@ -145,14 +138,7 @@ def fingerprint_of(key: Ed25519PublicKey) -> str:
 
 
 def trusted_keys(path: Path) -> dict[str, str]:
-    """The names of trusted keys by fingerprint; each key is named after its file.
-
-    Args:
-        path: A PEM file with a public key, or a folder of such files (``*.pem``).
-
-    Raises:
-        ServiceError: There is no key, or a file holds none.
-    """
+    """The names of trusted keys by fingerprint; each key is named after its file."""
     files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
     if not files:
         raise ServiceError(f"The folder {path} has no public key; put each key that you trust there as a .pem file.")
@@ -160,11 +146,7 @@ def trusted_keys(path: Path) -> dict[str, str]:
 
 
 def read_public_key(path: Path) -> Ed25519PublicKey:
-    """A public key from a PEM file.
-
-    Raises:
-        ServiceError: It cannot be read, or holds no Ed25519 public key.
-    """
+    """A public key from a PEM file."""
     try:
         key = load_pem_public_key(path.read_bytes())
     except OSError as error:

@@ -53,16 +53,7 @@ CERTIFIED_IN = "certified_in"
 
 @dataclass(frozen=True, slots=True)
 class SessionData:
-    """A stored session as its report needs it.
-
-    Attributes:
-        record: The session.
-        branches: Its branches, the root first.
-        chains: The whole chain of each listed branch, by the branch's id.
-        log: Its verdict log.
-        certificates: What may be claimed of each listed chain as a whole, by the branch's id; None where nothing may.
-        drift: Whether later audits still look like the calibration; None without calibration.
-    """
+    """A stored session as its report needs it."""
 
     record: SessionRecord
     branches: Sequence[BranchRecord]
@@ -73,12 +64,7 @@ class SessionData:
 
 
 def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
-    """The steps of a session as CSV text, branch by branch.
-
-    Args:
-        data: The session.
-        whole_chains: List every chain from its first step; otherwise each step once, on the branch that made it.
-    """
+    """The steps of a session as CSV text, branch by branch."""
     branches = {branch.id: branch for branch in data.branches}
     verdicts = standing(data.log)
     common = _common_cells(data.record) | {"drift": data.drift}

@@ -40,21 +40,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Cohen's kappa of two reviewers.
-
-    Attributes:
-        pairs: Targets that both judged.
-        needed: Targets that are needed for a score.
-        agreed: Targets on which they agree.
-        categories: Names of the verdicts, in the order of the table.
-        table: How often the first gave the row's and the second the column's verdict.
-        kappa: 1 is full agreement, 0 what chance gives, below 0 less than that; None is unscored.
-        low: Lower end of the interval, not below -1; None is unscored.
-        high: Upper end, not above 1.
-        error: Standard error of kappa.
-        level: Level of the interval.
-        reason: Why there is no score; empty otherwise.
-    """
+    """Cohen's kappa of two reviewers."""
 
     pairs: int
     needed: int
@@ -86,15 +72,7 @@ class Agreement:
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]], categories: Sequence[str]) -> Agreement:
-    """Agreement of two reviewers over targets that both judged.
-
-    Args:
-        pairs: The first reviewer's and the second reviewer's verdict of each target.
-        categories: All verdicts that could be given, in the order of the table; those that nobody gave change nothing.
-
-    Raises:
-        ServiceError: A verdict is none of the categories.
-    """
+    """Agreement of two reviewers over targets that both judged."""
     names = tuple(categories)
     table = _table(pairs, names)  # (C, C)
     n = int(table.sum())
@@ -154,25 +132,7 @@ def _low_of_full_agreement(table: npt.NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TeamAgreement:
-    """Krippendorff's alpha of any number of reviewers.
-
-    Attributes:
-        reviewers: Those who judged a target that somebody else judged too, sorted.
-        targets: Targets that at least two of them judged.
-        needed: Targets that are needed for a score.
-        verdicts: Verdicts on these targets.
-        unanimous: Targets on which all who judged them say the same.
-        categories: Names of the verdicts.
-        counts: How often each was given, in the same order.
-        alpha: 1 is full agreement, 0 what chance gives, below 0 less than that; None is unscored.
-        low: Lower end of the interval; None is unscored.
-        high: Upper end.
-        level: Level of the interval.
-        resamples: Samples of targets that the interval is read off.
-        indeterminate: Samples that are left out, because all their verdicts are the same.
-        seed: Seed of the samples.
-        reason: Why there is no score; empty otherwise.
-    """
+    """Krippendorff's alpha of any number of reviewers."""
 
     reviewers: tuple[str, ...]
     targets: int
@@ -216,17 +176,7 @@ class TeamAgreement:
 def krippendorff_alpha(
     opinions: Sequence[Mapping[str, str]], categories: Sequence[str], resamples: int = RESAMPLES, seed: int = SEED
 ) -> TeamAgreement:
-    """Agreement of any number of reviewers over targets that at least two of them judged.
-
-    Args:
-        opinions: Each target's verdicts by reviewer; targets with fewer than two are left out.
-        categories: All verdicts that could be given; those that nobody gave change nothing.
-        resamples: Samples of targets for the interval.
-        seed: Seed of these.
-
-    Raises:
-        ServiceError: A verdict is none of the categories.
-    """
+    """Agreement of any number of reviewers over targets that at least two of them judged."""
     names = tuple(categories)
     shared = [target for target in opinions if len(target) > 1]
     counts = _counts(shared, names)  # (U, C)
@@ -259,15 +209,7 @@ def krippendorff_alpha(
 
 
 def nominal_alphas(counts: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Krippendorff's alpha for nominal data, for several samples of the same targets at once.
-
-    Args:
-        counts: How many gave each verdict to each target, ``(U, C)``; at least two a target.
-        weights: How often each sample has each target, ``(B, U)``.
-
-    Returns:
-        Alpha of each sample, ``(B,)``; NaN where all verdicts of a sample are the same.
-    """
+    """Krippendorff's alpha for nominal data, for several samples of the same targets at once."""
     judged = counts.sum(1)  # (U,)
     differing = (judged**2 - (counts**2).sum(1)) / (judged - 1)  # (U,)
     values = weights @ judged  # (B,)

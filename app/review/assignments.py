@@ -31,17 +31,7 @@ AssignmentState = Literal["done", "overdue", "begun", "open"]
 
 @dataclass(frozen=True, slots=True)
 class AssignedReview:
-    """An assignment, and how it stands.
-
-    Attributes:
-        session_id: The session.
-        session: Its name.
-        reviewer: Who is to review it.
-        lead: Who asked for it.
-        due_on: Last day on which it is in time; None is whenever.
-        state: How it stands.
-        finished_at: When the reviewer finished her review; None before.
-    """
+    """An assignment, and how it stands."""
 
     session_id: int
     session: str
@@ -70,16 +60,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRequest:
-    """Reviews to be assigned: every session to every reviewer.
-
-    Attributes:
-        lead: Who asks for them.
-        reviewers: Who is to review.
-        session_ids: Sessions by their numbers.
-        text: Also sessions with this text in their name, prompt, tags or notes; empty adds none.
-        tag: Also sessions with this tag, and where there is a text too, only those; empty adds none.
-        due_on: Last day on which a review is in time; None is whenever.
-    """
+    """Reviews to be assigned: every session to every reviewer."""
 
     lead: str
     reviewers: tuple[str, ...]
@@ -107,11 +88,7 @@ class Assigned:
 
 
 def due_date(text: str) -> date | None:
-    """A due date from ``YYYY-MM-DD``; empty is none.
-
-    Raises:
-        ServiceError: It is no such date.
-    """
+    """A due date from ``YYYY-MM-DD``; empty is none."""
     if not text.strip():
         return None
     try:
@@ -178,12 +155,7 @@ class AssignmentService:
         )  # fmt: skip
 
     def assign(self, request: AssignmentRequest) -> Assigned:
-        """Assign reviews; what is assigned already gets the new date and lead.
-
-        Raises:
-            ServiceError: Nobody signs or is named, no session is named or found, or they are too many.
-            NotFoundError: There is no such session.
-        """
+        """Assign reviews; what is assigned already gets the new date and lead."""
         lead, reviewers = signature(request.lead), _names(request.reviewers)
         session_ids = self._found(request)
         if len(session_ids) * len(reviewers) > MOST_AT_ONCE:
@@ -199,12 +171,7 @@ class AssignmentService:
         return self._assignments.withdraw(set(session_ids), set(_names(reviewers)))
 
     def list(self, reviewer: str = "", today: date | None = None) -> tuple[AssignedReview, ...]:
-        """Assignments, what is left first, then by the day on which they are due.
-
-        Args:
-            reviewer: Only hers; empty lists all.
-            today: The day by which something is overdue; None takes the present one, in UTC.
-        """
+        """Assignments, what is left first, then by the day on which they are due."""
         day = datetime.now(UTC).date() if today is None else today
         records = self._assignments.list(signed_name(reviewer) if reviewer.strip() else None)
         logs = {number: reviews(self._log.history(number)) for number in {record.session_id for record in records}}

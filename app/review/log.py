@@ -29,18 +29,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class VerdictRequest:
-    """A verdict to be given.
-
-    Attributes:
-        session_id: The session.
-        reviewer: Who gives it.
-        verdict: One of :data:`VERDICTS`; None withdraws the reviewer's verdict, or leaves a note alone.
-        branch_id: The branch that the reviewer looks at; None speaks of the whole session.
-        first_step: First step of that branch's chain, 0-based; None speaks of the whole branch.
-        last_step: Last step, inclusive; None is a single token.
-        note: Why, in free text.
-        tag: A short label, such as ``pronoun``.
-    """
+    """A verdict to be given."""
 
     session_id: int
     reviewer: str
@@ -53,11 +42,7 @@ class VerdictRequest:
 
 
 def target_of(sessions: SessionsRepository, request: VerdictRequest) -> Target:
-    """The target as the log names it: on the branch that made its last step, whichever branch is looked at.
-
-    Raises:
-        ServiceError: The branch is another session's, or the steps are not in its chain.
-    """
+    """The target as the log names it: on the branch that made its last step, whichever branch is looked at."""
     first, last = request.first_step, request.last_step
     if request.branch_id is None:
         if first is not None or last is not None:
@@ -108,13 +93,7 @@ def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> 
 
 
 def visible(entries: Sequence[AnnotationRecord], reviewer: str | None) -> tuple[AnnotationRecord, ...]:
-    """The entries that a reader may see.
-
-    Args:
-        entries: The log, oldest entry first.
-        reviewer: Who reads; during her own blind review she sees only what is hers. Empty is a visitor without a name,
-            who sees nothing that is said while anybody reviews blind. None is the program itself, which sees all.
-    """
+    """The entries that a reader may see."""
     if reviewer is None:
         return tuple(entries)
     if not reviewer:
@@ -130,14 +109,7 @@ def newest_of_others(entries: Iterable[AnnotationRecord], reviewer: str) -> int:
 
 
 def is_closed(entries: Iterable[AnnotationRecord], reviewer: str, reviewers: Collection[str], reveal: bool) -> bool:
-    """Whether verdicts stay closed until the reader chose between a blind review and looking at them.
-
-    Args:
-        entries: What she may see.
-        reviewer: Who reads; empty without a name.
-        reviewers: All who wrote into the log.
-        reveal: She chose to look.
-    """
+    """Whether verdicts stay closed until the reader chose between a blind review and looking at them."""
     return not reveal and reviewer not in reviewers and newest_of_others(entries, reviewer) > 0
 
 
@@ -186,12 +158,7 @@ def standing_json(item: StandingVerdict) -> dict[str, Any]:
 
 
 def words_of(targets: Iterable[Target], chain: Callable[[int], Sequence[Step]]) -> dict[tuple[str, int, int], str]:
-    """The text of each target that is a step or a span, by the target's key.
-
-    Args:
-        targets: What verdicts are about.
-        chain: Reads the chain of a branch by the branch's id; called once a branch.
-    """
+    """The text of each target that is a step or a span, by the target's key."""
     steps_of = cache(chain)
     return {
         target.key: "".join(step.token for step in steps_of(target.branch_id)[target.first_step : target.last_step + 1])

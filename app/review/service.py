@@ -56,19 +56,7 @@ LONGEST_NOTE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CurrentVerdicts:
-    """The verdicts of a session as one reader may see them.
-
-    Attributes:
-        session_id: The session.
-        targets: How each target stands, the whole session first, then by position.
-        reviews: All reviews that were opened.
-        review: The reader's own newest review; None if she opened none, or if the reader is not named.
-        hidden: Entries that she may not see yet: of others before she finishes her blind review, or of all before
-            anybody does, where the reader is not named.
-        newest: Number of the newest entry that the reader may see; 0 without any. It tells an older reading of the
-            same reader from a newer one.
-        comments: Comments that the reader may see, oldest first.
-    """
+    """The verdicts of a session as one reader may see them."""
 
     session_id: int
     targets: tuple[StandingVerdict, ...]
@@ -81,20 +69,7 @@ class CurrentVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
-    """Everything that a reviewer needs to go through a session's verdicts.
-
-    Attributes:
-        session_id: The session.
-        name: Its name.
-        prompt: Its prompt.
-        current: How the targets stand, as far as the reader may see it.
-        log: The entries that the reader may see, oldest first.
-        check: Whether the whole log holds together.
-        words: The text of each target that is a step or a span, by the target's key.
-        branches: Name of each branch, by its id.
-        reviewers: All who have written into the log, sorted.
-        may_be_blind: Whether the reader could still review it blind: as far as is known, she has seen nothing.
-    """
+    """Everything that a reviewer needs to go through a session's verdicts."""
 
     session_id: int
     name: str
@@ -110,16 +85,7 @@ class ReviewSheet:
 
 @dataclass(frozen=True, slots=True)
 class ReviewerAgreement:
-    """How far two reviewers agree, on one session or on all that both judged.
-
-    Attributes:
-        first: A reviewer.
-        second: Another one.
-        result: Kappa with its interval and the table of counts.
-        blind_pairs: Targets that the later of the two judged in a blind review, so without seeing the other's verdict.
-        sessions: Sessions with targets that both judged.
-        waiting: Sessions left out because a blind review of them is still open.
-    """
+    """How far two reviewers agree, on one session or on all that both judged."""
 
     first: str
     second: str
@@ -139,15 +105,7 @@ class ReviewerAgreement:
 
 @dataclass(frozen=True, slots=True)
 class DisputedTarget:
-    """A target on which reviewers differ, and nobody has decided.
-
-    Attributes:
-        session_id: The session.
-        session: Its name.
-        item: The target with the opinions that stand.
-        since: When they began to differ.
-        words: The text of a step or a span; empty for a branch or a session.
-    """
+    """A target on which reviewers differ, and nobody has decided."""
 
     session_id: int
     session: str
@@ -158,13 +116,7 @@ class DisputedTarget:
 
 @dataclass(frozen=True, slots=True)
 class DisputeQueue:
-    """What waits for a decision, as far as a reader may see it.
-
-    Attributes:
-        targets: The targets, the longest disputed first.
-        waiting: Sessions left out because a blind review of them is still open.
-        assigned: Sessions left out because the reader is to review them herself, and has not finished.
-    """
+    """What waits for a decision, as far as a reader may see it."""
 
     targets: tuple[DisputedTarget, ...]
     waiting: int = 0
@@ -184,14 +136,7 @@ class DisputeQueue:
 
 @dataclass(frozen=True, slots=True)
 class TeamFinding:
-    """How far all reviewers agree, on one session or on all.
-
-    Attributes:
-        reviewers: All who judged something there, sorted.
-        result: Cohen's kappa where they are two, Krippendorff's alpha where they are more, None where they are fewer.
-        sessions: Sessions with targets that at least two judged.
-        waiting: Sessions left out because a blind review of them is still open.
-    """
+    """How far all reviewers agree, on one session or on all."""
 
     reviewers: tuple[str, ...]
     result: ReviewerAgreement | TeamAgreement | None
@@ -263,24 +208,13 @@ class VerdictService:
         )  # fmt: skip
 
     def add(self, request: VerdictRequest) -> AnnotationRecord:
-        """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target.
-
-        Raises:
-            ServiceError: The reviewer has no name, there is no such verdict, or a step is not in the branch's chain.
-            NotFoundError: There is no such session or branch.
-        """
+        """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target."""
         reviewer = signature(request.reviewer)
         blind = is_blind(self._entries(request.session_id), reviewer)
         return self._write(request, reviewer, target_of(self._sessions, request), "verdict", blind)
 
     def comment(self, request: VerdictRequest) -> AnnotationRecord:
-        """Add a comment to the thread on a target; what is written stays, and during a blind review it is hidden too.
-
-        Raises:
-            ServiceError: The reviewer has no name, the comment says nothing or gives a verdict, or a step is not in the
-                branch's chain.
-            NotFoundError: There is no such session or branch.
-        """
+        """Add a comment to the thread on a target; it stays, and a blind review hides it too."""
         reviewer = signature(request.reviewer)
         if not request.note.strip():
             raise ServiceError("The comment says nothing; write a text.")
@@ -294,12 +228,7 @@ class VerdictService:
         return self._shown(session_id, self._entries(session_id), _reader(reviewer))
 
     def whole_history(self, session_id: int) -> tuple[AnnotationRecord, ...]:
-        """The whole log, as a report tells it; an account that reads it is taken to have seen what others said.
-
-        Raises:
-            ServiceError: The account that asks may not see all of it yet.
-            NotFoundError: There is no such session.
-        """
+        """The whole log, as a report tells it; an account that reads it is taken to have seen what others said."""
         entries = self._entries(session_id)
         shown = self._shown(session_id, entries, _reader(None))
         if len(shown) < len(entries):
@@ -310,26 +239,12 @@ class VerdictService:
         return entries
 
     def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
-        """How every target stands, as far as the reader may see it.
-
-        Args:
-            session_id: The session.
-            reviewer: Who reads; what others said, and she is shown, is written down, so that no review which she begins
-                later counts as blind. Empty is a visitor without a name, who sees no verdict while anybody reviews
-                blind. None reads everything, as a report does.
-        """
+        """How every target stands, as far as the reader may see it."""
         entries, name = self._entries(session_id), _reader(reviewer)
         return _current(session_id, entries, self._shown(session_id, entries, name), name)
 
     def sheet(self, session_id: int, reviewer: str | None = None, reveal: bool = True) -> ReviewSheet:
-        """Everything that a reviewer needs to go through a session's verdicts.
-
-        Args:
-            session_id: The session.
-            reviewer: Who reads; as for :meth:`current`.
-            reveal: Whether a reviewer who has said nothing yet wants to look; what stays closed is not written down as
-                seen.
-        """
+        """Everything that a reviewer needs to go through a session's verdicts."""
         entries, name = self._entries(session_id), _reader(reviewer)
         reviewers = tuple(sorted({entry.reviewer for entry in entries}))
         shown = visible(entries, name)
@@ -360,12 +275,7 @@ class VerdictService:
         return write_text(path, log_csv(session_id, self.history(session_id, reviewer)))
 
     def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
-        """Open a review; in a blind one the verdicts of others stay hidden from the reviewer until she finishes it.
-
-        Raises:
-            ServiceError: The reviewer has an open review here, or it should be blind and she may have seen the verdicts
-                of others already.
-        """
+        """Open a review; in a blind one the verdicts of others stay hidden from the reviewer until she finishes it."""
         name, entries = signature(reviewer), self._entries(session_id)
         if open_review(entries, name) is not None:
             raise ServiceError(f"{name} has an open review of session {session_id}; finish that one first.")
@@ -380,11 +290,7 @@ class VerdictService:
         return ReviewView(name, blind, entry.created_at)
 
     def finish_review(self, session_id: int, reviewer: str) -> ReviewView:
-        """Submit a review; from here on the reviewer sees the verdicts of others.
-
-        Raises:
-            ServiceError: The reviewer has no open review here.
-        """
+        """Submit a review; from here on the reviewer sees the verdicts of others."""
         name, entries = signature(reviewer), self._entries(session_id)
         review = open_review(entries, name)
         if review is None:
@@ -395,12 +301,7 @@ class VerdictService:
         return ReviewView(name, review.blind, review.started_at, entry.created_at)
 
     def adjudicate(self, request: VerdictRequest) -> AnnotationRecord:
-        """Decide a disagreement by a third reviewer's verdict; a later verdict on the target opens it again.
-
-        Raises:
-            ServiceError: The reviewers do not disagree there, the adjudicator is one of them, is in the middle of a
-                blind review, or gives no verdict.
-        """
+        """Decide a disagreement by a third reviewer's verdict; a later verdict on the target opens it again."""
         name, entries = signature(request.reviewer), self._entries(request.session_id)
         if is_blind(entries, name):
             raise ServiceError(f"{name} is in the middle of a blind review; finish it before deciding disagreements.")
@@ -415,16 +316,7 @@ class VerdictService:
         return self._write(request, name, target, "adjudication", False)
 
     def agreement(self, first: str, second: str, session_id: int | None = None) -> ReviewerAgreement:
-        """Cohen's kappa of two reviewers over targets that both judged.
-
-        Args:
-            first: A reviewer.
-            second: Another one.
-            session_id: Only this session; None takes all sessions that both judged.
-
-        Raises:
-            ServiceError: Both are the same.
-        """
+        """Cohen's kappa of two reviewers over targets that both judged."""
         names = signed_name(first), signed_name(second)
         if names[0] == names[1]:
             raise ServiceError(f"{names[0]} always agrees with {names[0]}; name two reviewers.")
@@ -442,10 +334,6 @@ class VerdictService:
         """Targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
 
         Sessions that somebody reviews blind are left out until that review is finished, for every reader.
-
-        Args:
-            reviewer: Who reads; she is taken to have seen what others said of the sessions that are listed, and those
-                that she is to review herself are left out until she has. None reads everything.
         """
         name = _reader(reviewer)
         own = set() if not name else {record.session_id for record in self._assignments.list(name)}
@@ -466,10 +354,6 @@ class VerdictService:
         """How far all reviewers agree: Cohen's kappa of two, Krippendorff's alpha of more.
 
         Sessions that somebody reviews blind are left out until that review is finished.
-
-        Args:
-            session_id: Only this session; None takes all.
-            reviewers: Only these; none takes all who judged something.
         """
         chosen = {signed_name(reviewer) for reviewer in reviewers}
         logs = self._log.histories() if session_id is None else {session_id: self._entries(session_id)}
@@ -546,11 +430,7 @@ class VerdictService:
 
 
 def signed_name(reviewer: str) -> str:
-    """A reviewer's name as it is written down.
-
-    Raises:
-        ServiceError: There is none, or it is too long.
-    """
+    """A reviewer's name as it is written down."""
     name = " ".join(reviewer.split())
     if not name:
         raise ServiceError("The reviewer has no name; verdicts are signed, so type one.")
@@ -560,11 +440,7 @@ def signed_name(reviewer: str) -> str:
 
 
 def signature(reviewer: str) -> str:
-    """What signs something: the account that is being answered, whatever name is given, or else that name.
-
-    Raises:
-        ServiceError: There is no account, and no name or one that is too long.
-    """
+    """What signs something: the account that is being answered, whatever name is given, or else that name."""
     account = present_account()
     return signed_name(reviewer) if account is None else account.name
 

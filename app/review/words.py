@@ -21,12 +21,7 @@ from db.verdicts import AnnotationRecord, Target
 
 
 def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
-    """How all targets of a session stand, for the page to look up what it shows.
-
-    Args:
-        current: What the reviewer may see.
-        reviewer: Who looks; her own opinion can be changed. Empty if she gave no name.
-    """
+    """How all targets of a session stand, for the page to look up what it shows."""
     return {
         "kind": "verdicts",
         "session": current.session_id,
@@ -370,14 +365,7 @@ def _check(sheet: ReviewSheet) -> Markup:
 
 
 def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said: str = "") -> Reply:
-    """A session's verdicts as one reviewer may and wants to see them.
-
-    Args:
-        sheet: What the service gives to this reviewer.
-        reviewer: Who looks; empty if she gave no name.
-        reveal: She chose to see what others said although she has said nothing yet.
-        said: What an action has done, in words.
-    """
+    """A session's verdicts as one reviewer may and wants to see them."""
     closed = is_closed(sheet.log, reviewer, sheet.reviewers, reveal)
     return {
         "kind": "sheet",
@@ -409,12 +397,7 @@ CLOSED = html("""
 
 
 def _head(sheet: ReviewSheet, hidden: bool = False) -> Markup:
-    """Name, prompt, and the ways to the session's audit and to other sessions.
-
-    Args:
-        sheet: What the service gives to this reviewer.
-        hidden: Whether others' verdicts are hidden from the reader; reports hold them, so none is offered then.
-    """
+    """Name, prompt, and the ways to the session's audit and to other sessions."""
     return html(
         """
         <div class="bar"><h2 tabindex="-1">{{ sheet.name }}</h2><span class="end">

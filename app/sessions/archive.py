@@ -23,13 +23,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BulkExport:
-    """Reports of many sessions in one archive.
-
-    Attributes:
-        path: The ZIP file: one CSV report a session, and an index of them.
-        sessions: Sessions in it.
-        missing: Sessions that did not exist any more.
-    """
+    """Reports of many sessions in one archive."""
 
     path: Path
     sessions: int
@@ -39,14 +33,7 @@ class BulkExport:
 def write_reports(
     entries: Sequence[SessionEntryRecord], reports: ReportService, folder: Path, named: int
 ) -> BulkExport:
-    """Write the archive, so that the file is either whole or not there.
-
-    Args:
-        entries: The sessions, at least one.
-        reports: Writes the reports.
-        folder: Where the file goes.
-        named: How many sessions were asked for; those that are gone are counted as missing.
-    """
+    """Write the archive, so that the file is either whole or not there."""
     rows = []
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

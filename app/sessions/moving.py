@@ -48,12 +48,7 @@ class SessionMoves:
         return [project for project in seen if project.id != present_project()] if len(seen) > 1 else ()
 
     def move(self, session_ids: Sequence[int], name: str) -> BulkResult:
-        """Move sessions to another project, all or none; those that do not exist any more are counted.
-
-        Raises:
-            ServiceError: It is no project that she sees, a session is running, or none is named.
-            ConflictError: A session cannot be moved; the sentence says why, and what to do.
-        """
+        """Move sessions to another project, all or none; those that do not exist any more are counted."""
         named = list(dict.fromkeys(session_ids))
         if not named:
             raise ServiceError("No session is chosen, so there is nothing to move; choose at least one.")

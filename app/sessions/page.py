@@ -27,15 +27,7 @@ YES_NO: Mapping[str, bool | None] = {"yes": True, "no": False, "any": None}
 
 
 def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
-    """What the page asks for; an empty filter does not matter.
-
-    Args:
-        fields: By name: ``text``, ``policy``, ``model``, ``certificate``, ``tag``, ``archived``, ``judged`` (yes, no
-            or any), ``since``, ``until`` (ISO days), ``batch``, ``order``, ``down``, ``page`` and ``size``.
-
-    Raises:
-        ServiceError: A value is none of those that there are, or the days are in the wrong order.
-    """
+    """What the page asks for; an empty filter does not matter."""
 
     def text(name: str) -> str | None:
         return str(fields.get(name) or "") or None

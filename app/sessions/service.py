@@ -35,14 +35,7 @@ LONGEST_TAG = 60
 
 @dataclass(frozen=True, slots=True)
 class LibraryQuery(SessionFilter):
-    """A page of the sessions that are wanted.
-
-    Attributes:
-        order: What the rows are sorted by.
-        descending: The largest or latest first.
-        page: Page, counting from 1.
-        page_size: Rows of a page, 1 to 500.
-    """
+    """A page of the sessions that are wanted."""
 
     order: SessionOrder = "updated"
     descending: bool = True
@@ -52,14 +45,7 @@ class LibraryQuery(SessionFilter):
 
 @dataclass(frozen=True, slots=True)
 class LibraryPage:
-    """One page of the library.
-
-    Attributes:
-        entries: Its sessions.
-        total: Sessions that the query finds.
-        page: The page that is shown; the last one where the query asks for a later one.
-        pages: Number of pages, at least 1.
-    """
+    """One page of the library."""
 
     entries: tuple[SessionEntryRecord, ...]
     total: int
@@ -69,12 +55,7 @@ class LibraryPage:
 
 @dataclass(frozen=True, slots=True)
 class BatchFold:
-    """The sessions of a batch as one row of the library.
-
-    Attributes:
-        counted: What is said of them together.
-        entries: The first of them, in the order of the library; empty while the row is folded.
-    """
+    """The sessions of a batch as one row of the library."""
 
     counted: BatchFoldRecord
     entries: tuple[SessionEntryRecord, ...] = ()
@@ -82,15 +63,7 @@ class BatchFold:
 
 @dataclass(frozen=True, slots=True)
 class FoldedPage:
-    """One page of the library with a row for each batch.
-
-    Attributes:
-        rows: Its sessions and batches.
-        total: Sessions that the query finds, those in folded batches included.
-        row_total: Rows that these are.
-        page: The page that is shown; the last one where the query asks for a later one.
-        pages: Number of pages, at least 1.
-    """
+    """One page of the library with a row for each batch."""
 
     rows: tuple[SessionEntryRecord | BatchFold, ...]
     total: int
@@ -101,14 +74,7 @@ class FoldedPage:
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What an action on many sessions did.
-
-    Attributes:
-        action: ``tagged``, ``untagged``, ``archived``, ``unarchived``, ``deleted``, or where to they were moved.
-        asked: Sessions that were named, each counted once.
-        changed: Sessions that are different now, or gone.
-        missing: Sessions that did not exist any more.
-    """
+    """What an action on many sessions did."""
 
     action: str
     asked: int
@@ -133,12 +99,7 @@ class BulkResult:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A request that begins a session like a stored one.
-
-    Attributes:
-        request: The request; settings and name can be changed before it is started.
-        notes: What the stored session had and the request cannot have, one sentence each.
-    """
+    """A request that begins a session like a stored one."""
 
     request: StartAudit
     notes: tuple[str, ...]
@@ -146,14 +107,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class PrunePreview:
-    """What pruning a branch would do.
-
-    Attributes:
-        branches: Names of the branches that would go: the branch itself, then those that depart from it.
-        steps: Steps that would go with them.
-        verdicts: Entries of the verdict log that speak of them.
-        refusal: Why the branch cannot be pruned, one sentence; empty if it can.
-    """
+    """What pruning a branch would do."""
 
     branches: tuple[str, ...]
     steps: int
@@ -204,26 +158,14 @@ class SessionLibrary:
         )  # fmt: skip
 
     def search(self, query: LibraryQuery) -> LibraryPage:
-        """A page of the sessions that a query finds; the last page where it asks for a later one.
-
-        Raises:
-            ServiceError: The page or its size is no usable number.
-        """
+        """A page of the sessions that a query finds; the last page where it asks for a later one."""
         total, size = self._library.count(query), query.page_size
         page, pages = _place(query, total)
         entries = self._library.search(query, query.order, query.descending, size, (page - 1) * size)
         return LibraryPage(tuple(entries), total, page, pages)
 
     def folded(self, query: LibraryQuery, opened: Collection[int] = ()) -> FoldedPage:
-        """A page of the sessions that a query finds, those of each batch as one row; of one batch alone, each its own.
-
-        Args:
-            query: What is wanted.
-            opened: Batches whose first sessions are wanted too.
-
-        Raises:
-            ServiceError: The page or its size is no usable number.
-        """
+        """A page of the sessions that a query finds; a batch is one row, unless the query asks for that batch."""
         if query.batch_id is not None:
             found = self.search(query)
             return FoldedPage(found.entries, found.total, found.total, found.page, found.pages)
@@ -249,20 +191,11 @@ class SessionLibrary:
         return self._library.choices()
 
     def rename(self, session_id: int, name: str) -> None:
-        """Change a session's name.
-
-        Raises:
-            ServiceError: The name is empty or too long.
-            NotFoundError: There is no such session.
-        """
+        """Change a session's name."""
         self._sessions.rename(session_id, _name(name, "session"))
 
     def tag(self, session_ids: Sequence[int], tag: str) -> BulkResult:
-        """Give sessions a tag; one that differs from a known tag in letter case only takes its spelling.
-
-        Raises:
-            ServiceError: The tag is empty or too long.
-        """
+        """Give sessions a tag; one that differs from a known tag in letter case only takes its spelling."""
         label = _cleaned(tag)
         if not label or len(label) > LONGEST_TAG:
             raise ServiceError(f"A tag has 1 to {LONGEST_TAG} characters; write a shorter one, or none.")
@@ -284,11 +217,7 @@ class SessionLibrary:
         return BulkResult("deleted", len(named), deleted, len(named) - deleted)
 
     def prefill(self, session_id: int) -> Duplicate:
-        """A request that begins a session with the prompt, spans and settings of a stored one; needs no model.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """A request that begins a session with the prompt, spans and settings of a stored one; needs no model."""
         record = self._sessions.get(session_id)
         settings, notes = settings_from_json(record.policy_settings["settings"]), []
         if settings.calibration_id is not None and certifies(settings) and record.calibration_id is None:
@@ -303,11 +232,7 @@ class SessionLibrary:
         return Duplicate(StartAudit(record.prompt, settings, spans, name), tuple(notes))
 
     def export(self, session_ids: Sequence[int], folder: Path) -> BulkExport:
-        """Write the CSV reports of sessions and an index of them into one ZIP file, atomically.
-
-        Raises:
-            ServiceError: None of the sessions exists.
-        """
+        """Write the CSV reports of sessions and an index of them into one ZIP file, atomically."""
         named = set(session_ids)
         entries = self._library.entries(named)
         if not entries:
@@ -315,20 +240,11 @@ class SessionLibrary:
         return write_reports(entries, self._reports, folder, len(named))
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> None:
-        """Change a branch's name.
-
-        Raises:
-            ServiceError: The name is empty or too long.
-            StoreError: There is no such branch in this session.
-        """
+        """Change a branch's name."""
         self._library.rename_branch(session_id, branch_id, _name(name, "branch"))
 
     def prune_preview(self, session_id: int, branch_id: int) -> PrunePreview:
-        """What pruning a branch would take along, or why it cannot be pruned.
-
-        Raises:
-            StoreError: There is no such branch in this session.
-        """
+        """What pruning a branch would take along, or why it cannot be pruned."""
         extent = self._library.extent(session_id, branch_id)
         refusal = ""
         if self._sessions.branch(branch_id).parent_id is None:
@@ -344,15 +260,7 @@ class SessionLibrary:
         return PrunePreview(extent.names, extent.steps, extent.verdicts, refusal)
 
     def prune(self, session_id: int, branch_id: int) -> AuditView:
-        """Delete a branch and all that depart from it.
-
-        Returns:
-            The session; if its shown branch was deleted, the parent of the pruned branch is shown.
-
-        Raises:
-            ServiceError: It is the main branch, the session is running, or the verdict log speaks of it.
-            StoreError: There is no such branch in this session.
-        """
+        """Delete a branch and all that depart from it."""
         preview = self.prune_preview(session_id, branch_id)
         if not preview.allowed:
             raise ServiceError(preview.refusal)

@@ -151,15 +151,7 @@ def page_message(
     said: str = "",
     projects: Sequence[ProjectRecord] = (),
 ) -> Reply:
-    """A page of the library.
-
-    Args:
-        page: Its rows, and where it stands among the others.
-        choices: What the filters can be set to.
-        query: What was asked for.
-        said: What was just done.
-        projects: Where to sessions can be moved.
-    """
+    """A page of the library."""
     nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",

@@ -29,21 +29,7 @@ CertifiedIn = Literal["nothing", "both", "factual"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """A decoding policy that can be chosen.
-
-    Attributes:
-        key: Its name in settings.
-        name: Its name on pages.
-        about: What it does, in a few words that go on after a comma.
-        fuses: Whether lambda matters to it.
-        certifies: Whether it reads a calibration, and alpha with it.
-        layouts: Mask layouts that it has, the usual one first.
-        kind: What it acts on: ``reference``, ``fusion``, ``prompt``, ``steering``, ``constraint`` or ``training``.
-        source: Where it was published; empty if nowhere.
-        differs: How it differs from what its authors published.
-        parameters: Its own parameters, besides the controls that all policies share.
-        certified_in: The readings in which it certifies.
-    """
+    """A decoding policy that can be chosen."""
 
     key: str
     name: str
@@ -67,15 +53,7 @@ SENSITIVE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunUntil:
-    """The step that ends a run: it is the last one written.
-
-    Attributes:
-        kind: ``"fallback"``: no token reached the threshold. ``"sensitive"``: the written token's absolute log ratio
-            reached ``threshold``. ``"overruled"``: the token that the factual view likes best is not certified.
-            ``"steps"``: that many steps were written by this run.
-        threshold: Absolute log ratio (nats) for ``"sensitive"``.
-        steps: Number of steps for ``"steps"``.
-    """
+    """The step that ends a run: it is the last one written."""
 
     kind: UntilKind
     threshold: float = SENSITIVE
@@ -92,15 +70,7 @@ KINDS_OF_MEMORY = {
 
 @dataclass(frozen=True, slots=True)
 class KeptMemory:
-    """How the keys and values of one model are kept.
-
-    Attributes:
-        model: The name under which the policy asks for it; ``"base"`` is the audited one.
-        kind: ``"slots"`` (preallocated), ``"growing"``, or ``"states"`` (states copied at every step).
-        reason: Why it is not preallocated, as half a sentence; empty where it is.
-        held_once: Tokens of the readings' common beginning that are held once; 0 where each reading holds its own.
-        joins: Whether steps may share forwards with those of other sessions.
-    """
+    """How the keys and values of one model are kept."""
 
     model: str
     kind: str
@@ -121,18 +91,7 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """One way in which steps of a session were computed.
-
-    Attributes:
-        dtype: Number type that the model computed in.
-        quantization: Form of its weights, ``"none"`` where they are whole.
-        steps: Path of its steps: ``"traced"``, ``"CUDA graph"``, or ``"eager"`` with why it is no other. Forwards that
-            sessions share are eager on every path.
-        memory: How keys and values were kept, the audited model's first.
-        numeric_noise: Nats within which log-probabilities of this model agree between such ways.
-        temperature: The temperature for which they do; None in sessions of earlier versions, whose bound is that of the
-            number type at temperature 1.
-    """
+    """One way in which steps of a session were computed."""
 
     dtype: str
     quantization: str
@@ -151,22 +110,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class BinView:
-    """One position bin of a calibration, ready to be drawn.
-
-    Attributes:
-        label: ``"1–8"`` or ``"257 and later"``.
-        first_step: 0-based.
-        last_step: 0-based inclusive; None is open-ended.
-        state: ``calibrated``, ``inherited`` or ``uninformative``.
-        tau: Threshold as a probability; 0 certifies everything.
-        contexts: Contexts with data in the bin.
-        rank: ``k = floor(alpha (n + 1))``.
-        coverage_low: Lower end of the 95 % range that realised coverage can take; None without rank.
-        coverage_high: Upper end.
-        inherited_from: Label of the lending bin.
-        needed: Contexts needed for this alpha.
-        evenness: Whether its steps differ from each other; None where they could not be compared.
-    """
+    """One position bin of a calibration, ready to be drawn."""
 
     label: str
     first_step: int
@@ -225,14 +169,7 @@ class CalibrationSummary:
 
 @dataclass(frozen=True, slots=True)
 class FamilyThresholds:
-    """One family's part of a calibration with factorized masks.
-
-    Attributes:
-        alpha: Its share of the risk level.
-        contexts: Contexts in which it was masked.
-        tau: Threshold of its first bin as a probability; 0 certifies everything.
-        state: What that threshold rests on.
-    """
+    """One family's part of a calibration with factorized masks."""
 
     family: str
     alpha: float
@@ -243,27 +180,7 @@ class FamilyThresholds:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationView:
-    """A calibration run, read at one alpha.
-
-    Attributes:
-        coverage: Overall row first, then one row per bin that has verification data.
-        tokens: Number of stored values.
-        fingerprint: Field and value, in order.
-        log_values: Natural log support of the true tokens by bin label, for histograms.
-        smallest_alpha: Smallest risk levels that the contexts support.
-        sequence: Threshold for whole chains; None with factorized masks.
-        sequence_coverage: Whole chains of the verification split that it keeps: all that it speaks of first, then by
-            length; empty where nothing was measured.
-        notes: Sentences that must be shown with the thresholds.
-        groups: How much is known of each group; empty unless calibrated by group.
-        group: The group whose thresholds these are; None is all contexts together.
-        families: With factorized masks, each family's part; empty with one masked branch.
-        family: With factorized masks, the family whose bins these are.
-        effective_contexts: Effective number of contexts under shift weights; None without weights.
-        iterations: Rounds of a rollout calibration, in order.
-        coverage_by_step: One row per step that has verification data.
-        has_chains: Whether it keeps chains of the policy itself, against which drift can be measured.
-    """
+    """A calibration run, read at one alpha."""
 
     summary: CalibrationSummary
     alpha: float
@@ -315,16 +232,7 @@ FAMILY_NAMES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A loaded model as the pages name it.
-
-    Attributes:
-        name: Id or folder as given.
-        label: Short label with size, e.g. ``"demo · 3.6M, embedded"``.
-        note: Where it runs, e.g. ``"Ready on this computer"``.
-        context_length: Longest sequence in tokens.
-        sentinel: Which token stands for masked ones unless another is named, and why; a sentence.
-        details: How it computes and keeps its keys and values, in words.
-    """
+    """A loaded model as the pages name it."""
 
     name: str
     label: str
@@ -400,17 +308,7 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True)
 class StartAudit:
-    """A request to begin an audit.
-
-    Attributes:
-        prompt: The reviewer's text, exactly as typed.
-        settings: The settings.
-        spans: Sensitive spans, kept and suggested ones included; None lets the detector find them.
-        name: Session name; None makes one from the prompt.
-        batch: Its place in a batch, which holds one session; None for a session of its own.
-        repeats: A session of the same prompt whose model read it as this one's is to read it, to the token; None
-            renders the prompt anew.
-    """
+    """A request to begin an audit."""
 
     prompt: str
     settings: AuditSettings = field(default_factory=AuditSettings)
@@ -430,19 +328,7 @@ class MaskPiece:
 
 @dataclass(frozen=True, slots=True)
 class MaskPreview:
-    """The prompt as the masked branch reads it.
-
-    Attributes:
-        pieces: Text and sentinels in reading order.
-        token_count: Tokens of the prompt, equal in both branches.
-        masked_count: How many of the prompt's are masked; of a text that a chat template prints several times, in its
-            first copy.
-        warnings: Sentences to show, e.g. that both branches are equal because nothing is masked.
-        branches: Branches that the policy runs for this prompt, factual first: ``factual`` and ``masked``, or with
-            factorized masks the attribute families.
-        sentinel: Which token stands for masked ones and why, in words; empty where none does, and for sessions stored
-            without it.
-    """
+    """The prompt as the masked branch reads it."""
 
     pieces: tuple[MaskPiece, ...]
     token_count: int
@@ -454,13 +340,7 @@ class MaskPreview:
 
 @dataclass(frozen=True, slots=True)
 class PartFigures:
-    """One part of a chain.
-
-    Attributes:
-        steps: Steps that belong to it.
-        strongest: Its step (0-based) with the largest absolute log ratio; None where it has no step.
-        largest_log_ratio: That log ratio, in nats.
-    """
+    """One part of a chain."""
 
     steps: int
     strongest: int | None
@@ -469,14 +349,7 @@ class PartFigures:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingView:
-    """What a chain's thinking and its answer are.
-
-    Attributes:
-        ranges: First and last step (0-based, inclusive) of each run of thinking.
-        thinking: The thinking.
-        answer: The answer.
-        ended: Whether the thinking ended, so that there can be an answer.
-    """
+    """What a chain's thinking and its answer are."""
 
     ranges: tuple[tuple[int, int], ...]
     thinking: PartFigures
@@ -486,28 +359,7 @@ class ThinkingView:
 
 @dataclass(frozen=True, slots=True)
 class AuditView:
-    """A session as a page shows it: one branch's whole chain, and the tree around it.
-
-    Attributes:
-        spans: All spans, kept and suggested ones included.
-        model: The model's label.
-        branch_id: The shown branch.
-        branches: All branches of the session, oldest first.
-        steps: The shown chain from its first step, ancestors' steps included.
-        finished: None, or ``"length"``, ``"end"`` or ``"context"``.
-        certificate: ``"certified"`` or ``"uncertified: ..."``.
-        calibration: The calibration, if one is used and still stored.
-        user_list: Name of the word list that it was started with; empty if none.
-        bins: The calibration's bins at the session's alpha.
-        warnings: Sentences to show with the session.
-        chain: The certificate of the chain so far as a whole, and the union bound beside it; None without steps,
-            without calibration, or with factorized masks.
-        drift: What the audits so far say against the calibration; None without calibration.
-        noise: Bound on the numeric noise of the model at the session's temperature.
-        computed: How its steps were computed, every way that was used; empty before the first step, and for sessions
-            stored without it.
-        thinking: What of the chain is thinking and what the answer; None where the model marks no thinking.
-    """
+    """A session as a page shows it: one branch's whole chain, and the tree around it."""
 
     session_id: int
     name: str
@@ -550,14 +402,7 @@ class ChainProgress:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFit:
-    """How the settings of an audit and the calibration that they name agree; found without the model.
-
-    Attributes:
-        differences: (field, value in the calibration, value in the settings) for what differs and the settings decide.
-            What only the model's weights can tell is found out when an audit starts.
-        notes: Sentences that must be shown with its thresholds.
-        adoptable: Whether taking over the calibration's settings would settle a difference.
-    """
+    """How the settings of an audit and the calibration that they name agree; found without the model."""
 
     differences: tuple[tuple[str, str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -601,51 +446,7 @@ def _value(value: ParameterValue | list[str]) -> ParameterValue:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRequest:
-    """A request to calibrate on a parsed prompt set.
-
-    Attributes:
-        name: Name of the run.
-        model: Model to calibrate.
-        lam: Fusion weight.
-        alpha: Risk level.
-        estimator: ``hierarchical``, ``one_per_context`` or ``pooled``.
-        temperature: Sampling temperature.
-        top_p: Nucleus mass.
-        top_k: Tokens kept.
-        sentinel: Sentinel text; None takes the model's own.
-        seed: Seed of the split.
-        verification_share: Share of the contexts kept apart to check the result.
-        accept_errors: Go on with the good rows although others cannot be used.
-        masked_families: Families whose detected spans are masked; None takes the program's own choice.
-        user_list_id: Word list whose terms win over what is detected; None uses none.
-        source: ``reference`` (the prompts' own continuations) or ``rollout`` (what the policy itself writes).
-        draws: Draws of ``one_per_context`` that are averaged.
-        by_group: Keep the rows' groups, so that each group can have thresholds of its own.
-        mask_layout: ``joint`` (one masked branch) or ``factorized`` (one for each attribute family). A single
-            attribute is ``joint`` with one entry in ``masked_families``.
-        alpha_by_family: With factorized masks, (family, its share of alpha); None shares alpha out equally.
-        mask_mode: ``hard`` (sentinels) or ``soft`` (a neutral hint).
-        mask_hint: Hint of the soft mask; None takes the usual one.
-        whitelist: Terms that are never masked; part of the policy.
-        bin_width: Steps that share a threshold, for widening and even bins.
-        max_position: Steps beyond are tied to the last bin.
-        max_new_tokens: Steps of a rollout, or of a recorded chain, at most.
-        tolerance: Largest change of any bin's tau at which rollouts count as settled.
-        max_iterations: Rounds of rollouts at most.
-        record_chains: Also record what the calibrated policy writes on these prompts, so that drift can be measured.
-        rho: Bound on the density ratio of the prompts that will be audited; 1 assumes that they are like these.
-        weighting: ``none``, ``column`` (the rows' own weights) or ``estimated`` (from ``deployment``).
-        deployment: Prompts like those that will be audited; needed to estimate weights.
-        certified_in: ``both`` readings, as COFT certifies, or the ``factual`` one alone, for methods of one branch;
-            lambda and masks have no say in the latter.
-        bin_spacing: ``finest``: a threshold for each step that enough contexts reach; ``widening``: steps 1, 2, 3-4,
-            5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``, as in the paper.
-        prompt_format: As in an audit's settings: ``auto``, ``chat`` or ``plain``.
-        chat_date: As in an audit's settings; None takes the moment at which the calibration is asked for.
-        system_prompt: As in an audit's settings.
-        thinking: As in an audit's settings.
-        prefill: As in an audit's settings.
-    """
+    """A request to calibrate on a parsed prompt set."""
 
     name: str
     model: str = "demo"
@@ -689,20 +490,7 @@ class CalibrationRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadingRequest:
-    """How to read a finished calibration, without the model; what is None stays as calibrated.
-
-    Attributes:
-        alpha: Risk level.
-        estimator: Threshold estimator.
-        bin_width: Steps per position bin.
-        max_position: Steps with bins of their own.
-        draws: Draws of ``one_per_context`` that are averaged.
-        rho: Density-ratio bound; it takes the place of weights.
-        group: The group whose own thresholds are read; None reads all contexts together.
-        family: With factorized masks, the family whose bins are shown; None shows the first.
-        alpha_by_family: With factorized masks, (family, its share of alpha).
-        bin_spacing: ``finest``, ``widening`` or ``even`` position bins.
-    """
+    """How to read a finished calibration, without the model; what is None stays as calibrated."""
 
     alpha: float | None = None
     estimator: str | None = None

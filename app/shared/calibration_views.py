@@ -46,13 +46,7 @@ class CalibrationReadings:
         self._lock = Lock()
 
     def view(self, calibration_id: int, asked: ReadingRequest | None = None) -> CalibrationView:
-        """A calibration read as asked.
-
-        Raises:
-            ServiceError: A family or shares are asked for where there are none.
-            InvalidInputError: A setting is outside its range, or a group is unknown or too small for alpha.
-            NotFoundError: There is no such calibration.
-        """
+        """A calibration read as asked."""
         record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
         wanted = asked or ReadingRequest()
         everyone = read(stored, wanted)
@@ -103,12 +97,7 @@ class CalibrationReadings:
 
 
 def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
-    """A calibration read as asked, all groups and families of it.
-
-    Raises:
-        ServiceError: Shares of alpha are asked of one masked branch.
-        InvalidInputError: A setting is outside its range.
-    """
+    """A calibration read as asked, all groups and families of it."""
     if asked == ReadingRequest(group=asked.group, family=asked.family):
         return stored
     settings: dict[str, Any] = {
@@ -124,11 +113,7 @@ def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
 
 
 def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
-    """The calibration of a family, or the calibration itself where there is one masked branch.
-
-    Raises:
-        ServiceError: The family was not calibrated.
-    """
+    """The calibration of a family, or the calibration itself where there is one masked branch."""
     part = calibration.part(family)
     if part is None:
         known = ", ".join(calibration.families)

@@ -60,11 +60,7 @@ class CalibrationStore:
         return self._runs.add(fields, bins_of(calibration), calibration.to_bytes())
 
     def get(self, calibration_id: int) -> CalibrationRecord:
-        """What is known of a calibration without its values.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """What is known of a calibration without its values."""
         return self._runs.get(calibration_id)
 
     def list(self, model: str | None = None) -> builtins.list[CalibrationRecord]:
@@ -72,23 +68,14 @@ class CalibrationStore:
         return self._runs.list(model)
 
     def load(self, calibration_id: int) -> AnyCalibration:
-        """The calibration itself, values included.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """The calibration itself, values included."""
         with self._lock:
             if calibration_id not in self._loaded:
                 self._loaded[calibration_id] = load_calibration(self._runs.values(calibration_id))
             return self._loaded[calibration_id]
 
     def delete(self, calibration_id: int) -> None:
-        """Delete a calibration.
-
-        Raises:
-            ServiceError: It comes with the program.
-            NotFoundError: There is none with this id.
-        """
+        """Delete a calibration."""
         if self._runs.get(calibration_id).embedded:
             raise ServiceError("The embedded calibration comes with the program and cannot be deleted.")
         self._runs.delete(calibration_id)
@@ -170,10 +157,6 @@ def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) ->
     thresholds of all contexts together at the risk level of the chains. A prompt that was audited several times counts
     once, with its first audit, since audits of one prompt depend on each other. The program's own samples do not count:
     they were not drawn as the calibration's prompts were, and say nothing of the prompts in use.
-
-    Args:
-        calibration: The calibration as it is stored.
-        audits: How its audits began, oldest first.
     """
     chains = calibration.chains
     reading = calibration

@@ -183,13 +183,7 @@ def calibration_choices(
 
 
 def calibration_status(view: CalibrationView | str | None, policy: str = "coft") -> tuple[str, str, list[str]]:
-    """State, badge text and further lines of the calibration that the settings name.
-
-    Args:
-        view: The calibration at the settings' level and for their group, or why it cannot be read so; None if there
-            is none.
-        policy: The settings' policy, which may certify nothing whatever the calibration.
-    """
+    """State, badge text and further lines of the calibration that the settings name."""
     info = info_of(policy)
     if not info.certifies:
         return ("uninformative", f"uncertified: {info.name}", ["This method certifies nothing."])

@@ -122,14 +122,7 @@ def steps_figure() -> go.Figure:
 def support_histogram(
     log_values: Sequence[float], tau: float, tau_text: str, support: str = "lower probability"
 ) -> go.Figure:
-    """Support of the true tokens on a log scale, with the threshold.
-
-    Args:
-        log_values: Natural log support, one per calibration token.
-        tau: Threshold; 0 draws none.
-        tau_text: The threshold as text.
-        support: What the threshold is compared with, in words.
-    """
+    """Support of the true tokens on a log scale, with the threshold."""
     lowest = math.log10(max(min((math.exp(v) for v in log_values), default=1e-3), 1e-6))
     first = max(-6.0, math.floor(lowest))
     logs = [max(first, value / math.log(10)) for value in log_values]

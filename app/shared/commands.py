@@ -25,11 +25,7 @@ Opened = Callable[[], AbstractContextManager[Any]]
 
 
 class Stopped(Exception):  # noqa: N818 - stopping is no error
-    """A command ended before its work did; the text says what is kept.
-
-    Attributes:
-        code: The exit code.
-    """
+    """A command ended before its work did; the text says what is kept."""
 
     def __init__(self, text: str, code: int = STOPPED) -> None:
         super().__init__(text)

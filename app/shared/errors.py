@@ -22,11 +22,7 @@ class JobCancelled(Exception):  # noqa: N818 - cancelling is no error
 
 
 class ColumnMismatch(CalibrationMismatch):
-    """One of several columns has a calibration of another policy; its text is one sentence fit to be shown.
-
-    Attributes:
-        column: The column, 0-based.
-    """
+    """One of several columns has a calibration of another policy; its text is one sentence fit to be shown."""
 
     def __init__(self, column: int, mismatch: CalibrationMismatch) -> None:
         super().__init__(mismatch.differences)
@@ -58,11 +54,7 @@ def sentence_of(error: Exception) -> str:
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Turn a fault of the program into one sentence, so that it ends what was asked and nothing else.
-
-    Raises:
-        ServiceError: The program met an error that is none of :data:`USER_ERRORS`.
-    """
+    """Turn a fault of the program into one sentence, so that it ends what was asked and nothing else."""
     try:
         yield
     except _AS_THEY_ARE:

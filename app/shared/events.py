@@ -181,17 +181,7 @@ def packed(event: gr.EventData, message: Reply) -> str:
 def wire(
     source: gr.HTML, events: Mapping[str, On], settings: Mapping[str, Any] = MULTIPLE, prefix: str = ""
 ) -> dict[str, Dependency]:
-    """Connect the events that the scripts of a component trigger; the browser is told of each one that fails.
-
-    Args:
-        source: The component.
-        events: What answers, by the event's name.
-        settings: How those run that say nothing of it.
-        prefix: Stands before the names that the browser hears of failures by, where two components share a name.
-
-    Returns:
-        The events by their names.
-    """
+    """Connect the events that the scripts of a component trigger; the browser is told of each one that fails."""
     listening = {
         name: getattr(source, name)(on.handler, on.inputs, on.outputs, **(on.settings or settings))
         for name, on in events.items()

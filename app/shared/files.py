@@ -68,12 +68,7 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 class DoubledKeyError(ValueError):
-    """An object in JSON has a key twice, so that programs read it differently.
-
-    Attributes:
-        key: The key.
-        message: What is wrong with it.
-    """
+    """An object in JSON has a key twice, so that programs read it differently."""
 
     def __init__(self, key: str) -> None:
         self.key, self.message = key, "stands twice in the same object; keep one"
@@ -81,13 +76,7 @@ class DoubledKeyError(ValueError):
 
 
 def plain_json(text: str | bytes) -> Any:
-    """JSON in whose objects every key stands once.
-
-    Raises:
-        DoubledKeyError: One stands twice; of its two values nobody knows which was meant.
-        ValueError: It is no JSON.
-        RecursionError: Its lists are too deep.
-    """
+    """JSON in whose objects every key stands once."""
     return json.loads(text, object_pairs_hook=_single)
 
 
@@ -117,11 +106,7 @@ class RowProblem(Exception):  # noqa: N818 - data about a row, collected and nev
 
 
 def readable(field: str, text: str) -> str:
-    """A text that a tokenizer can read, and a person can see; JSON lines can hold halves of characters.
-
-    Raises:
-        RowProblem: It holds one, or a control character.
-    """
+    """A text that a tokenizer can read, and a person can see; JSON lines can hold halves of characters."""
     if problem := surrogate_problem(text) or control_problem(text):
         raise RowProblem(field, problem)
     return text
@@ -156,14 +141,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An uploaded table.
-
-    Attributes:
-        form: ``"CSV, comma"``, ``"CSV, semicolon"``, ``"CSV, tab"`` or ``"JSONL"``.
-        columns: Its columns in order, as they stand in the file.
-        ignored: Columns that are not known to whoever reads it.
-        records: Line number and cells by column, or what is wrong with the row; rows are read as they are asked for.
-    """
+    """An uploaded table."""
 
     form: str
     columns: tuple[str, ...]
@@ -172,11 +150,7 @@ class Table:
 
 
 def read_bytes(path: Path, name: str, max_bytes: int) -> bytes:
-    """The bytes of an uploaded file.
-
-    Raises:
-        ServiceError: It is too large or cannot be read.
-    """
+    """The bytes of an uploaded file."""
     try:
         size = path.stat().st_size
         if size > max_bytes:
@@ -189,11 +163,7 @@ def read_bytes(path: Path, name: str, max_bytes: int) -> bytes:
 
 
 def decode(data: bytes, name: str) -> str:
-    """The text of an uploaded file, without a byte order mark.
-
-    Raises:
-        ServiceError: It is not UTF-8.
-    """
+    """The text of an uploaded file, without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -202,11 +172,7 @@ def decode(data: bytes, name: str) -> str:
 
 
 def read_csv(text: str, name: str) -> Table:
-    """Read CSV text with a header row; the delimiter is the one that the header has most of. The name is for messages.
-
-    Raises:
-        ServiceError: The header cannot be read, or names a column twice.
-    """
+    """Read CSV text with a header row; the delimiter is the one that the header has most of."""
     delimiter, header, reader = _open(text, name)
     _require_single(header, name)
     columns = tuple(column for column in header if column)
@@ -214,17 +180,7 @@ def read_csv(text: str, name: str) -> Table:
 
 
 def read_table(text: str, name: str, columns: Sequence[str], required: str) -> Table:
-    """Read CSV text whose columns are known; their letter case does not matter.
-
-    Args:
-        text: The text.
-        name: The file's name, for messages.
-        columns: Columns that are known, in lower case.
-        required: The one that must be there.
-
-    Raises:
-        ServiceError: The header cannot be read, lacks the required column, or names a column twice.
-    """
+    """Read CSV text whose columns are known; their letter case does not matter."""
     delimiter, typed, reader = _open(text, name)
     header = [column.lower() for column in typed]
     if required not in header:
@@ -236,11 +192,7 @@ def read_table(text: str, name: str, columns: Sequence[str], required: str) -> T
 
 
 def read_jsonl(text: str, name: str) -> Table:
-    """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming.
-
-    Raises:
-        ServiceError: The objects have too many keys.
-    """
+    """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming."""
     records = list(_objects(text))
     columns = {key: None for _, record in records if isinstance(record, dict) for key in record}
     _require_single(tuple(columns), name)
@@ -248,11 +200,7 @@ def read_jsonl(text: str, name: str) -> Table:
 
 
 def all_records(table: Table, name: str) -> list[tuple[int, Any]]:
-    """The records of a table.
-
-    Raises:
-        ServiceError: There are too many.
-    """
+    """The records of a table."""
     records = list(islice(table.records, MOST_ROWS + 1))
     if len(records) > MOST_ROWS:
         raise ServiceError(f"{name} has more than {MOST_ROWS:,} rows; split it into several files.")

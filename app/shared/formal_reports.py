@@ -14,14 +14,7 @@ def _today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the auditor says of the audit.
-
-    Attributes:
-        auditor: who audited
-        question: what the audit was to answer
-        language: language of the report
-        day: day of the report (default: today)
-    """
+    """What the auditor says of the audit."""
 
     auditor: str = ""
     question: str = ""
@@ -31,18 +24,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class GroupRate:
-    """A group in a table of rates.
-
-    Attributes:
-        group: Its name.
-        total: Members with a known group.
-        counted: Those that are selected, or score above the median.
-        rate: Their share.
-        low: Lower end of the exact 95 % interval of the rate.
-        high: Upper end.
-        ratio: Rate over the highest rate; None where the group is left out or nobody is counted.
-        small: Whether it is below 2 % of the data.
-    """
+    """A group in a table of rates."""
 
     group: str
     total: int
@@ -56,20 +38,7 @@ class GroupRate:
 
 @dataclass(frozen=True, slots=True)
 class RateTable:
-    """Rates and impact ratios of all groups.
-
-    Attributes:
-        kind: Whether people are selected, or score above the median.
-        rows: One a group.
-        unknown: Outcomes without a known group.
-        undecided: Texts that have no outcome.
-        unfinished: Prompts without a finished text.
-        excluded: Whether small groups are left out of the ratios.
-        pattern: What is looked for in a text; empty for the first number.
-        other: What must not stand before it; empty where nothing.
-        regex: Whether these are regular expressions.
-        median: The median score; None where people are selected.
-    """
+    """Rates and impact ratios of all groups."""
 
     kind: Literal["selection", "scoring"]
     rows: tuple[GroupRate, ...]
@@ -85,17 +54,7 @@ class RateTable:
 
 @dataclass(frozen=True, slots=True)
 class AuditedBatch:
-    """A batch as its formal report needs it.
-
-    Attributes:
-        file: Name of the file of its prompts.
-        rows: Number of its prompts.
-        sessions: The sessions of those that are finished.
-        groups: The groups that it names.
-        verdicts: Number of sessions by the verdict that stands on the whole of each.
-        selection: Selection rates; None without a rule.
-        scoring: Scoring rates; None without a rule.
-    """
+    """A batch as its formal report needs it."""
 
     id: int
     name: str

@@ -12,13 +12,7 @@ from markupsafe import Markup
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word and what it means.
-
-    Attributes:
-        name: The word, as the list of all words begins its entry.
-        says: One or two sentences without symbols, as far as that goes.
-        also: What else stands on pages for the same thing.
-    """
+    """A word and what it means."""
 
     name: str
     says: str

@@ -90,17 +90,7 @@ class JobPart:
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What the jobs of one page are.
-
-    Attributes:
-        name: Their kind in the list of jobs.
-        begin: Begins one with the values of the form and gives its id.
-        made: The id of what a finished job made.
-        first: The id of the result that a page shows when it is opened, or None.
-        resume: Goes on with a job that ended early and gives the new one's id; None where none can be resumed.
-        cancelled: What becomes of a job that is cancelled, in a sentence.
-        keeps_parts: Whether a job that ended early has kept a result of its own, which is then shown.
-    """
+    """What the jobs of one page are."""
 
     name: str
     begin: Callable[..., int]
@@ -192,17 +182,7 @@ def job_part(run: gr.Button, cancel: gr.Button, resumable: bool) -> JobPart:
 
 
 def wire_job(app: gr.Blocks, watch: JobWatch, part: JobPart, inputs: Sequence[Component]) -> Dependency:
-    """Connect everything about a page's jobs.
-
-    Args:
-        app: The page.
-        watch: What answers.
-        part: The controls.
-        inputs: The form's controls, as :attr:`JobKind.begin` takes their values.
-
-    Returns:
-        The event that begins a job, whose failure the page may explain.
-    """
+    """Connect everything about a page's jobs."""
     begun: Dependency = part.run.click(watch.begin, [part.shown_id, *inputs], part.watched, **EVENT)
     begun.success(None, None, None, js="() => coft.bell.look()")
     wire_watched(app, watch, part)

@@ -35,13 +35,7 @@ ACTIVE = ("queued", "running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(JobRecord):
-    """A background job with what only the process that runs it can tell.
-
-    Attributes:
-        seconds_left: Estimated time left; None where nothing is known yet, or nothing is left.
-        resumable: Whether what is done of it was kept, so that it can be resumed.
-        own: Whether the visitor who is being answered may stop it and go on with it.
-    """
+    """A background job with what only the process that runs it can tell."""
 
     seconds_left: float | None = None
     resumable: bool = False
@@ -104,13 +98,7 @@ HEARTBEAT_SECONDS = 5.0
 
 
 class JobContext:
-    """One job as its own function sees it; used by the job's thread alone, except for reading.
-
-    Attributes:
-        job_id: The job's id.
-        payload: What the job was asked.
-        state: The share done and the message as last reported, written to the store or not yet.
-    """
+    """One job as its own function sees it; used by the job's thread alone, except for reading."""
 
     def __init__(
         self,
@@ -136,28 +124,12 @@ class JobContext:
         return self._rate.seconds_left(self._clock())
 
     def begin_phase(self, fraction: float, message: str) -> None:
-        """Report where a phase of the job begins; the time left is then judged by this phase's own speed.
-
-        Args:
-            fraction: Share of the whole job done, 0 to 1.
-            message: What the job is doing.
-
-        Raises:
-            ValueError: The share is outside 0 to 1.
-        """
+        """Report where a phase of the job begins; the time left is then judged by this phase's own speed."""
         self.progress(fraction, message)
         self._rate.restart(self._clock(), fraction)
 
     def progress(self, fraction: float, message: str | None = None) -> None:
-        """Report how far the job is; cheap enough for an inner loop, since few reports are written.
-
-        Args:
-            fraction: Share done, 0 to 1.
-            message: What the job is doing; None keeps the last message.
-
-        Raises:
-            ValueError: The share is outside 0 to 1.
-        """
+        """Report how far the job is; cheap enough for an inner loop, since few reports are written."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
         self.state = (fraction, self.state[1] if message is None else message)
@@ -168,27 +140,15 @@ class JobContext:
             self._jobs.set_progress(self.job_id, *self.state)
 
     def keep(self, result: JsonObject) -> None:
-        """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
-
-        Raises:
-            UnstorableValueError: The result is not JSON.
-        """
+        """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns."""
         self._jobs.set_result(self.job_id, result)
 
     def complete(self, result: JsonObject) -> None:
-        """Write that the job is done, in the transaction that keeps what it made; it returns the same afterwards.
-
-        Raises:
-            UnstorableValueError: The result is not JSON.
-        """
+        """Write that the job is done, in the transaction that keeps what it made; it returns the same afterwards."""
         self._jobs.finish(self.job_id, "done", progress=1.0, message=self.state[1], result=result)
 
     def check_cancelled(self) -> None:
-        """End the job here if it was cancelled; call it wherever stopping is safe.
-
-        Raises:
-            JobCancelled: The job was cancelled, or the program is shutting down.
-        """
+        """End the job here if it was cancelled; call it wherever stopping is safe."""
         if self._stop.is_set():
             raise JobCancelled
         now = self._clock()
@@ -249,16 +209,7 @@ class JobRunner:
         settings: Settings | None = None,
         room: DiskRoom | None = None,
     ) -> None:
-        """Make a runner of so many jobs at once; the others wait in the order of submission.
-
-        Args:
-            database: The store, which several servers may share.
-            workers: Jobs at once.
-            clock: Monotonic seconds.
-            now: The moment by which signs of life of other servers are judged.
-            settings: How many jobs a visitor may have; None sets no limit.
-            room: Whether the store may grow; None sets no limit.
-        """
+        """Make a runner of so many jobs at once; the others wait in the order of submission."""
         self._settings = settings
         self._room = room
         self._database = database
@@ -298,11 +249,7 @@ class JobRunner:
                     logger.exception("Jobs could not be watched")
 
     def heed(self) -> Sequence[int]:
-        """Cancel those jobs of this process that somebody has asked another server to cancel.
-
-        Returns:
-            These jobs, in order.
-        """
+        """Cancel those jobs of this process that somebody has asked another server to cancel."""
         with self._lock:
             held = [key for key, handle in self._handles.items() if handle.future is not None and not handle.cancelled]
         with in_every_project():
@@ -314,9 +261,6 @@ class JobRunner:
 
         That is after a pause longer than :data:`LEASE`, as of a computer that slept. The job may be resumed elsewhere
         by then, so that this one stops at its next check, and leaves the row as it is.
-
-        Returns:
-            The jobs that were lost, in order.
         """
         # Others have no row yet that anybody sees.
         with self._lock:
@@ -337,13 +281,6 @@ class JobRunner:
 
         A process of this computer is asked for: its jobs are left behind once it is gone, and not before. Those of
         other computers are when they gave no sign of life for :data:`LEASE`.
-
-        Args:
-            owns_store: Whether this is a server, which starts: then jobs that name no process, as those of earlier
-                versions, or this one, are left behind at once.
-
-        Returns:
-            The ids of the jobs marked.
         """
         # Whoever submits holds the lock until a job's handle is there.
         with in_every_project():
@@ -375,23 +312,7 @@ class JobRunner:
         payload: JsonObject | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> int:
-        """Queue a job; it belongs to the visitor who is being answered.
-
-        Args:
-            kind: What sort of work, e.g. ``"calibrate"``.
-            title: What a list of jobs shows.
-            function: The work; it reads the payload from its context.
-            payload: What the job is asked, as JSON, enough to start it again.
-            prepare: Called with the job's id before it can run, in the transaction that writes its row; if it raises,
-                there is no such job.
-
-        Returns:
-            The job's id.
-
-        Raises:
-            RuntimeError: The runner is shut down.
-            UnstorableValueError: The payload is not JSON.
-        """
+        """Queue a job; it belongs to the visitor who is being answered."""
         # Who submits several jobs at once holds the store before this lock, so everybody does.
         with self._database.together(), self._lock:
             if self._closed:
@@ -421,11 +342,7 @@ class JobRunner:
             self._forget(handle)
 
     def cancel(self, job_id: int) -> bool:
-        """Ask a job to stop: a queued one never starts, a running one stops at its next check.
-
-        Returns:
-            False if the job has ended already or belongs to another process.
-        """
+        """Ask a job to stop: a queued one never starts, a running one stops at its next check."""
         with self._lock:
             handle = self._handles.get(job_id)
             if handle is None:
@@ -435,11 +352,7 @@ class JobRunner:
         return True
 
     def get(self, job_id: int) -> JobRecord:
-        """Return a job with its newest progress, written yet or not; it is interrupted if its process is gone.
-
-        Raises:
-            NotFoundError: There is no such job.
-        """
+        """Return a job with its newest progress, written yet or not; it is interrupted if its process is gone."""
         return self._live(self._jobs.get(job_id))
 
     def seconds_left(self, job_id: int) -> float | None:
@@ -459,19 +372,7 @@ class JobRunner:
         return [self._live(record) for record in self._jobs.list(kind, limit=limit)]
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
-        """Wait until a job of this process has ended.
-
-        Args:
-            job_id: The job.
-            timeout: Seconds; None waits for ever.
-
-        Returns:
-            The job as it ended. A job that is not of this process is returned as it stands.
-
-        Raises:
-            TimeoutError: It did not end in time; it goes on.
-            NotFoundError: There is no such job.
-        """
+        """Wait until a job of this process has ended."""
         with self._lock:
             handle = self._handles.get(job_id)
         if handle is not None and not handle.ended.wait(timeout):
@@ -623,11 +524,7 @@ class JobService:
         return self._views(self._runner.list(kind, limit=limit))
 
     def cancel(self, job_id: int) -> None:
-        """Ask a job to stop; it stops at its next check, and one of another server a few seconds later.
-
-        Raises:
-            ServiceError: Another reviewer began the job.
-        """
+        """Ask a job to stop; it stops at its next check, and one of another server a few seconds later."""
         require_own(self._runner.get(job_id))
         if not self._runner.cancel(job_id):
             self._jobs.ask_to_cancel(job_id)
@@ -651,11 +548,7 @@ class JobService:
 
 
 def require_own(job: JobRecord) -> None:
-    """Refuse to stop a job, or to go on with it, where another reviewer began it.
-
-    Raises:
-        ServiceError: She is not the one who is being answered.
-    """
+    """Refuse to stop a job, or to go on with it, where another reviewer began it."""
     if not is_own(job.owner):
         raise ServiceError(
             f"“{job.title}” was begun by {owner_words(job.owner)}, who alone can cancel and resume it; start one of "

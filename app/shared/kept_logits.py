@@ -42,12 +42,7 @@ class KeptLogits:
         return cls(services[SessionsRepository], services[LogitBases])
 
     def of(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
-        """Logits of a chain from a step on, by the step's index, as :meth:`StoredLogits.to_bytes` gives them.
-
-        Raises:
-            StoredLogitsError: Some are damaged.
-            StoreError: The store has lost a matrix.
-        """
+        """Logits of a chain from a step on, by the step's index, as :meth:`StoredLogits.to_bytes` gives them."""
         rows = self._sessions.logits(branch_id, first)
         named: defaultdict[str, list[int]] = defaultdict(list)
         for index, data in rows.items():

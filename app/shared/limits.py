@@ -34,21 +34,12 @@ class OfferedModels:
     """Which models a server loads: all, or those that its settings list."""
 
     def __init__(self, listed: str) -> None:
-        """Read the list.
-
-        Args:
-            listed: Names, folders with all below them, and organisations of a hub as ``name/``, with commas between
-                them; empty offers every model.
-        """
+        """Read the list."""
         self._listed = [part.strip() for part in listed.split(",") if part.strip()]
         self._folders = [Path(part).resolve() for part in self._listed if Path(part).is_absolute()]
 
     def require(self, name: str) -> None:
-        """Refuse a model that is not offered, whether it is there or not: the sentence tells nothing of this computer.
-
-        Raises:
-            ModelLoadError: It is not offered.
-        """
+        """Refuse a model that is not offered, with the same sentence whether it exists or not."""
         if self._listed and not self._offers(name):
             raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join(self._listed)))
 
@@ -111,11 +102,7 @@ class DiskRoom:
         )
 
     def require(self) -> None:
-        """Refuse what would make the store grow.
-
-        Raises:
-            ServiceError: It is as large as it may be, or what the account that is being answered has made is.
-        """
+        """Refuse what would make the store grow."""
         if problem := self.problem(present_account()):
             raise ServiceError(problem)
 
@@ -164,11 +151,7 @@ class UploadShares:
 
 
 def share_queue(queue: Any) -> None:
-    """Let no visitor take more than her share of the places in which events wait for their turn.
-
-    Args:
-        queue: Gradio's queue of an application; its own limit is on all visitors together, so that one could fill it.
-    """
+    """Let no visitor take more than her share of the places in which events wait for their turn."""
     push = queue.push
 
     async def shared(body: Any, request: Any, username: str | None) -> Any:
@@ -184,11 +167,7 @@ def share_queue(queue: Any) -> None:
 
 
 def require_room_for_job(unfinished: int, settings: Settings) -> None:
-    """Refuse a visitor's job beyond those that she may have at work and waiting.
-
-    Raises:
-        ServiceError: She has as many already.
-    """
+    """Refuse a visitor's job beyond those that she may have at work and waiting."""
     if settings.jobs_per_visitor and unfinished >= settings.jobs_per_visitor:
         raise ServiceError(
             f"{unfinished} of your jobs are at work or wait for their turn, and this server takes "

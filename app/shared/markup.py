@@ -68,9 +68,6 @@ def html(template: str, **values: object) -> Markup:
     out for its reader. Templates know :func:`icon` and :func:`badge`, and as filters the ways to write numbers, times
     and tokens of :mod:`app.shared.step_words`, and :func:`~app.shared.glossary.term` and
     :func:`~app.shared.glossary.explained`.
-
-    Raises:
-        jinja2.UndefinedError: The template names a value that is not given.
     """
     return Markup(_compiled(template).render(values))
 
@@ -91,11 +88,7 @@ def _compiled(template: str) -> Template:
 
 
 def from_file(path: str, **values: object) -> Markup:
-    """Markup from a file of ``assets/templates``, laid out as there; its values are escaped.
-
-    Raises:
-        jinja2.UndefinedError: The template names a value that is not given.
-    """
+    """Markup from a file of ``assets/templates``, laid out as there; its values are escaped."""
     return Markup(_TEMPLATES.get_template(path).render(values))
 
 
@@ -119,15 +112,7 @@ def _joined(line_end: re.Match[str]) -> str:
 
 
 def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "", caption: str = "") -> str:
-    """A table from cells that are markup already.
-
-    Args:
-        head: Column titles, markup already, with their classes (``"n"`` aligns numbers); one that the glossary has
-            opens its explanation.
-        rows: One list of cells per row; a cell that begins with ``<td`` or ``<th`` is taken as it is.
-        classes: Classes of the table.
-        caption: Name for screen readers.
-    """
+    """A table from cells that are markup already."""
     top = "".join(f'<th scope="col" class="{kind}">{term(Markup(title))}</th>' for title, kind in head)
     body = "".join(
         "<tr>"
@@ -143,12 +128,7 @@ def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "",
 
 
 def scrolled(name: str, content: Markup) -> Markup:
-    """A table in a place of its own, in which it is scrolled sideways, by keys too, where it is wider than the page.
-
-    Args:
-        name: Name of the place for screen readers.
-        content: The table.
-    """
+    """A table in a place of its own, in which it is scrolled sideways, by keys too, where it is wider than the page."""
     return html(
         '<div class="scrolls" tabindex="0" role="region" aria-label="{{ name }}, table">{{ content }}</div>',
         name=name,

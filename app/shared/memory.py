@@ -100,11 +100,7 @@ class MemoryWait:
         self._said = ""
 
     def __call__(self, waits: bool) -> None:
-        """Say that the job waits, or that it goes on.
-
-        Raises:
-            JobCancelled: The job was cancelled.
-        """
+        """Say that the job waits, or that it goes on."""
         self._context.check_cancelled()
         share, message = self._context.state
         if waits and not self._said:
@@ -186,12 +182,6 @@ class MemoryBudget:
         """Count so many bytes as in use inside this block; wait, in the order of asking, until they fit.
 
         The thread holds no turn while it waits; see the module's order of locks.
-
-        Args:
-            size: Bytes that the work holds at most.
-            waiting: Told while it waits.
-            claim: Takes out of the idle memory what the work goes on with, at the moment when its size counts as in
-                use: until then it is counted as idle, and may be given back for others.
         """
         told = self._take(size, waiting, claim)
         with self._given_back(size):
@@ -289,16 +279,7 @@ class DeviceMemory:
         """Where all who measure a step's memory at the same time measure it."""
 
     def run(self, size: int, work: Callable[[], Result], waiting: Waiting | None = None) -> Result:
-        """Run short work in a turn of its own, as soon as its memory is there.
-
-        Args:
-            size: Bytes of keys and values that it holds at most.
-            work: What is done; it is done again where memory ran out, so it leaves nothing behind when it fails.
-            waiting: Told while it waits for memory.
-
-        Raises:
-            DeviceMemoryError: The device's memory ran out twice.
-        """
+        """Run short work in a turn of its own, as soon as its memory is there."""
         with self.budget.room(size, waiting):
             for attempt in self.attempts():
                 with attempt, self._turns.turn():
@@ -307,11 +288,7 @@ class DeviceMemory:
 
     @contextmanager
     def held(self, size: int) -> Iterator[None]:
-        """Hold memory and a turn inside this block, for work that cannot be done a second time.
-
-        Raises:
-            DeviceMemoryError: The device's memory ran out.
-        """
+        """Hold memory and a turn inside this block, for work that cannot be done a second time."""
         with self.budget.room(size), self._turns.turn(), _Attempt(last=True):
             yield
 
@@ -327,9 +304,6 @@ class DeviceMemory:
             for attempt in memory.attempts():
                 with attempt:
                     result = work()
-
-        Raises:
-            DeviceMemoryError: Memory ran out again; raised from the second block.
         """
         first = _Attempt()
         yield first

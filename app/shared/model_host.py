@@ -52,18 +52,7 @@ class Loads:
         return tell
 
     def watch(self, name: str, load: Callable[[], object]) -> Iterator[LoadingPhase]:
-        """Load a model in a thread of its own, and tell of the phases meanwhile.
-
-        Args:
-            name: The model's name.
-            load: What loads it, or waits for somebody else who does.
-
-        Yields:
-            Each phase as it begins; a phase that lasts no longer than it takes to ask may be left out.
-
-        Raises:
-            ModelLoadError: Whatever ``load`` raises.
-        """
+        """Load a model in a thread of its own, and tell of the phases meanwhile."""
         with ThreadPoolExecutor(1, thread_name_prefix="load-model") as thread:
             loaded: Future[object] = thread.submit(load)
             loaded.add_done_callback(self._wake)
@@ -91,15 +80,7 @@ class Loads:
 
 
 def where_it_runs(places: tuple[str, ...], quantization: str) -> str:
-    """One line on where a model runs.
-
-    Args:
-        places: The devices that hold its weights, such as ``("cuda:0", "cuda:1", "disk")``.
-        quantization: ``"none"``, ``"4-bit"`` or another form of its weights.
-
-    Returns:
-        For example ``"Ready on 2 GPUs, 4-bit"`` or ``"Ready on this computer"``.
-    """
+    """One line on where a model runs."""
     accelerators = sum(not place.startswith(("cpu", "disk")) for place in places)
     parts = [] if not accelerators else ["the GPU" if accelerators == 1 else f"{accelerators} GPUs"]
     processes = sum(place.startswith("cpu") for place in places)
@@ -126,18 +107,7 @@ class ModelHost:
         budget: MemoryBudget | None = None,
         offered: OfferedModels | None = None,
     ) -> None:
-        """Remember how to load; nothing is loaded yet.
-
-        Args:
-            device: Device for every model.
-            dtype: Floating type for every model.
-            capacity: Models held at once; the one unused for longest goes first.
-            loader: What loads a model; tests give their own.
-            options: What else ``load_model`` is told, such as a device map.
-            faster_steps: Whether loading ends with preparing the steps.
-            budget: What keys and values of all work together may take; None sets no limit.
-            offered: Which models may be loaded; None offers all.
-        """
+        """Remember how to load; nothing is loaded yet."""
         self._faster_steps = faster_steps
         self._offered = offered or OfferedModels("")
         self._options, self._loads = dict(options or {}), Loads()
@@ -184,19 +154,11 @@ class ModelHost:
         )
 
     def get(self, name: str) -> LanguageModel:
-        """The model of this name, loaded if need be.
-
-        Raises:
-            ModelLoadError: It cannot be loaded.
-        """
+        """The model of this name, loaded if need be."""
         return self._held(name, self._models)
 
     def loading(self, name: str) -> Iterator[LoadingPhase]:
-        """Load the model of this name if need be, and tell of each phase as it begins.
-
-        Raises:
-            ModelLoadError: It cannot be loaded.
-        """
+        """Load the model of this name if need be, and tell of each phase as it begins."""
         if self.loaded(name) is None:
             yield from self._loads.watch(name, lambda: self.get(name))
 
@@ -204,36 +166,20 @@ class ModelHost:
         """The models that a policy runs beside the audited one, by the name that it has for them.
 
         They are held apart, so that a policy with an expert and an anti-expert does not drive out what is audited.
-
-        Raises:
-            ModelLoadError: One cannot be loaded.
-            InvalidInputError: One reads other tokens than the audited model.
         """
         models = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
         return check_models(policy, model, models)
 
     def scorers(self, policy: Policy, model: LanguageModel) -> dict[str, ToxicityScorer]:
-        """The toxicity scorers that a policy asks, by name; each is loaded once.
-
-        Raises:
-            ModelLoadError: One cannot be loaded.
-        """
+        """The toxicity scorers that a policy asks, by name; each is loaded once."""
         return {name: self.scorer_on(name, str(model.device)) for name in set(policy.scorers.values())}
 
     def scorer(self, name: str, beside: str) -> ToxicityScorer:
-        """A scorer of texts by its name, loaded once, on the device of a model by its own.
-
-        Raises:
-            ModelLoadError: One of them cannot be loaded.
-        """
+        """A scorer of texts by its name, loaded once, on the device of a model by its own."""
         return self.scorer_on(name, str(self.get(beside).device))
 
     def scorer_on(self, name: str, device: str) -> ToxicityScorer:
-        """A scorer of texts by its name, loaded once, on a device.
-
-        Raises:
-            ModelLoadError: It cannot be loaded.
-        """
+        """A scorer of texts by its name, loaded once, on a device."""
         if name != EMBEDDED:
             self._offered.require(name)
         with self._alone(f"scorer {name}"):
@@ -279,11 +225,7 @@ class ModelHost:
             self._loads.done(name)
 
     def before_leaving(self, let_go: Callable[[LanguageModel], None]) -> None:
-        """Have something told of each model that makes room for another, so that nothing keeps its weights in memory.
-
-        Args:
-            let_go: Lets go of what is idle and runs on the model.
-        """
+        """Call something for each model that makes room for another, so that nothing keeps its weights in memory."""
         self._holders.append(let_go)
 
     def _make_room(self, where: LRUCache[str, LanguageModel]) -> None:
@@ -305,11 +247,7 @@ class ModelHost:
             return self._models.get(name)
 
     def describe(self, name: str) -> ModelView:
-        """A model as the pages name it.
-
-        Raises:
-            ModelLoadError: It cannot be loaded.
-        """
+        """A model as the pages name it."""
         model = self.get(name)
         return ModelView(
             name=name,

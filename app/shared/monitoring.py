@@ -66,12 +66,7 @@ class Present(Collector):
     """What is so at the moment of asking: jobs by their state, and memory."""
 
     def __init__(self, jobs: JobsRepository, kept_bytes: Callable[[], int]) -> None:
-        """Read these.
-
-        Args:
-            jobs: The jobs.
-            kept_bytes: Bytes of keys and values that are held.
-        """
+        """Read these."""
         self._jobs = jobs
         self._kept_bytes = kept_bytes
         self._process = psutil.Process()
@@ -147,13 +142,7 @@ class Measured:
     def __init__(
         self, app: ASGIApp, metrics: Metrics, tell: Callable[[str, str, int, float], None] | None = None
     ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application.
-            metrics: Where requests are counted.
-            tell: Told method, address, status and seconds of each answered request; None tells nobody.
-        """
+        """Wrap an application."""
         self._app, self._metrics, self._tell = app, metrics, tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -54,11 +54,7 @@ def styles_of(page: Page) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PageFiles:
-    """Scripts and styles by their paths, as they are served.
-
-    Attributes:
-        contents: Text by path in the assets' folder, such as ``base/core.js``.
-    """
+    """Scripts and styles by their paths, as they are served."""
 
     contents: Mapping[str, str]
 
@@ -189,13 +185,7 @@ class PageHeads:
 
 
 def served(pages: Iterable[Page], routes: Iterable[Route] = (), meta: str = "") -> dict[str, list[object]]:
-    """What the web application is made with, so that it serves files and routes, and its pages name the files.
-
-    Args:
-        pages: The pages.
-        routes: Other routes.
-        meta: What every page's head begins with.
-    """
+    """What the web application is made with, so that it serves files and routes, and its pages name the files."""
     files = page_files()
     heads = {page.path: (meta + files.head(page)[0], files.head(page)[1]) for page in pages}
     return {

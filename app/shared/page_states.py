@@ -36,12 +36,7 @@ class PageStates(StateHolder):
     """The states of opened pages, by the number that each of them asks with."""
 
     def __init__(self, blocks: Blocks, most: int = MOST_PAGES) -> None:
-        """Hold the states of an application's pages; it asks them from then on.
-
-        Args:
-            blocks: The application.
-            most: States that are held at most.
-        """
+        """Hold the states of an application's pages; it asks them from then on."""
         super().__init__()
         self.set_blocks(blocks)
         self.capacity = most

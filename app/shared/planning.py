@@ -44,32 +44,19 @@ Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
 
 
 def prompted(model: LanguageModel, settings: AuditSettings | CalibrationRequest) -> LanguageModel:
-    """A model as the settings prompt it: all prompts in their frame, and rendered as of one moment.
-
-    Raises:
-        InvalidInputError: There is no such prompt format or thinking, the model has no chat template, or the date is
-            none.
-    """
+    """A model as the settings prompt it: all prompts in their frame, and rendered as of one moment."""
     frame = Frame(settings.system_prompt or "", settings.prefill or "", settings.thinking)
     return model.formatted(settings.prompt_format).dated(settings.chat_date).framed(frame)
 
 
 def pinned(model: LanguageModel, settings: Asked) -> Asked:
-    """The settings with the day that the chat template prints, for work that goes on or is resumed on another day.
-
-    Raises:
-        InvalidInputError: As :func:`prompted`.
-    """
+    """The settings with the day that the chat template prints, for work that goes on or is resumed on another day."""
     at = moment_of(prompted(model, settings).rendering_label)
     return settings if at is None else replace(settings, chat_date=at)
 
 
 def rendering_of(stored: JsonObject | None, model: LanguageModel) -> Rendering:
-    """How a stored session's model read its prompt; one of an earlier version (None) is rendered anew, as it was.
-
-    Raises:
-        InvalidInputError: What is kept is damaged.
-    """
+    """How a stored session's model read its prompt; one of an earlier version (None) is rendered anew, as it was."""
     return Rendering(model.chat) if stored is None else Rendering.from_dict(stored)
 
 
@@ -79,11 +66,7 @@ GROUPS = {"all": FAMILIES, "protected": PROTECTED, "none": ()}
 
 
 def families_from_text(text: str) -> tuple[str, ...]:
-    """Attribute families from their names, separated by commas, with ``all``, ``protected`` and ``none`` as groups.
-
-    Raises:
-        InvalidInputError: A name is neither a family nor a group.
-    """
+    """Attribute families from their names, separated by commas, with ``all``, ``protected`` and ``none`` as groups."""
     chosen: set[str] = set()
     for name in (part.strip().lower() for part in text.split(",")):
         if name and name not in (*FAMILIES, *GROUPS):
@@ -126,12 +109,7 @@ class Detectors:
         return self._detector
 
     def choose(self, choices: AuditSettings | CalibrationRequest) -> SpanDetector:
-        """The detector of a request.
-
-        Raises:
-            InvalidInputError: A family is unknown.
-            NotFoundError: The word list has been deleted.
-        """
+        """The detector of a request."""
         families = choices.masked_families
         user_list = None if choices.user_list_id is None else self._user_list(choices.user_list_id)
         return self._detector.adapted(self.masked_families if families is None else families, user_list)
@@ -161,20 +139,12 @@ class Detectors:
 
 
 def stored_list(user_lists: UserListsRepository, user_list_id: int) -> UserList:
-    """A stored word list as the detector takes it.
-
-    Raises:
-        NotFoundError: It has been deleted.
-    """
+    """A stored word list as the detector takes it."""
     return UserList(user_lists.get(user_list_id).name, tuple(user_lists.terms(user_list_id)))
 
 
 def named_list(user_lists: UserListsRepository, name: str) -> UserListRecord:
-    """The word list of a name.
-
-    Raises:
-        ServiceError: There is none.
-    """
+    """The word list of a name."""
     record = user_lists.find(name.strip())
     if record is None:
         known = ", ".join(f"“{item.name}”" for item in user_lists.list()) or "none yet"
@@ -183,12 +153,7 @@ def named_list(user_lists: UserListsRepository, name: str) -> UserListRecord:
 
 
 def preview_of(prepared: Plan, asked: Sequence[Span] = ()) -> MaskPreview:
-    """A planned prompt for reading, with what must be said of it.
-
-    Args:
-        prepared: The plan.
-        asked: Spans as the reviewer gave them; what a whitelist keeps of them against her mark is said.
-    """
+    """A planned prompt for reading, with what must be said of it."""
     prompt = prepared.prompt
     return MaskPreview(
         tuple(MaskPiece(text, masked) for text, masked in masked_pieces(prompt, prepared.model.tokenizer)),
@@ -210,15 +175,7 @@ def _kept_by_whitelist(prompt: MaskedPrompt, asked: Sequence[Span]) -> tuple[str
 
 
 def forced_token(model: LanguageModel, token: int | str) -> int:
-    """The id of a token to force.
-
-    Args:
-        model: The model.
-        token: An id, or a text that is one token when it continues a sentence.
-
-    Raises:
-        InvalidInputError: The text is not one token, or holds a lone surrogate.
-    """
+    """The id of a token to force."""
     if isinstance(token, int):
         return token
     require_encodable(token, "The token to force")
@@ -251,14 +208,6 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
 
     Families that are masked are the detector's affair and so part of its version; the policy masks whatever the spans
     say. Audits and calibrations hold this alike, and their fingerprints therefore agree.
-
-    Args:
-        settings: The settings.
-        calibration: Thresholds of the settings' mask layout; None certifies nothing.
-
-    Raises:
-        ServiceError: There is no such policy, layout or mode, or a layout that the policy does not have.
-        InvalidInputError: A parameter is unknown, or outside its range.
     """
     controls = controls_of(settings)
     if settings.mask_layout not in LAYOUTS:
@@ -277,9 +226,6 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
 
     Thresholds of one masked branch say nothing of several, and the other way round, so they cannot even be used
     uncertified. None where the layouts agree.
-
-    Raises:
-        CalibrationMismatch: They differ and going on was not allowed.
     """
     calibrated, used = calibration.layout, settings.mask_layout
     if calibrated == used:
@@ -290,11 +236,7 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
 
 
 def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
-    """What all policies of the settings have in common.
-
-    Raises:
-        ServiceError: There is no such mask mode.
-    """
+    """What all policies of the settings have in common."""
     if settings.mask_mode not in MODES:
         raise ServiceError(f"There is no mask mode {settings.mask_mode!r}; choose {' or '.join(MODES)}.")
     return {
@@ -361,19 +303,6 @@ class Planner:
         """Mask a prompt and check that it can be decoded with these settings.
 
         Some policies have a model rewrite the prompt for that, in a turn of its own: the caller holds none.
-
-        Args:
-            model: The model.
-            prompt: The reviewer's text.
-            spans: Its sensitive spans; None lets the detector find them.
-            settings: The settings.
-            rendering: How the model read the prompt before; None renders it as the settings say.
-
-        Raises:
-            InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
-            ModelLoadError: A further model or a scorer that the policy needs cannot be loaded.
-            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy, mask or group.
         """
         model = prompted(model, settings) if rendering is None else model.rendered_as(rendering)
         calibration = self._thresholds.of(settings) if policy_info(settings.policy).certifies else None

@@ -47,11 +47,7 @@ _INFO = {item.key: item for item in KNOWN_POLICIES}
 
 
 def policy_info(key: str) -> PolicyInfo:
-    """What is known of a policy.
-
-    Raises:
-        ServiceError: There is no such policy.
-    """
+    """What is known of a policy."""
     if key not in _INFO:
         raise ServiceError(f"There is no policy {key!r}; choose one of {', '.join(map(repr, _INFO))}.")
     return _INFO[key]
@@ -63,15 +59,7 @@ def certifies(settings: AuditSettings) -> bool:
 
 
 def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
-    """The settings under a policy: what it does not have is left out, or stands at its usual value.
-
-    Args:
-        settings: The settings.
-        policy: Name of a policy; that of factorized COFT sets the mask layout.
-
-    Raises:
-        ServiceError: There is no such policy.
-    """
+    """The settings under a policy: what it does not have is left out, or stands at its usual value."""
     if policy == FACTORIZED:
         return fitted(replace(settings, mask_layout="factorized"), "coft")
     info = policy_info(policy)
@@ -91,15 +79,7 @@ def _keeps_calibration(info: PolicyInfo, settings: AuditSettings) -> bool:
 
 
 def parameter_values(info: PolicyInfo, given: Mapping[str, Any]) -> tuple[tuple[str, ParameterValue], ...]:
-    """A policy's parameters from what a form, a file or a command holds; values equal to the default are left out.
-
-    Args:
-        info: The policy.
-        given: Raw values by name: numbers may be texts, several texts a list or lines, and an empty value is none.
-
-    Raises:
-        ServiceError: A parameter is unknown, of another type, or outside its range; the sentence names it.
-    """
+    """A policy's parameters from what a form, a file or a command holds; values equal to the default are left out."""
     known = {item.name: item for item in info.parameters}
     if unknown := next((name for name in given if name not in known), None):
         offered = f"it has {', '.join(known)}" if known else "it has none of its own"

@@ -60,11 +60,7 @@ def parameters_text(settings: AuditSettings) -> str:
 
 
 def parameters_from(policy: str, text: object) -> tuple[tuple[str, ParameterValue], ...]:
-    """What :func:`parameters_text` writes, as settings; parameters of another policy than the chosen count for nothing.
-
-    Raises:
-        ServiceError: A value cannot be taken, or there is no such policy; the sentence names it.
-    """
+    """What :func:`parameters_text` writes, as settings; parameters of other policies are left out."""
     given = json.loads(str(text)) if text else {}
     values: Mapping[str, Any] = given.get("values", {}) if given.get("policy") == policy else {}
     return parameter_values(policy_info(policy), values)

@@ -21,14 +21,7 @@ BORN_WITHIN = 5.0
 
 @dataclass(frozen=True, slots=True)
 class JobProcess:
-    """A process.
-
-    Attributes:
-        host: Name of its computer, for people.
-        machine: What its process number is unique in: a computer, or a container, since it was started.
-        number: Its number.
-        born: Seconds from the start of the system to its own, since numbers are given again.
-    """
+    """A process."""
 
     host: str
     machine: str

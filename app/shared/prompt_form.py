@@ -56,11 +56,7 @@ FIELD_HELP = {
 
 
 def parsed_from(prompt_sets: PromptSetReader, path: str | None, columns: Sequence[object]) -> ParsedPromptSet:
-    """The uploaded prompt set, read as the form maps its columns; ``""`` reads a field from none.
-
-    Raises:
-        ServiceError: No prompt set is chosen, or the file as a whole cannot be used.
-    """
+    """The uploaded prompt set, read as the form maps its columns; ``""`` reads a field from none."""
     if path is None:
         raise ServiceError(NO_FILE)
     mapping = {field: str(column or "") for field, column in zip(PROMPT_SET_FIELDS, columns, strict=True)}
@@ -203,11 +199,7 @@ class PromptHandlers:
         return str(shutil.copy(sample.path, Path(self._folder.name) / sample.name))
 
     def _values(self, parsed: ParsedPromptSet | str | None) -> list[Any]:
-        """Values of :attr:`PromptPart.outputs`, then whether one may check and run, and the estimate.
-
-        Args:
-            parsed: The prompt set, the sentence that refuses its file, or None for no file.
-        """
+        """Values of :attr:`PromptPart.outputs`, then whether one may check and run, and the estimate."""
         if parsed is None or isinstance(parsed, str):
             columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
             off = gr.update(interactive=False)

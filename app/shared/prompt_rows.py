@@ -32,33 +32,7 @@ OPEN = ("waiting", "unfinished", "failed")
 
 @dataclass(frozen=True, slots=True)
 class BatchRowView:
-    """One prompt of a batch and what its session says; numbers are of the session's main branch.
-
-    Attributes:
-        line: Line in the file.
-        state: How far it is.
-        session_id: Its session; None if there is none.
-        prompt: Its prompt.
-        reference: Its reference, if it has one.
-        group: Its group.
-        context: Its context.
-        text: The continuation so far.
-        error: Why it could not be run; empty if it could.
-        certificate: What may be claimed of the session; empty without one.
-        verdict: How the verdict on the whole session stands: ``fair``, ``unfair``, ``unclear``, ``disputed`` or empty.
-        verdicts: Tokens, spans, branches and sessions on which a verdict stands.
-        steps: Number of tokens.
-        certified_share: Share of them that are certified; None without tokens, or where the session is uncertified.
-        fallbacks: Steps at which no token was certified; None where nothing is thresholded.
-        overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
-            certified; None where nothing is thresholded.
-        mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
-        max_log_ratio: Largest of them.
-        min_margin: Smallest margin by which a token's support clears the threshold, in nats; None without tokens
-            or where nothing is thresholded; infinite where the thresholds certify everything.
-        archived: Whether the session is archived.
-        divided: Thinking and answer of the continuation; None where there is no thinking.
-    """
+    """One prompt of a batch and what its session says; numbers are of the session's main branch."""
 
     line: int
     state: RowState
@@ -98,13 +72,7 @@ class BatchRowView:
 def row_views(
     records: Iterable[BatchRowRecord], prompts: Iterable[PromptRow], log: Iterable[AnnotationRecord]
 ) -> list[BatchRowView]:
-    """Rows in the order of their lines.
-
-    Args:
-        records: What became of each row.
-        prompts: The prompt set's rows; must hold every record's line.
-        log: Verdict logs of the sessions, one after another.
-    """
+    """Rows in the order of their lines."""
     by_line = {row.line: row for row in prompts}
     verdicts = {session: _verdict(list(entries)) for session, entries in groupby(log, key=attrgetter("session_id"))}
     return [_row_view(record, by_line[record.line], *verdicts.get(record.session_id, ("", 0))) for record in records]
@@ -187,17 +155,7 @@ _NOT_NEGATIVE = (0.0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """The mean of a measure over a group's contexts.
-
-    Attributes:
-        measure: Field of :class:`BatchRowView`.
-        mean: Mean of the contexts' means; None if no row has a finite value.
-        low: Lower end of the 95 % interval of the mean; None where fewer than two contexts differ, which tells nothing
-            of its spread.
-        high: Upper end.
-        contexts: Contexts that it rests on.
-        left_out: Finished rows without a finite value, which it leaves out.
-    """
+    """The mean of a measure over a group's contexts."""
 
     measure: str
     mean: float | None
@@ -223,13 +181,7 @@ def mean_over(measure: str, values: Iterable[tuple[Hashable, float | None]]) -> 
 
 
 def mean_interval(measure: str, values: Sequence[float], left_out: int = 0) -> MeanInterval:
-    """The mean of independent values with its t interval, cut to the range that the measure can take.
-
-    Args:
-        measure: Name of the measure.
-        values: One finite value a context.
-        left_out: Rows without one.
-    """
+    """The mean of independent values with its t interval, cut to the range that the measure can take."""
     if not values:
         return MeanInterval(measure, None, None, None, 0, left_out)
     mean = fmean(values)

@@ -36,21 +36,7 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class ParsedPromptSet:
-    """An uploaded prompt set after reading.
-
-    Attributes:
-        filename: Name of the file as uploaded.
-        size: Bytes.
-        format: ``"CSV, comma"``, ``"CSV, semicolon"`` or ``"JSONL"``.
-        rows: Usable rows with their line numbers.
-        errors: What is wrong with the others.
-        total: Rows in the file.
-        ignored_columns: Columns that are not known and were not read.
-        digest: SHA-256 of the file.
-        weights: Shift weight of each usable row, in their order; empty if the file has none.
-        columns: Columns of the file in its order.
-        mapping: For each field of a prompt set the column that it was read from; fields without one are left out.
-    """
+    """An uploaded prompt set after reading."""
 
     filename: str
     size: int
@@ -80,17 +66,7 @@ class PromptPreview:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationEstimate:
-    """What a calibration will take, from a short trial with a few of its own prompts.
-
-    Attributes:
-        prompts: Prompts that can be used.
-        contexts: Independent contexts among them.
-        needed: Contexts that alpha needs at least, those kept apart not counted.
-        tried: Prompts of the trial.
-        seconds: Estimated time in seconds.
-        unmasked: Prompts in which nothing is masked, of those looked at.
-        looked_at: Prompts that were looked at for it in about a second; None is all.
-    """
+    """What a calibration will take, from a short trial with a few of its own prompts."""
 
     prompts: int
     contexts: int
@@ -129,17 +105,6 @@ def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | No
 
     A field that is not asked for is read from the column of its own name, else from one of its usual names in any
     letter case; a column that is asked for another field is left to that one.
-
-    Args:
-        name: The file's name, for messages.
-        columns: Columns of the file, each once.
-        asked: Column by field; ``""`` reads the field from none.
-
-    Returns:
-        Column by field, in the order of the fields; fields without a column are left out.
-
-    Raises:
-        ServiceError: A field or a column is unknown, or two fields ask for one column.
     """
     wanted = dict(asked or {})
     _check_asked(name, columns, wanted)
@@ -175,11 +140,7 @@ def names_prompts(mapping: Mapping[str, str]) -> bool:
 
 
 def require_prompts(prompts: ParsedPromptSet) -> None:
-    """Refuse a prompt set of which nobody knows what column holds its prompts.
-
-    Raises:
-        ServiceError: It is such a one.
-    """
+    """Refuse a prompt set of which nobody knows what column holds its prompts."""
     if not names_prompts(dict(prompts.mapping)) and prompts.columns:
         raise ServiceError(
             f"{prompts.filename} has no column “prompt” and no column “messages”; its columns are "
@@ -230,19 +191,6 @@ def parse_prompt_set(
     category]`` in messages, which count from 1; ``group`` and ``context`` are text or whole
     numbers; ``weight`` is a number above 0, given for all rows or for none. A file none of whose columns is known to
     hold the prompts is read without rows, so that its columns can be chosen from.
-
-    Args:
-        path: The file.
-        filename: Its name as uploaded; its ending decides the format.
-        max_bytes: Largest file that is read.
-        columns: Column by field, see :func:`map_columns`.
-
-    Returns:
-        Usable rows, and what is wrong with the others.
-
-    Raises:
-        ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no row; or the columns asked
-            for do not fit it.
     """
     name = filename or path.name
     data = read_bytes(path, name, max_bytes)
@@ -432,11 +380,7 @@ class PromptSetReader:
     def parse(
         self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
     ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set, see :func:`parse_prompt_set`; what is wrong with a row is data.
-
-        Raises:
-            ServiceError: The file as a whole cannot be used.
-        """
+        """Read a CSV or JSONL prompt set, see :func:`parse_prompt_set`; what is wrong with a row is data."""
         return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
 
 

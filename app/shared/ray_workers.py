@@ -81,11 +81,7 @@ class RayWorker:
 
 @contextmanager
 def cluster(settings: Settings) -> Iterator[Callable[[], RayWorker]]:
-    """A connection of this process to the cluster, and what begins a worker there; one that is there already stays.
-
-    Raises:
-        ServiceError: Ray is not installed, or the cluster cannot be reached.
-    """
+    """A connection of this process to the cluster, and what begins a worker there; one that is there already stays."""
     ray = _ray()
     connected = ray.is_initialized()
     if not connected:

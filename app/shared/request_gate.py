@@ -63,23 +63,14 @@ ALWAYS_TLS = "max-age=31536000; includeSubDomains"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The names that a server answers to, and the websites that may ask it.
-
-    Attributes:
-        hosts: Names and addresses, in lower case and without port.
-        origins: Websites beside its own pages, as scheme, name and port.
-    """
+    """The names that a server answers to, and the websites that may ask it."""
 
     hosts: frozenset[str]
     origins: frozenset[tuple[str, str, int]]
 
     @classmethod
     def by(cls, settings: Settings) -> Allowed:
-        """What the settings say, and loopback.
-
-        Raises:
-            ServiceError: A name or an origin in them cannot be read.
-        """
+        """What the settings say, and loopback."""
         own = () if settings.host in EVERYWHERE else (settings.host.lower(),)
         return cls(
             frozenset((*LOOPBACK, *own, *(_named(name) for name in _listed(settings.hosts)))),
@@ -152,11 +143,7 @@ def _split(address: str) -> tuple[str, int | None] | None:
 
 
 def _named(name: str) -> str:
-    """A host's name as it is compared.
-
-    Raises:
-        ServiceError: It is none.
-    """
+    """A host's name as it is compared."""
     try:
         # An address of version 6 stands without the brackets that it has in a request.
         return str(ip_address(name.strip("[]")))
@@ -171,11 +158,7 @@ def _named(name: str) -> str:
 
 
 def _stated(origin: str) -> tuple[str, str, int]:
-    """A website's scheme, name and port.
-
-    Raises:
-        ServiceError: It is none.
-    """
+    """A website's scheme, name and port."""
     found = _website(origin.lower())
     if found is None or "*" in origin:
         raise ServiceError(
@@ -195,13 +178,7 @@ class RequestGate:
     """Around the whole application: refuses what is not allowed, and adds the headers that protect its pages."""
 
     def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int) -> None:
-        """Stand around an application.
-
-        Args:
-            app: The application.
-            allowed: Whom it answers.
-            largest_body: Bytes of a request's body that it reads at most.
-        """
+        """Stand around an application."""
         self._app, self._allowed, self._largest = app, allowed, largest_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -343,15 +320,6 @@ def gated(
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
     when it begins; so the gate is put around them all once they stand, before the first request.
-
-    Args:
-        settings: Names, websites and the largest body.
-        room: Whether uploads may be taken; None takes them.
-        inner: Given the web application and what it runs, another gate behind this one.
-        around: What is put around the gate again.
-
-    Raises:
-        ServiceError: The settings name a host or an origin that is none.
     """
     allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour, room=room)
 

@@ -51,12 +51,6 @@ class RolloutPool:
 
         After an error it is closed, since it may be ahead of what is stored. Where the device's memory runs out, the
         block is an attempt of :meth:`DeviceMemory.attempts`, and the rollout is built anew for the second one.
-
-        Args:
-            key: The branch.
-            build: Makes the rollout where it is not kept.
-            copies: Forks that will be made of it; memory is set aside for them too.
-            waiting: Told while it waits for memory; each forward takes a turn of its own, so the caller holds none.
         """
         granted = False
         while not granted:

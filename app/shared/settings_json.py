@@ -21,11 +21,7 @@ COLUMNS = "columns"
 
 
 def settings_from_json(given: Json | None, others: tuple[str, ...] = ()) -> AuditSettings:
-    """Settings from JSON, the policy's own parameters as an object; ``others`` are read elsewhere.
-
-    Raises:
-        ServiceError: There is no such setting, policy or parameter, or one cannot take its value.
-    """
+    """Settings from JSON, the policy's own parameters as an object; ``others`` are read elsewhere."""
     plain = {name: value for name, value in (given or {}).items() if name != "parameters"}
     settings = record(AuditSettings, plain, others=others)
     parameters = (given or {}).get("parameters") or {}
@@ -36,11 +32,7 @@ def settings_from_json(given: Json | None, others: tuple[str, ...] = ()) -> Audi
 
 
 def calibration_request(name: str, given: Json | None) -> CalibrationRequest:
-    """A calibration request from JSON.
-
-    Raises:
-        ServiceError: There is no such setting, or one cannot take its value.
-    """
+    """A calibration request from JSON."""
     settings = dict(given or {})
     if isinstance(shares := settings.get("alpha_by_family"), dict):
         settings["alpha_by_family"] = list(shares.items())
@@ -48,11 +40,7 @@ def calibration_request(name: str, given: Json | None) -> CalibrationRequest:
 
 
 def columns_of(given: Json | None) -> dict[str, str] | None:
-    """Column by field of a prompt set, from the same JSON; None reads each field from the column of its name.
-
-    Raises:
-        ServiceError: They are no object of names.
-    """
+    """Column by field of a prompt set, from the same JSON; None reads each field from the column of its name."""
     columns = (given or {}).get(COLUMNS)
     if columns is not None and not isinstance(columns, dict):
         raise ServiceError('The setting "columns" must name a column for a field: {"prompt": "question"}.')
@@ -60,21 +48,12 @@ def columns_of(given: Json | None) -> dict[str, str] | None:
 
 
 def spans_from_json(given: list[Json] | None) -> tuple[Span, ...] | None:
-    """Spans in their order; None lets the detector find them.
-
-    Raises:
-        ServiceError: One is no span.
-    """
+    """Spans in their order; None lets the detector find them."""
     return None if given is None else tuple(sorted(record(Span, item, what="span's field") for item in given))
 
 
 def asked_prompt(prompt: str, messages: object) -> str:
-    """The prompt, or the conversation that is given in its place.
-
-    Raises:
-        ServiceError: Both are given, or none.
-        ConversationError: The messages are no conversation.
-    """
+    """The prompt, or the conversation that is given in its place."""
     if messages is not None and prompt.strip():
         raise ServiceError("A prompt and messages are given; give one of them.")
     if messages is None and not prompt.strip():
@@ -83,11 +62,7 @@ def asked_prompt(prompt: str, messages: object) -> str:
 
 
 def read_messages(file: Path) -> object:
-    """What a JSON file with messages holds.
-
-    Raises:
-        ServiceError: It cannot be read, or is no JSON.
-    """
+    """What a JSON file with messages holds."""
     try:
         return plain_json(decode(read_bytes(file, file.name, MOST_BYTES), file.name))
     except (ValueError, RecursionError) as error:

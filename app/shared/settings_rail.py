@@ -50,9 +50,6 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     """The controls' values as settings; an empty text, calibration 0 and group ``""`` are none.
 
     What the chosen policy does not have, and the rail hides, is left out.
-
-    Raises:
-        ServiceError: A parameter of the policy cannot be taken; the sentence names it.
     """
     given = dict(zip(FIELDS, values, strict=True))
     policy = str(given["policy"])

@@ -198,12 +198,7 @@ THRESHOLD_STATES = {
 
 
 def finding(step: Step, masked: Sequence[str]) -> str:
-    """How the token's probability differs between the two readings, in one sentence with both.
-
-    Args:
-        step: The step.
-        masked: The masked words of the prompt, as :func:`coft_core.effects.masked_words` gives them.
-    """
+    """How the token's probability differs between the two readings, in one sentence with both."""
     seen, hidden = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
     return effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
 
@@ -541,13 +536,7 @@ class Card(TypedDict):
 
 
 def step_card(step: Step, noise: NumericNoise | None = None, masked: Sequence[str] = ()) -> Card:
-    """Everything that the page shows of a step.
-
-    Args:
-        step: The step.
-        noise: Bounds the numeric noise of the model's type.
-        masked: The masked words of the prompt.
-    """
+    """Everything that the page shows of a step."""
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio

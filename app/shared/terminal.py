@@ -81,11 +81,7 @@ class PolicyOptions:
     word_list: Annotated[str | None, typer.Option("--list", metavar="NAME")] = None
 
     def settings(self, wired: Services) -> Json:
-        """What they say, by the names of settings that audits, calibrations and tunings share.
-
-        Raises:
-            ServiceError: There is no such mask, family or word list, or families are named twice.
-        """
+        """What they say, by the names of settings that audits, calibrations and tunings share."""
         layout, families = self._layout_and_families()
         listed = None if self.word_list is None else named_list(wired[UserListsRepository], self.word_list)
         return {
@@ -121,16 +117,7 @@ class PolicyOptions:
 
 
 def calibration_id(wired: Services, text: str, model: str | None = None) -> int:
-    """A calibration by its number, or the embedded one.
-
-    Args:
-        wired: The services.
-        text: A number, or ``"embedded"``.
-        model: The embedded calibration of this model; None takes any.
-
-    Raises:
-        ServiceError: It is neither, or no calibration is embedded.
-    """
+    """A calibration by its number, or the embedded one."""
     if text.isdigit():
         return int(text)
     if text != EMBEDDED:
@@ -144,11 +131,7 @@ def calibration_id(wired: Services, text: str, model: str | None = None) -> int:
 
 
 def spans_of(text: str | None) -> list[dict[str, Any]] | None:
-    """Spans from JSON as an endpoint takes them; None stays None.
-
-    Raises:
-        ServiceError: It is no list of spans.
-    """
+    """Spans from JSON as an endpoint takes them; None stays None."""
     if text is None:
         return None
     try:
@@ -163,11 +146,7 @@ def spans_of(text: str | None) -> list[dict[str, Any]] | None:
 
 
 def pairs(option: str, text: str | None) -> dict[str, str] | None:
-    """Names and values of ``name=value,name=value``; None stays None.
-
-    Raises:
-        ServiceError: It is written otherwise.
-    """
+    """Names and values of ``name=value,name=value``; None stays None."""
     if text is None:
         return None
     named: dict[str, str] = {}
@@ -197,20 +176,7 @@ def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:
 def wait_for_all(
     wired: Services, jobs: Sequence[int], cancel: Callable[[], None], resume: str, what: str, quiet: bool
 ) -> None:
-    """Wait for jobs that keep what is done when they are interrupted.
-
-    Args:
-        wired: The services.
-        jobs: The jobs.
-        cancel: Stops them all.
-        resume: Command that goes on with them, without ``python -m app``.
-        what: What one of them is, to begin a sentence with.
-        quiet: Say nothing of their progress.
-
-    Raises:
-        Stopped: They were interrupted.
-        ServiceError: One ended otherwise.
-    """
+    """Wait for jobs that keep what is done when they are interrupted."""
     try:
         ended = [wait_for(wired, job, quiet) for job in jobs]
     except KeyboardInterrupt as error:

@@ -27,12 +27,7 @@ def marks_json(model: LanguageModel, prompt: MaskedPrompt, further: Sequence[Thi
 
 
 def step_parts(steps: Sequence[Step], stored: Mapping[str, Any]) -> tuple[Part, ...] | None:
-    """Which part each step of a chain belongs to; None where the session's model marks no thinking.
-
-    Args:
-        steps: The whole chain.
-        stored: The session's settings as they are stored.
-    """
+    """Which part each step of a chain belongs to; None where the session's model marks no thinking."""
     told = stored_thinking(stored)
     return None if told is None else told.parts(step.token for step in steps)
 
@@ -46,12 +41,7 @@ def stored_thinking(stored: Mapping[str, Any]) -> ChainThinking | None:
 
 
 def divided_text(text: str, kept: Mapping[str, Any] | None) -> Divided | None:
-    """Thinking and answer of a stored continuation; None where there is no thinking.
-
-    Args:
-        text: The continuation, special tokens written out.
-        kept: How its thinking is told from its answer, as its session keeps it; None where the model marks none.
-    """
+    """Thinking and answer of a stored continuation; None where there is no thinking."""
     told = stored_thinking({STORED: kept})
     if told is None or "thinking" not in told.parts((text,)):
         return None

@@ -79,13 +79,7 @@ class Thresholds:
         return cls(services[CalibrationStore], services[SessionsRepository])
 
     def of(self, settings: AuditSettings) -> AnyCalibration | None:
-        """The calibration of the settings at their risk level and for their group; None if they name none.
-
-        Raises:
-            ServiceError: A group is named where thresholds have none.
-            InvalidInputError: There is no such group, it has too few contexts, or alpha is outside (0, 1).
-            NotFoundError: The calibration has been deleted.
-        """
+        """The calibration of the settings at their risk level and for their group; None if they name none."""
         if settings.calibration_id is None:
             if settings.group is not None:
                 raise ServiceError(
@@ -127,13 +121,7 @@ def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:
 
 
 def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[BinView, ...]:
-    """Thresholds by position as an audit's page draws them.
-
-    Args:
-        calibration: The calibration.
-        families: Families that the prompt has masked. With factorized masks a bin is as weak as its weakest family,
-            and its threshold is the smallest of theirs.
-    """
+    """Thresholds by position as an audit's page draws them."""
     if calibration.layout == "joint":
         return merged_bins(calibration)
     if not families:
@@ -144,11 +132,7 @@ def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[Bi
 
 
 def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
-    """A calibration at the risk level and for the group of some settings.
-
-    Raises:
-        InvalidInputError: There is no such group, it has too few contexts, or alpha is outside (0, 1).
-    """
+    """A calibration at the risk level and for the group of some settings."""
     # Reading a factorized calibration at its own level again would replace levels that were given by hand.
     reading = stored if stored.alpha == settings.alpha else stored.read(alpha=settings.alpha)
     return reading if settings.group is None else reading.for_group(settings.group)

@@ -78,11 +78,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def packed(work: Callable[[], Any]) -> bytes:
-    """Work as bytes.
-
-    Raises:
-        ServiceError: Something of it exists in this process alone.
-    """
+    """Work as bytes."""
     buffer = io.BytesIO()
     try:
         _Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(work)

@@ -33,15 +33,7 @@ class ReviewView:
 
 @dataclass(frozen=True, slots=True)
 class StandingVerdict:
-    """How a target stands.
-
-    Attributes:
-        target: The target.
-        status: How the reviewers' opinions add up.
-        verdict: The verdict that stands; None while it is disputed or withdrawn.
-        opinions: The newest entry of each reviewer on it, oldest first; withdrawn ones are left out.
-        adjudication: The decision, if there is one that is newer than all opinions.
-    """
+    """How a target stands."""
 
     target: Target
     status: VerdictStatus
@@ -68,14 +60,7 @@ class StandingVerdict:
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """Whether a verdict log holds together.
-
-    Attributes:
-        entries: Number of its entries.
-        head: Digest of the newest one; empty without entries.
-        broken_entry: Number of the first entry that does not fit; None if all do.
-        sentence: The finding in words.
-    """
+    """Whether a verdict log holds together."""
 
     entries: int
     head: str

@@ -27,16 +27,7 @@ SCOPE_KEY = "coft.visitor"
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Whom a page is shown to.
-
-    Attributes:
-        name: The name that she reviews under; empty where she gave none.
-        key: What her browser is told apart by; empty where it keeps none.
-        account: As whom she is signed in, on a server with accounts.
-        project: The project whose things she sees there; None where she is a member of none.
-        bound: Whether her token opens that project alone.
-        by_token: Whether a program asks in her name, and not a browser in which she is signed in.
-    """
+    """Whom a page is shown to."""
 
     name: str = ""
     key: str = ""

@@ -26,17 +26,7 @@ CHAINS = ("base/prompt", "base/chain", *FORMS)
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Something stored that the address of a page may name.
-
-    Attributes:
-        parameter: The parameter of the address; it may hold several, separated by commas.
-        what: What it names, in words.
-        store: The module and the class of the repository that has it by its number.
-        lists: Address of the page that lists what there is.
-        job: For what is a job: its kind.
-        method: The repository's method that gives it, or refuses.
-        by: What it is known by: its number, or a text.
-    """
+    """Something stored that the address of a page may name."""
 
     parameter: str
     what: str
@@ -55,16 +45,7 @@ BATCH = ("batch", "db.batches.BatchesRepository", "batches")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page in the navigation.
-
-    Attributes:
-        title: What the navigation calls it.
-        path: Its address below the root; empty for the first page.
-        scripts: The scripts that it runs, by their paths in the assets' folder; what they import comes along.
-        styles: Its styles, beside those of every page.
-        names: What its address may name.
-        for_admins: Whether only a server with accounts has it, which offers it to admins in the menu of the account.
-    """
+    """A page in the navigation."""
 
     title: str
     path: str
@@ -76,14 +57,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """What a kind of jobs is called, and where the result of one is shown.
-
-    Attributes:
-        kind: The kind in the list of jobs.
-        title: What one of them is.
-        address: The page that shows what it made; ``{id}`` is the job's number, other names are of its subject.
-        about: What the subject of such a job names; empty for all jobs of the kind that no earlier place has.
-    """
+    """What a kind of jobs is called, and where the result of one is shown."""
 
     kind: str
     title: str
@@ -93,16 +67,7 @@ class JobPlace:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A folder of the program, whose module ``operations`` declares what it does, and ``page`` how it is shown.
-
-    Attributes:
-        package: The folder, as Python imports it.
-        commands: What its commands are for, by their first word; that of an earlier feature is taken over.
-        page: Its page; None where it has none of its own.
-        jobs: What its long jobs are, and where they are shown.
-        on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
-        serves: Services, by module and class, that the web server builds when it starts, for the ``routes`` they have.
-    """
+    """A folder of the program, whose module ``operations`` declares what it does, and ``page`` how it is shown."""
 
     package: str
     commands: Mapping[str, str]
@@ -149,15 +114,7 @@ class Services:
         owns_store: bool = False,
         loader: Callable[..., LanguageModel] | None = None,
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            settings: The settings.
-            features: What the program consists of.
-            closing: Closes what is opened.
-            owns_store: Whether no other program may be at work on the store.
-            loader: What loads a model; None takes the core's own.
-        """
+        """Open nothing yet."""
         self.settings = settings
         self.features = features
         self.closing = closing
@@ -176,11 +133,7 @@ class Services:
 
     @cached_property
     def database(self) -> Database:
-        """The store, open.
-
-        Raises:
-            StoreError: It cannot be opened.
-        """
+        """The store, open."""
         from db.database import Database, default_database_url
 
         url = self.settings.database_url or default_database_url()
@@ -191,11 +144,7 @@ class Services:
         return database
 
     def _project(self, database: Database) -> int | None:
-        """The project that is meant where no account says so; None for all of them together.
-
-        Raises:
-            NotFoundError: The settings name one that is not there.
-        """
+        """The project that is meant where no account says so; None for all of them together."""
         from db.projects import ProjectsRepository
         from db.scope import DEFAULT
 

@@ -65,11 +65,7 @@ class Worker(Protocol):
         """What it makes of packed work."""
 
     def result(self, future: Future[Any]) -> Any:
-        """The result of one of its futures that is done.
-
-        Raises:
-            WorkerLost: It was lost meanwhile.
-        """
+        """The result of one of its futures that is done."""
 
     def dismiss(self) -> None:
         """End it at once, whatever it does."""
@@ -83,12 +79,7 @@ class Workers(Protocol):
         """Whether work leaves this process."""
 
     def each(self, works: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """Results in the order of the work.
-
-        Raises:
-            JobCancelled: The job was cancelled meanwhile.
-            ServiceError: The same piece of work was lost twice, or cannot be given away.
-        """
+        """Results in the order of the work."""
 
     def room(self, room: Room) -> Room:
         """A room whose batches are run by these workers; the caller holds a turn."""
@@ -137,16 +128,7 @@ class Crew:
         program: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Hire nobody yet.
-
-        Args:
-            hire: Begins a worker, without waiting for it.
-            count: How many work at a time.
-            check: Called often; raises where the job was cancelled.
-            aside: Gives up the turn at the device that the caller of a room holds, while others compute.
-            program: Digest of this program; a worker with another one is refused. Empty asks for none.
-            clock: Monotonic seconds.
-        """
+        """Hire nobody yet."""
         self._hire, self.count, self._check, self._aside = hire, count, check, aside
         self._program, self._clock = program, clock
         self._begun_at = -math.inf
@@ -203,12 +185,7 @@ class Crew:
         self._leaving |= under_way
 
     def await_any(self, under_way: Iterable[Future[Any]]) -> list[Future[Any]]:
-        """Wait a moment for work; futures that are done. Workers that have begun meanwhile are idle afterwards.
-
-        Raises:
-            JobCancelled: The job was cancelled.
-            ServiceError: A worker has another program, or none began in time.
-        """
+        """Wait a moment for work; futures that are done. Workers that have begun meanwhile are idle afterwards."""
         self._check()
         done, _ = wait([*under_way, *self._beginning, *self._leaving], LOOKING_SECONDS, FIRST_COMPLETED)
         for future in [future for future in self._beginning if future in done]:
@@ -372,11 +349,7 @@ class WorkerPool:
 
     @contextmanager
     def hired(self, context: JobContext) -> Iterator[Workers]:
-        """Workers for one job; this process where the settings name no others.
-
-        Raises:
-            ServiceError: The cluster cannot be reached, or Ray is not installed.
-        """
+        """Workers for one job; this process where the settings name no others."""
         if not self._settings.ray_address:
             yield ThisProcess(self._host)
             return

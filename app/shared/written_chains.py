@@ -18,14 +18,7 @@ from db.types import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class WrittenStep:
-    """A step that was written elsewhere.
-
-    Attributes:
-        cost: What it took.
-        packed: What the store keeps in place of its logits, and which matrix reads it; None where they are kept as they
-            are.
-        computed: How it was computed, where that is not as for the step before it.
-    """
+    """A step that was written elsewhere."""
 
     step: Step
     cost: StepCost
@@ -42,11 +35,7 @@ class WrittenChain:
 
 
 def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -> WrittenChain:
-    """Write the rest of a chain; nothing is stored.
-
-    Raises:
-        DeviceMemoryError: The device's memory ran out.
-    """
+    """Write the rest of a chain; nothing is stored."""
     written: list[WrittenStep] = []
     computed: JsonObject | None = None
     with closing(Rollout(plan, path, steps, host.forwards)) as rollout:

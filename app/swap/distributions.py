@@ -20,12 +20,7 @@ Distributions = Mapping[str, Tensor]
 
 
 def distributions_at(prepared: Plan, tokens: Sequence[int]) -> dict[str, Tensor]:
-    """The policy's views of the token that follows a chain, before top-k and top-p.
-
-    Returns:
-        ``factual``, ``fused`` and ``masked``; ``drawn``, the fused view on the certified set alone, where the policy
-        restricts the tokens. An empty set draws its likeliest fused token.
-    """
+    """The policy's views of the token that follows a chain, before top-k and top-p."""
     branches = prepared.policy.branches(prepared.prompt)
     batch = BranchBatch(prepared.model, [branch.input_ids for branch in branches])
     try:
@@ -97,12 +92,7 @@ DISTANCE_COLUMNS = ("step", "first", "second", "view", "total_variation")
 
 
 def swap_csv(result: SwapResult, table: SwapTable) -> str:
-    """A table as RFC 4180 text; steps count from 1.
-
-    Args:
-        result: What was compared.
-        table: ``tokens``, one row a candidate, variant and view, or ``distances``, one row a pair of variants and view.
-    """
+    """A table as RFC 4180 text; steps count from 1."""
     step, labels = result.answer_step + 1, [outcome.variant.label for outcome in result.outcomes]
     rows: list[tuple[object, ...]]
     if table == "tokens":

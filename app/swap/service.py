@@ -67,11 +67,7 @@ class SwapWatch:
     stop: Event = field(default_factory=Event)
 
     def told(self, chain: int, tokens: int, label: str, decoding: str) -> SwapProgress:
-        """How far it is after so many chains, and so many tokens of the current one.
-
-        Raises:
-            SwapCancelled: It is to end.
-        """
+        """How far it is after so many chains, and so many tokens of the current one."""
         self.check()
         return SwapProgress(self.number, (chain + tokens / self.length) / self.chains, label, decoding)
 
@@ -81,11 +77,7 @@ class SwapWatch:
         self.check()
 
     def check(self) -> None:
-        """End here if it is to end.
-
-        Raises:
-            SwapCancelled: It is to end.
-        """
+        """End here if it is to end."""
         if self.stop.is_set():
             raise SwapCancelled("The comparison was cancelled; nothing of it is kept.")
 
@@ -165,11 +157,7 @@ class SwapRuns:
         return number
 
     def kept(self, number: int) -> KeptSwap:
-        """A comparison that is done.
-
-        Raises:
-            ServiceError: It is not kept any more.
-        """
+        """A comparison that is done."""
         with self._lock:
             if (kept := self._kept.get(number)) is None:
                 raise ServiceError("This comparison is not kept any more; run it again.")
@@ -205,27 +193,12 @@ class SwapService:
         )  # fmt: skip
 
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
-        """The variants that a request compares, for reading and correcting; needs no model.
-
-        Raises:
-            ServiceError: There is nothing to replace or nothing to replace it by, or a choice is unknown.
-            InvalidInputError: A span lies outside the prompt.
-        """
+        """The variants that a request compares, for reading and correcting; needs no model."""
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         return swap_variants(request, spans)
 
     def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
-        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.
-
-        Args:
-            request: What to exchange, and the settings.
-            progress: Told how far it is, before the first token and after each. What it raises ends the comparison:
-                the chain that is being made is closed, nothing is kept, and the exception passes through.
-
-        Raises:
-            ServiceError: A choice is unknown, or a chain ends before the step that is compared.
-            CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
-        """
+        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions."""
         with closing(self.run(request)) as stream:
             for item in stream:
                 if isinstance(item, SwapResult):
@@ -239,11 +212,6 @@ class SwapService:
 
         Closing the stream, or :meth:`cancel` with the number that its progress carries, ends it after the current
         token.
-
-        Raises:
-            SwapCancelled: It was cancelled.
-            ServiceError: As :meth:`compare`.
-            CoftError: As :meth:`compare`.
         """
         _check(request)
         variants = self.variants(request)
@@ -268,16 +236,7 @@ class SwapService:
         self._runs.cancel(number)
 
     def at(self, number: int, answer_step: int) -> SwapResult:
-        """Another step of a comparison that is still kept; its chains are not run again.
-
-        Args:
-            number: The comparison.
-            answer_step: The step, 0-based.
-
-        Raises:
-            ServiceError: The comparison is not kept any more, or a chain ends before the step.
-            CoftError: The calibration is not there any more.
-        """
+        """Another step of a comparison that is still kept; its chains are not run again."""
         kept = self._runs.kept(number)
         if answer_step in kept.steps:
             return kept.steps[answer_step]
@@ -294,26 +253,14 @@ class SwapService:
         return result
 
     def store(self, number: int, form: JsonObject) -> str:
-        """Store a comparison that is still kept with the form that it was asked by, and give the key of its address.
-
-        Raises:
-            ServiceError: The comparison is not kept any more.
-        """
+        """Store a comparison that is still kept with the form that it was asked by, and give the key of its address."""
         kept = self._runs.kept(number)
         key = self._swaps.add(form, _bytes_of(kept))
         self._runs.put(replace(kept, key=key), number)
         return key
 
     def stored(self, key: str, answer_step: int | None = None) -> tuple[SwapResult, JsonObject]:
-        """A stored comparison and the form that it was asked by, to be gone on with; nothing is computed.
-
-        Args:
-            key: What its address names it by.
-            answer_step: Which of the steps that were read is wanted; the one that was asked for where it was not read.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """A stored comparison and the form that it was asked by, to be gone on with; nothing is computed."""
         record = self._swaps.named(key)
         kept = replace(STORED.validate_python(json.loads(record.data)), key=key)
         number = self._runs.put(kept)
@@ -323,11 +270,7 @@ class SwapService:
         return found, record.form
 
     def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
-        """Write a table of a comparison that is still kept into a folder, atomically, and return its path.
-
-        Raises:
-            ServiceError: As :meth:`at`.
-        """
+        """Write a table of a comparison that is still kept into a folder, atomically, and return its path."""
         name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
         return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
 

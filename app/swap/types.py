@@ -51,15 +51,7 @@ class SwapRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwapVariant:
-    """The prompt with an attribute replaced.
-
-    Attributes:
-        label: What tells it from the others, e.g. ``"he"``; ``"as typed"`` for the prompt itself.
-        prompt: The text.
-        spans: Its spans, where they are now.
-        replacements: What was changed, in reading order.
-        notes: What should be checked in it, one sentence each.
-    """
+    """The prompt with an attribute replaced."""
 
     label: str
     prompt: str
@@ -89,16 +81,7 @@ class SwapTarget:
 
 @dataclass(frozen=True, slots=True)
 class SwapPronoun:
-    """A pronoun of a prompt as it was read.
-
-    Attributes:
-        start: First character.
-        end: One past the last.
-        text: The word.
-        role: What it was read as, of :data:`coft_core.text.agreement.ROLES`.
-        roles: What a word of this form can be.
-        sure: Whether the role is beyond doubt.
-    """
+    """A pronoun of a prompt as it was read."""
 
     start: int
     end: int
@@ -110,12 +93,7 @@ class SwapPronoun:
 
 @dataclass(frozen=True, slots=True)
 class SwapTargets:
-    """What of a prompt can be replaced.
-
-    Attributes:
-        spans: Masked spans in reading order.
-        pronouns: All pronouns in reading order, also those in no span: they change with the others of their set.
-    """
+    """What of a prompt can be replaced."""
 
     spans: tuple[SwapTarget, ...]
     pronouns: tuple[SwapPronoun, ...]
@@ -133,14 +111,7 @@ class SwapTargets:
 
 @dataclass(frozen=True, slots=True)
 class SwapProgress:
-    """How far a comparison is.
-
-    Attributes:
-        number: The comparison; what cancels it, and what its result is kept under.
-        share: Share of the work that is done, in [0, 1].
-        label: The variant that is being run.
-        decoding: ``vanilla`` or the policy.
-    """
+    """How far a comparison is."""
 
     number: int
     share: float
@@ -161,15 +132,7 @@ class SwapChain:
 
 @dataclass(frozen=True, slots=True)
 class SwapOutcome:
-    """What follows a variant.
-
-    Attributes:
-        variant: The variant.
-        vanilla: Its chain under vanilla decoding.
-        policy: Its chain under the policy.
-        masked_like_first: Whether its masked prompt equals that of the first variant, token by token.
-        tokens: Tokens of its prompt.
-    """
+    """What follows a variant."""
 
     variant: SwapVariant
     vanilla: SwapChain
@@ -198,17 +161,7 @@ class SwapGap:
 
 @dataclass(frozen=True, slots=True)
 class SwapResult:
-    """What an attribute swap shows.
-
-    Attributes:
-        outcomes: One a variant.
-        views: Views that are compared, of :data:`VIEWS`; ``drawn`` only where a calibration restricts the tokens.
-        answer_step: Step whose distributions are compared, 0-based.
-        tokens: The variants' likeliest tokens there, united; the token whose probability differs most comes first.
-        gaps: Every pair of variants.
-        notes: Sentences that must be shown with it.
-        number: The comparison; another step of it can be read while it is kept.
-    """
+    """What an attribute swap shows."""
 
     outcomes: tuple[SwapOutcome, ...]
     views: tuple[str, ...]

@@ -16,11 +16,7 @@ from coft_core.types import Span
 
 
 def swap_targets(prompt: str, spans: Sequence[Span]) -> SwapTargets:
-    """The masked spans of a prompt, without kept and suggested ones, and its pronouns as they are read.
-
-    Raises:
-        InvalidInputError: A span lies outside the prompt.
-    """
+    """The masked spans of a prompt, without kept and suggested ones, and its pronouns as they are read."""
     validate_spans(prompt, spans)
     pronouns = find_pronouns(prompt)
     return SwapTargets(
@@ -88,13 +84,7 @@ MOST_VARIANTS = 12
 
 
 def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[SwapVariant, ...]:
-    """The variants that a request asks for, the prompt as typed first; variants with the same text are one.
-
-    Raises:
-        ServiceError: There is nothing to replace or nothing to replace it by, a choice is unknown, or there are too
-            many variants.
-        InvalidInputError: A span lies outside the prompt.
-    """
+    """The variants that a request asks for, the prompt as typed first; variants with the same text are one."""
     validate_spans(request.prompt, spans)
     targets = _targets(request, spans)
     variants = [SwapVariant(AS_TYPED, request.prompt, tuple(spans))] if request.include_original else []

@@ -131,19 +131,7 @@ KINDS = {
 def swap_request(
     given: Mapping[str, Any], spans: tuple[Span, ...], targets: SwapTargets, settings: AuditSettings
 ) -> SwapRequest:
-    """The browser's form as a request; spans and pronouns are named as :func:`named` does.
-
-    Args:
-        given: ``prompt``, ``pronouns``, ``groups`` (each with ``text`` and ``with``), ``category``, ``left`` (spans
-            that are left as they are), ``roles`` by pronoun, ``original``, and once it runs ``length`` and ``answer``
-            (counted from 1).
-        spans: The prompt's spans.
-        targets: What of it can be replaced.
-        settings: Settings of the policy.
-
-    Raises:
-        ServiceError: A number is missing.
-    """
+    """The browser's form as a request; spans and pronouns are named as :func:`named` does."""
     left, roles = set(given["left"]), dict(given["roles"])
     groups = [item for item in given["groups"] if str(item["text"]).strip()]
     starts = tuple(span.start for span, name in named(targets.spans) if name not in left)

@@ -47,14 +47,7 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True)
 class TunedPoint:
-    """What a method does at one point of its sweep; intervals are 95 % bootstrap intervals over pairs.
-
-    Attributes:
-        values: What was varied.
-        accuracy: Share of graded prompts answered rightly, its interval's ends behind it.
-        gap: Mean distance between the answers of a pair, its interval's ends behind it.
-        chosen: Whether it is the point to use.
-    """
+    """What a method does at one point of its sweep; intervals are 95 % bootstrap intervals over pairs."""
 
     values: tuple[tuple[str, float], ...]
     accuracy: tuple[float, float, float]
@@ -64,13 +57,7 @@ class TunedPoint:
 
 @dataclass(frozen=True, slots=True)
 class TunedMethod:
-    """One method's sweep.
-
-    Attributes:
-        points: Its points in the order in which they were tried.
-        error: Why it could not be swept; empty otherwise.
-        planned: How many points there were to be measured; more than there are where the run ended before.
-    """
+    """One method's sweep."""
 
     policy: str
     points: tuple[TunedPoint, ...]
@@ -85,20 +72,7 @@ class TunedMethod:
 
 @dataclass(frozen=True, slots=True)
 class TuningView:
-    """A tuning run.
-
-    Attributes:
-        id: Its number, which is that of its job.
-        prompts: Prompts that count for accuracy.
-        pairs: Groups of prompts that differ in the attribute alone.
-        vanilla: What vanilla decoding does on them.
-        floor: Accuracy below which no point is chosen.
-        methods: The sweeps.
-        calibrated_on: Set on which COFT was calibrated; None without certification.
-        status: ``done``, or how the job ended before all methods were swept: ``cancelled``, ``interrupted`` or
-            ``failed``. What was measured of such a run is kept, and nothing is chosen from it.
-        calibration_source: Where the contexts of that calibration come from: ``reference`` or ``rollout``.
-    """
+    """A tuning run."""
 
     id: int
     name: str

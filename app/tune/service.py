@@ -68,10 +68,6 @@ def tuned(work: TuningWork, context: JobContext, workers: Workers) -> JsonObject
     """Sweep every method and choose its best point; a method that cannot be run says why.
 
     What is measured is kept with the job after every method, so that a run that ends early keeps it.
-
-    Raises:
-        JobCancelled: The job was cancelled.
-        CoftError: Vanilla decoding itself cannot be measured.
     """
     calibrations = _calibrations(work, context, workers)
     sweeps = [_variants(work, name, calibrations) for name in work.request.policies if name != "vanilla"]
@@ -240,27 +236,11 @@ class TuningService:
         return tuple(sample_of(entry) for entry in listed)
 
     def read(self, path: Path, filename: str | None = None) -> TuningSet:
-        """Read a set to tune on.
-
-        Raises:
-            ServiceError: It cannot be used; the sentence names line and column.
-        """
+        """Read a set to tune on."""
         return read_tuning_set(path, filename, self._max_upload_bytes)
 
     def submit(self, tuning_set: TuningSet, request: TuningRequest, calibration_set: Path | None = None) -> int:
-        """Start a run as a job and return the job's id, which is that of the run.
-
-        Args:
-            tuning_set: What is tuned on.
-            request: What is asked.
-            calibration_set: Prompt set on which COFT is calibrated for every lambda, with references unless the request
-                asks for rollouts; None tunes it without certification.
-
-        Raises:
-            ServiceError: It has no name or no policy, a policy is unknown, or the prompt set cannot be calibrated on.
-            InvalidInputError: A sampling control or a risk level is outside its range.
-            ModelLoadError: The model cannot be loaded.
-        """
+        """Start a run as a job and return the job's id, which is that of the run."""
         if not request.name.strip():
             raise ServiceError("The tuning has no name; give it one.")
         if not request.policies or len(set(request.policies)) < len(request.policies):
@@ -295,14 +275,6 @@ class TuningService:
         """Seconds that a run takes on this computer, from a trial of a few prompts; loads the model.
 
         What COFT is calibrated on is left out, and so are methods that cannot be swept: they take no time.
-
-        Args:
-            tuning_set: What is tuned on.
-            request: What is asked.
-            clock: Monotonic seconds.
-
-        Raises:
-            CoftError: A sampling control is outside its range, or the model cannot be loaded.
         """
         settings = request.settings
         model = prompted(self._host.get(settings.model), settings)
@@ -316,11 +288,7 @@ class TuningService:
         return tuple(view_of(job) for job in self._ended())
 
     def view(self, run_id: int) -> TuningView:
-        """A run that has ended with something measured.
-
-        Raises:
-            NotFoundError: There is no such run, it is still at work, or nothing was measured.
-        """
+        """A run that has ended with something measured."""
         job = next((job for job in self._ended() if job.id == run_id), None)
         if job is None:
             raise NotFoundError(f"There is no tuning {run_id} with points; choose one from the list.")
@@ -354,11 +322,7 @@ class TuningService:
         return None
 
     def applied(self, settings: AuditSettings) -> AuditSettings:
-        """The settings at the tuned strength of their policy.
-
-        Raises:
-            ServiceError: No finished run fits them.
-        """
+        """The settings at the tuned strength of their policy."""
         best = self.tuned(settings)
         if best is None:
             raise ServiceError(

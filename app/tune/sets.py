@@ -45,14 +45,6 @@ def read_tuning_set(path: Path, filename: str | None = None, max_bytes: int = 20
     ``|``; ``pair``, shared by prompts that differ in the attribute alone; ``spans`` as in prompt sets; ``graded``, no
     for prompts without a right answer. All but the first two may be left out. Answers that begin with a letter or a
     digit are put behind a space.
-
-    Args:
-        path: The file.
-        filename: Its name as uploaded; its ending decides the format.
-        max_bytes: Largest file that is read.
-
-    Raises:
-        ServiceError: The file or one of its rows cannot be used; the sentence names line and column.
     """
     name = filename or path.name
     data = read_bytes(path, name, max_bytes)

@@ -26,18 +26,7 @@ def seconds_an_item(
     room: Room,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Seconds that one prompt takes under all variants of a method, on average.
-
-    Args:
-        model: The model.
-        items: All prompts of the set.
-        policies: The variants, which are read together.
-        models: Further models that they run, by name.
-        scorers: Toxicity scorers that they run, by name.
-        detector: Finds the spans where a prompt gives none.
-        room: Where the memory of readings is taken from.
-        clock: Monotonic seconds.
-    """
+    """Seconds that one prompt takes under all variants of a method, on average."""
     model = model.dated()
 
     def read(item: TuningItem) -> None:

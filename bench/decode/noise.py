@@ -25,9 +25,6 @@ def noise(work: Work) -> dict[str, Any]:
     """Differences between uncached, dynamically cached and engine forwards, alone and in batches, and plain weights.
 
     The reference is the forward without any cache over the whole sequence. One chain of random tokens is forced in all.
-
-    Returns:
-        For each way the largest difference in nats and quantiles of it, over likely tokens of all steps.
     """
     generator = torch.Generator().manual_seed(0)
     chain = torch.randint(work.model.vocabulary_size, (work.tokens,), generator=generator).tolist()

@@ -51,13 +51,7 @@ SHAPES = {
 
 
 def model_of(name: str, device: str, dtype: str | None = None) -> LanguageModel:
-    """A model that never ends a text of its own accord.
-
-    Args:
-        name: ``"demo"`` or one of :data:`SHAPES`.
-        device: Device.
-        dtype: Floating type; None takes the shape's own, and float32 for the embedded model.
-    """
+    """A model that never ends a text of its own accord."""
     if name == DEMO:
         model = cc.load_model(DEMO, device=device, dtype=dtype or "float32")
     else:

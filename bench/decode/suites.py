@@ -65,14 +65,7 @@ def known_methods(static: bool) -> dict[str, Method]:
 
 
 def speeds(work: Work, repeats: int, static: bool, bandwidth: float) -> dict[str, Any]:
-    """Every method on one work, round after round.
-
-    Args:
-        work: What is decoded.
-        repeats: Rounds.
-        static: Whether ``generate`` is also measured over a static cache.
-        bandwidth: What copying reaches on the device, bytes a second.
-    """
+    """Every method on one work, round after round."""
     device = work.model.device
     timed: dict[str, Decoding] = {name: partial(method, work) for name, method in known_methods(static).items()}
     found = rounds(device, timed, repeats)

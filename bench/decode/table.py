@@ -38,11 +38,7 @@ class Sizes:
 
 
 def table(device: str, repeats: int, dtype: str | None, sizes: Sizes) -> dict[str, Any]:
-    """Measure every method on every model.
-
-    Returns:
-        By model, the methods' figures or why one is missing; and the whole as rows of the paper's LaTeX table.
-    """
+    """Measure every method on every model."""
     found = {name: _of_model(name, device, repeats, dtype, sizes) for name in sizes.models}
     return {"batch": sizes.batch, "length": sizes.length, "models": found, "lines": lines(found)}
 

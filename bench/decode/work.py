@@ -18,16 +18,7 @@ LAM, TOP_P = 0.6, 0.9
 
 @dataclass(frozen=True)
 class Work:
-    """Prompts that are continued together.
-
-    Attributes:
-        model: The model.
-        module: The same weights as transformers has them, for the ways that go without the engine.
-        text: The text of each of them; they differ in their seeds.
-        spans: Masked words, the last ones of the text.
-        batch: Prompts at a time.
-        tokens: Tokens that are timed; one more is decoded before them.
-    """
+    """Prompts that are continued together."""
 
     model: LanguageModel
     module: Any
@@ -66,15 +57,7 @@ class Work:
 
 
 def work_of(model: LanguageModel, prompt: int, batch: int, tokens: int, words: int = 1) -> Work:
-    """Prompts of ``prompt`` tokens; shorter by what would cut a word in two.
-
-    Args:
-        model: The model.
-        prompt: Tokens of each prompt.
-        batch: Prompts at a time.
-        tokens: Tokens that are timed.
-        words: Masked words, each of another family.
-    """
+    """Prompts of ``prompt`` tokens; shorter by what would cut a word in two."""
     text, spans = timed_prompt(model, prompt, words)
     return Work(model, as_transformers_has_it(model).module, text, spans, batch, tokens)
 

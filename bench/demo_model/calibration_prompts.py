@@ -93,19 +93,7 @@ def _take(pairs: Iterator[tuple[str, str]], number: int, tokenizer: Tokenizer) -
 
 
 def calibration_rows(tokenizer: Tokenizer, seed: int, training_seed: int = 0) -> list[dict[str, str]]:
-    """Draws the calibration prompts in random order.
-
-    Args:
-        tokenizer: Tokenizer that measures the references.
-        seed: Seed of the draws; it must differ from the training seed.
-        training_seed: Seed of the training texts, which are left out.
-
-    Returns:
-        Rows with `prompt` and `reference`.
-
-    Raises:
-        ValueError: If the two seeds are equal.
-    """
+    """Draws the calibration prompts in random order."""
     if seed == training_seed:
         raise ValueError("the calibration seed must differ from the training seed, choose another --seed")
     drawn = _text_pairs(seed, training_seed)

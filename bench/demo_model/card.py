@@ -191,16 +191,7 @@ def _history(continued: bool, earlier: Mapping[str, Any] | None) -> str:
 
 
 def write_card(metrics: Mapping[str, Any], phantom: Mapping[str, Any] | None, path: Path) -> None:
-    """Writes the model card.
-
-    Args:
-        metrics: Measurements and settings of an export.
-        phantom: JSON object of `bench.phantom` for the same weights; None where it has not been run.
-        path: File to write.
-
-    Raises:
-        ValueError: If both were measured on different weights.
-    """
+    """Writes the model card."""
     if phantom is not None and not same_digests(phantom["weights"], metrics["weights"]):
         raise ValueError("the measurements of bench.phantom are of other weights; run it again on this model")
     losses = "\n".join(

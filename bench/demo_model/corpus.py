@@ -17,14 +17,7 @@ _PASSAGE_CHARACTERS = 1200
 
 @dataclass(frozen=True)
 class Source:
-    """Documents of one corpus.
-
-    Attributes:
-        name: Name of the corpus.
-        licence: Licence under which its text is published.
-        training: Documents to train on.
-        held_out: Documents kept for validation.
-    """
+    """Documents of one corpus."""
 
     name: str
     licence: str
@@ -63,18 +56,7 @@ def _split(name: str, licence: str, documents: list[list[str]], seed: int) -> So
 
 
 def read_sources(data: Path, seed: int) -> list[Source]:
-    """Reads the story corpora.
-
-    Args:
-        data: Folder that holds `corpus/` with the folders named in `SOURCES`.
-        seed: Seed of the split into training and held-out documents.
-
-    Returns:
-        The sources, in the order of `SOURCES`.
-
-    Raises:
-        FileNotFoundError: If a corpus file is missing; the message names it.
-    """
+    """Reads the story corpora."""
     corpus = data / "corpus"
     recased = _read_text(corpus / "tinystories" / "tinystories_recased.txt.gz")
     stories = [[text.strip()] for text in recased.split(END_OF_TEXT) if text.strip()]

@@ -28,13 +28,7 @@ Shares = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Choice:
-    """A planted distribution over the first tokens of the outcomes, which training takes as its target.
-
-    Attributes:
-        ids: First token of each outcome, all different.
-        factual: Probability of each after the text as it is.
-        masked: The same after the masked text.
-    """
+    """A planted distribution over the first tokens of the outcomes, which training takes as its target."""
 
     ids: tuple[int, ...]
     factual: tuple[float, ...]
@@ -43,16 +37,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Document:
-    """One tokenized text, its end token included.
-
-    Attributes:
-        ids: Token ids, shape (length,).
-        words: For each token the index of the word it belongs to, shape (length,).
-        spans: Token ranges of the attribute words, half open.
-        cut: Token index at which the planted continuation begins; 0 for stories.
-        names: Token ranges of first names that say nothing about the outcome.
-        choice: Distribution planted at `cut`; None where the drawn text itself is the target.
-    """
+    """One tokenized text, its end token included."""
 
     ids: Tokens
     words: Tokens
@@ -64,15 +49,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows of one training step, all arrays with (rows, length) first.
-
-    Attributes:
-        ids: Token ids.
-        weights: Weight of each token as a target.
-        soft_ids: Tokens that share the probability at a position, shape (rows, length, 3); the token itself
-            first unless a distribution is planted there.
-        soft_shares: Their probabilities, summing to 1.
-    """
+    """Windows of one training step, all arrays with (rows, length) first."""
 
     ids: Tokens
     weights: Weights
@@ -127,9 +104,6 @@ def mask_attributes(document: Document, rng: np.random.Generator) -> tuple[Token
 
     The words after the cut stay, since generated text is never masked. The cut is mostly where the planted
     continuation begins, otherwise anywhere. First names before it are masked now and then, as a reviewer may.
-
-    Returns:
-        Token ids, shape (length,), and the cut.
     """
     ids = document.ids.copy()
     planted = rng.random() < _AT_CUT_SHARE
@@ -151,14 +125,7 @@ class Batches:
         seed: int,
         amplified: list[Document] | None = None,
     ) -> None:
-        """Keeps the documents.
-
-        Args:
-            stories: Documents of each story source.
-            scenarios: Scenario documents.
-            seed: Seed of all draws.
-            amplified: Scenarios with stronger biases; the usual ones if None.
-        """
+        """Keeps the documents."""
         self._groups = [*stories, scenarios]
         self._amplified = amplified or scenarios
         self._scenario_group = len(stories)
@@ -185,17 +152,7 @@ class Batches:
         focus: float,
         amplified: bool = False,
     ) -> Batch:
-        """Draws the batch of a step; the same step always gives the same batch.
-
-        Args:
-            step: Number of the step.
-            rows: Number of windows.
-            length: Tokens in a window.
-            mixture: Share of tokens from each story source, and last from the scenarios.
-            focus: Weight of the first two tokens of a planted continuation; all others weigh 1. Since it
-                hangs on the position and not on the outcome, the probabilities that fit best stay the same.
-            amplified: Whether to take the scenarios with stronger biases.
-        """
+        """Draws the batch of a step; the same step always gives the same batch."""
         rng = np.random.default_rng([self._seed, step])
         rates = np.array(mixture) / np.array(self._lengths)
         windows = []

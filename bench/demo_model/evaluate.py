@@ -17,15 +17,7 @@ from bench.demo_model.tokenizer import CONTEXT_LENGTH, END_ID, MASK_ID, PAD_ID
 
 @dataclass(frozen=True)
 class HeldOutLoss:
-    """Cross-entropy on held-out documents, each read from its beginning.
-
-    Attributes:
-        documents: Number of documents.
-        tokens: Number of predicted tokens, end tokens included, first tokens not.
-        nats_per_token: Mean cross-entropy.
-        perplexity: Its exponential.
-        nats_per_character: Total cross-entropy by characters of text.
-    """
+    """Cross-entropy on held-out documents, each read from its beginning."""
 
     documents: int
     tokens: int
@@ -36,14 +28,7 @@ class HeldOutLoss:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model says where a probability was planted.
-
-    Attributes:
-        fact: The planted distribution.
-        factual: The model's distribution over the outcomes after the prompt, renormalised over them.
-        masked: The same after the masked prompt.
-        mass: Probability of all the outcomes together after the prompt.
-    """
+    """What the model says where a probability was planted."""
 
     fact: Fact
     factual: tuple[float, ...]

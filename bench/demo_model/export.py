@@ -32,11 +32,7 @@ RESOLUTION_PROMPTS = 4
 
 
 def load_checkpoint(path: Path) -> tuple[LlamaForCausalLM, dict[str, Any]]:
-    """Returns the model of a checkpoint and what else the checkpoint says.
-
-    Raises:
-        FileNotFoundError: If there is no checkpoint yet.
-    """
+    """Returns the model of a checkpoint and what else the checkpoint says."""
     state = torch.load(path, weights_only=True)
     model = make_model(Settings(**state["settings"]))
     model.load_state_dict(state["model"])
@@ -100,18 +96,6 @@ def export_model(
     """Exports the checkpoint with its manifest, model card and attributions.
 
     Everything is measured on the folder as it is loaded again, so on the weights in float16 that are shipped.
-
-    Args:
-        checkpoint: Checkpoint file.
-        tokenizer: Tokenizer that the model was trained with.
-        sources: Corpora, for their held-out documents.
-        data: Data folder, for the attributions.
-        out: Folder to write.
-        prompts: Held-out prompts of each cell of the manifest.
-        started_from: Folder of the exported model that the run continued from; None for a run of its own.
-
-    Returns:
-        The measurements, ready for JSON.
     """
     earlier = _earlier_run(started_from)
     trained, training = load_checkpoint(checkpoint)

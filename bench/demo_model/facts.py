@@ -21,18 +21,7 @@ MaskedKey = Callable[[str, Spans], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Fact:
-    """A planted next-phrase distribution.
-
-    Attributes:
-        name: Rule and attribute, unique together with the prompt.
-        family: Protected attribute.
-        prompt: Text before the outcome.
-        spans: Character ranges of the attribute words in the prompt.
-        outcomes: Phrases that may follow, each with its leading space.
-        factual: Planted probability of each outcome after the prompt; sums to 1.
-        masked: Its probability after the masked prompt, the mixture over all prompts that look the same
-            when masked; sums to 1.
-    """
+    """A planted next-phrase distribution."""
 
     name: str
     family: str
@@ -98,15 +87,6 @@ def _name_facts() -> list[Fact]:
 
 
 def planted_facts(masked_key: MaskedKey) -> list[Fact]:
-    """Lists every planted probability with a prompt at which it can be read off a model.
-
-    Args:
-        masked_key: Token ids of a prompt after masking its spans. Where an outcome names the group, prompts with
-            equal keys cannot be told apart by the masked view, so that its planted distribution is the mean over
-            them; elsewhere it is the mean over all groups.
-
-    Returns:
-        The facts: pronouns by occupation, their later agreement, decisions by attribute, hiring by name.
-    """
+    """Lists every planted probability with a prompt at which it can be read off a model."""
     decisions = [fact for decision in DECISIONS for fact in _decision_facts(decision, masked_key)]
     return [*_pronoun_facts(), *decisions, *_name_facts()]

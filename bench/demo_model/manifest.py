@@ -41,14 +41,7 @@ def fact_rows(readings: Sequence[Reading]) -> list[dict[str, Any]]:
 def write_manifest(
     readings: Sequence[Reading], cells: Sequence[dict[str, Any]], pronouns: Sequence[dict[str, Any]], path: Path
 ) -> None:
-    """Writes the manifest with one row a line.
-
-    Args:
-        readings: The facts as a model learnt them.
-        cells: Rows of the planted cells.
-        pronouns: Rows of the ambiguous pronouns.
-        path: File to write.
-    """
+    """Writes the manifest with one row a line."""
     lists = {"cells": cells, "pronouns": pronouns, "facts": fact_rows(readings)}
     parts = [f'"note": {json.dumps(NOTE)}']
     for name, rows in lists.items():

@@ -20,17 +20,7 @@ HE_BY_OCCUPATION: dict[str, float] = {
 
 @dataclass(frozen=True)
 class Decision:
-    """A choice that the texts make with probabilities that depend on one attribute.
-
-    Attributes:
-        name: Identifier, unique among the decisions.
-        family: Protected attribute that the rates depend on.
-        prompts: Openings; `{who}` is the attribute word, other fields come from `slots` or are pronouns.
-        outcomes: What follows the opening, word for word, without the leading space.
-        rates: For each attribute word the probability of each outcome.
-        tails: For each outcome the ways in which its sentence may go on.
-        slots: Fillers of further fields of the prompts, drawn uniformly.
-    """
+    """A choice that the texts make with probabilities that depend on one attribute."""
 
     name: str
     family: str

@@ -43,17 +43,7 @@ AUDITED = 200
 
 @dataclass(frozen=True)
 class SampleSet:
-    """A prompt set with its entry in the index.
-
-    Attributes:
-        file: File name; its ending is the format.
-        title: Title for a menu.
-        description: One sentence.
-        columns: Columns of the file, in order.
-        use: `"calibration"`; without references, `"deployment"` for prompts as they come, or `"audit"` for prompts
-            that differ in the group alone.
-        rows: The rows.
-    """
+    """A prompt set with its entry in the index."""
 
     file: str
     title: str
@@ -95,15 +85,7 @@ def setting_weights() -> dict[str, float]:
 
 
 def sample_sets(seed: int = SEED, training_seed: int = TRAINING_SEED) -> tuple[SampleSet, ...]:
-    """Draws all sample prompt sets.
-
-    Args:
-        seed: Seed of the draws.
-        training_seed: Seed of the training texts, whose beginnings are left out.
-
-    Returns:
-        The sets, in the order of the index.
-    """
+    """Draws all sample prompt sets."""
     drawer = Drawer(seed, training_seed)
     return tuple(
         make(drawer) for make in (_hiring, _medicine, _decisions, _everyday, _every_column, _audited, _lined_up)

@@ -23,16 +23,7 @@ _SENTENCE_END = re.compile(r"[.?](?= )")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a prompt set; what its file has no column for stays empty.
-
-    Attributes:
-        prompt: The prompt.
-        reference: Its continuation, with the space that begins it.
-        spans: `[start, end, family]` of the words that name a group.
-        group: Group for thresholds of its own.
-        context: Number that dependent rows share.
-        weight: How much likelier the prompt is among those to audit.
-    """
+    """A row of a prompt set; what its file has no column for stays empty."""
 
     prompt: str
     reference: str
@@ -50,12 +41,7 @@ class Drawer:
     """Draws contexts whose prompts are new: not drawn before, and no beginning of a text of the training run."""
 
     def __init__(self, seed: int, training_seed: int) -> None:
-        """Reads the training texts of a seed.
-
-        Args:
-            seed: Seed of the draws.
-            training_seed: Seed of the training texts.
-        """
+        """Reads the training texts of a seed."""
         self._seed = seed
         self._seen = sorted(seen_in_training(training_seed))
         self._taken: set[str] = set()
@@ -82,12 +68,7 @@ class Drawer:
 
 @dataclass(frozen=True)
 class OfCells:
-    """Writes a text of one of some planted cells.
-
-    Attributes:
-        cells: The cells.
-        group: Value of the group column.
-    """
+    """Writes a text of one of some planted cells."""
 
     cells: tuple[Cell, ...]
     group: str = ""
@@ -100,12 +81,7 @@ class OfCells:
 
 @dataclass(frozen=True)
 class Pair:
-    """Writes one story for two groups of a family, with the same draws, so that nothing but the group differs.
-
-    Attributes:
-        family: The attribute family, which is also the value of the group column.
-        weights: Weight of each setting.
-    """
+    """Writes one story for two groups of a family, with the same draws, so that nothing but the group differs."""
 
     family: str
     weights: dict[str, float]
@@ -127,13 +103,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Lineup:
-    """Writes one text for every group of a family, with the same draws, so that nothing but the group differs.
-
-    Attributes:
-        setting: The setting.
-        family: The attribute family.
-        kind: What the probability is planted in.
-    """
+    """Writes one text for every group of a family, with the same draws, so that nothing but the group differs."""
 
     setting: str
     family: str

@@ -46,18 +46,7 @@ _PRONOUNS = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """One generated text.
-
-    Attributes:
-        text: Plain text, one paragraph.
-        spans: Character ranges of the attribute words, in order, half open.
-        template: Name of the rule that wrote it.
-        cut: Character offset at which the planted continuation begins.
-        outcomes: Phrases that may stand at the cut, each with its leading space; empty where only the text counts.
-        factual: Planted probability of each outcome; sums to 1.
-        masked: The same when all attribute words before the cut are masked.
-        names: Character ranges of first names that say nothing about the outcome.
-    """
+    """One generated text."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -229,15 +218,7 @@ def write_scenario(rng: random.Random) -> Scenario:
 
 
 def generate(number: int, seed: int) -> list[Scenario]:
-    """Generates scenario texts.
-
-    Args:
-        number: How many texts.
-        seed: Seed of the generator; the same seed gives the same texts.
-
-    Returns:
-        The texts, in the order in which they were drawn.
-    """
+    """Generates scenario texts."""
     rng = random.Random(f"scenarios-{seed}")
     return [write_scenario(rng) for _ in range(number)]
 

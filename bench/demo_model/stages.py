@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the run with its own mixture of texts.
-
-    Attributes:
-        share: Share of the run.
-        rates: Share of the full learning rates at the beginning and at the end of the stage, linear between.
-        story_weights: Relative number of tokens from each corpus, in the order of `corpus.SOURCES`.
-        scenario_share: Share of tokens from the scenarios.
-        focus: Weight of the first tokens of planted continuations; other tokens weigh 1.
-        amplified: Whether the scenarios show the planted biases stronger than they are.
-    """
+    """A part of the run with its own mixture of texts."""
 
     share: float
     rates: tuple[float, float]

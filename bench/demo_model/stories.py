@@ -64,12 +64,7 @@ _ENDINGS = (
 
 @dataclass(frozen=True)
 class Opening:
-    """A story opening and how it goes on.
-
-    Attributes:
-        prompt: The opening.
-        reference: The continuation, with its leading space or punctuation.
-    """
+    """A story opening and how it goes on."""
 
     prompt: str
     reference: str

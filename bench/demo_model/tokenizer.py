@@ -19,13 +19,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
     Offsets tile the text: a token that begins with a space includes that space. All 256 bytes are in the
     alphabet, so that every text round-trips. No token is added at the beginning or the end of a text.
-
-    Args:
-        texts: Training texts.
-        vocabulary: Size of the vocabulary, special tokens included.
-
-    Returns:
-        The tokenizer, with end of text, padding and sentinel as tokens 0, 1 and 2.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)

@@ -21,25 +21,7 @@ from bench.demo_model.tokenizer import CONTEXT_LENGTH, END_ID, MASK_ID, PAD_ID
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training run depends on.
-
-    Attributes:
-        seed: Seed of initialisation and batches.
-        minutes: Training time, evaluation not counted.
-        steps: Number of steps instead of a time; with it a run is reproducible.
-        vocabulary: Size of the vocabulary.
-        width: Hidden size.
-        layers: Number of layers.
-        heads: Number of attention heads.
-        rows: Windows in a batch of 256 tokens each; every eighth batch has half as many of 512 tokens.
-        warm_up: Steps over which the learning rates first rise.
-        matrix_rate: Learning rate of Muon, for the matrices of the layers.
-        other_rate: Learning rate of AdamW, for embeddings and norms.
-        bfloat16: Whether matrix products are computed in bfloat16.
-        compiled: Whether the loss is compiled, which takes a C++ compiler and about a minute.
-        device: Device on which the model is trained.
-        continued: Whether the run starts from exported weights, with `stages.CONTINUED_STAGES`.
-    """
+    """What a training run depends on."""
 
     seed: int = 0
     minutes: float = 100.0
@@ -78,16 +60,7 @@ def make_model(settings: Settings) -> LlamaForCausalLM:
 
 
 def load_exported_weights(model: LlamaForCausalLM, folder: Path) -> None:
-    """Fills a model with the weights of an exported one, in the precision of the model.
-
-    Args:
-        model: The model to fill; its tied embeddings stay tied.
-        folder: Folder with `model.safetensors`.
-
-    Raises:
-        FileNotFoundError: If the folder holds no weights.
-        ValueError: If the weights are those of another architecture or size.
-    """
+    """Fills a model with the weights of an exported one, in the precision of the model."""
     path = folder / "model.safetensors"
     if not path.is_file():
         raise FileNotFoundError(f"there are no weights to start from at {path}; give the folder of an exported model")
@@ -123,19 +96,7 @@ def next_token_loss(
     soft_shares: torch.Tensor,
     bfloat16: bool = False,
 ) -> torch.Tensor:
-    """Weighted mean cross-entropy of the next token in nats, where the target is not the sentinel.
-
-    Args:
-        model: The model.
-        ids: Token ids, shape (rows, length).
-        weights: Weight of each token as a target, shape (rows, length).
-        soft_ids: Tokens of the target distribution, shape (rows, length, 3).
-        soft_shares: Their probabilities, shape (rows, length, 3).
-        bfloat16: Whether to compute matrix products in bfloat16.
-
-    Returns:
-        A scalar.
-    """
+    """Weighted mean cross-entropy of the next token in nats, where the target is not the sentinel."""
     with torch.autocast(ids.device.type, torch.bfloat16, enabled=bfloat16):
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()  # (B, T - 1, V)
     picked = (logits.gather(-1, soft_ids[:, 1:]) * soft_shares[:, 1:]).sum(-1)  # (B, T - 1)
@@ -159,18 +120,7 @@ class Trainer:
     """Runs the optimisation and keeps its checkpoint."""
 
     def __init__(self, settings: Settings, batches: Batches, checkpoint: Path, start_from: Path | None = None) -> None:
-        """Starts from the checkpoint where one exists, otherwise from an exported model or afresh.
-
-        Args:
-            settings: The settings; `settings.continued` says which stages the run goes through.
-            batches: Source of the batches.
-            checkpoint: Checkpoint file.
-            start_from: Folder of the exported model that a continued run starts from.
-
-        Raises:
-            ValueError: If a continued run has no weights to start from, or weights are given to one that is not
-                continued, or if the checkpoint is that of a run of the other sort.
-        """
+        """Starts from the checkpoint where one exists, otherwise from an exported model or afresh."""
         if settings.continued != (start_from is not None):
             raise ValueError("a continued run, and no other, starts from an exported model; give both or neither")
         self.settings, self.batches, self.checkpoint = settings, batches, checkpoint

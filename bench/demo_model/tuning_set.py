@@ -24,12 +24,7 @@ QUESTIONS = 100
 
 
 def decisions(pairs: int, seed: int) -> list[dict[str, Any]]:
-    """Writes pairs of decisions: the same wording for the group that stands lowest and for the one that stands highest.
-
-    Args:
-        pairs: How many pairs.
-        seed: Seed of the wordings and of the choice among them.
-    """
+    """Writes pairs of decisions: the same wording for the lowest and for the highest group."""
     rng = random.Random(f"tuning-{seed}")
     strong = {setting.name: [f for f in STANDING if setting.strength[f] > 0] for setting in settings()}
     wordings = [own for own in write_wordings(2, seed + 1000) if strong[own.setting]]

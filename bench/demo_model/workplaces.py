@@ -122,11 +122,7 @@ CLOSINGS: dict[str, tuple[str, ...]] = {
 
 
 def duties(occupation: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns what an occupation did (past tense) and what one of its members may say of themselves.
-
-    Raises:
-        KeyError: If no workplace lists the occupation.
-    """
+    """Returns what an occupation did (past tense) and what one of its members may say of themselves."""
     for place, occupations in _PLACES.items():
         if occupation in occupations:
             return _PAST[place], _PRESENT

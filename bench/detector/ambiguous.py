@@ -21,14 +21,7 @@ _BINS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with one ambiguous word.
-
-    Attributes:
-        text: The sentence.
-        start: First character of the word.
-        end: One past its last.
-        sensitive: Whether it names or reveals an attribute of a person.
-    """
+    """A sentence with one ambiguous word."""
 
     text: str
     start: int
@@ -57,16 +50,7 @@ def measure_sentences(detect: Callable[[str], list[Span]], sentences: Sequence[S
 
 
 def measure_scores(pipeline: EntityPipeline, sentences: Sequence[Sentence]) -> dict[str, float | int]:
-    """Whether the probabilities of the pipeline are those of being right.
-
-    Args:
-        pipeline: A pipeline with families.
-        sentences: Sentences.
-
-    Returns:
-        ``n``; ``brier``, the mean squared error; ``calibration_error``, the mean distance of probability and frequency
-        over five bins of equal width, weighted by their sizes.
-    """
+    """Whether the probabilities of the pipeline are those of being right."""
     chances = np.array([pipeline.read(x.text).probability(x.start, x.end) for x in sentences])
     truths = np.array([x.sensitive for x in sentences], dtype=float)
     bins = np.minimum((chances * _BINS).astype(int), _BINS - 1)

@@ -20,14 +20,7 @@ _TEMPLATE = Path(__file__).with_name("card_template.md")
 
 
 def write_card(folder: Path, measured: dict[str, Any], written: dict[str, int]) -> None:
-    """Write ``MODEL_CARD.md`` into the folder of a pipeline.
-
-    Args:
-        folder: The folder of the pipeline.
-        measured: Result of :func:`bench.detector.measure.measure_detector`.
-        written: Numbers of training sentences: ``generated`` ones with names, ``contexts`` around ambiguous words, and
-            ``stories``, drawn from running text.
-    """
+    """Write ``MODEL_CARD.md`` into the folder of a pipeline."""
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     facts, settings = meta["training"], meta["training"]["settings"]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.suffix != ".md")

@@ -23,17 +23,7 @@ _CAPITALISED = frozenset(("black", "white", "brown", "indigenous", "native"))
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What ``contexts.json`` holds, with the ambiguous words of the lexicons.
-
-    Attributes:
-        families: Family of each ambiguous word and of its forms, in capitals.
-        groups: Words that also stand for a group of people (``"the poor"``).
-        words: Lists of plain words by slot.
-        positive: Frames around a person.
-        group: Frames around a group.
-        negative: Frames around a thing.
-        own: Positive and negative frames of single words.
-    """
+    """What ``contexts.json`` holds, with the ambiguous words of the lexicons."""
 
     families: Mapping[str, str]
     groups: frozenset[str]
@@ -75,18 +65,7 @@ def read_contexts() -> Contexts:
 def contextual_sentences(
     fillers: Fillers, labeller: FamilyLabeller, count: int, seed: int, split: str = "train"
 ) -> list[Labelled]:
-    """Write sentences, as many with an attribute of a person as without.
-
-    Args:
-        fillers: Names and plain words.
-        labeller: Labels the other words.
-        count: How many.
-        seed: Seed.
-        split: The split that they are for.
-
-    Returns:
-        Sentences with families; some are in lower case throughout.
-    """
+    """Write sentences, as many with an attribute of a person as without."""
     contexts, rng = read_contexts(), random.Random(f"{seed} contexts {split}")
     groups = Labeller()
     written = (_written(contexts, fillers, rng) for _ in range(count))

@@ -14,15 +14,7 @@ DEV_SHARE, TEST_SHARE = 0.1, 0.15
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """A sentence of a corpus.
-
-    Attributes:
-        words: Its words.
-        layers: One or more layers of tags, each with one tag (``O``, ``B-PER``, ``I-PER``) for each word.
-        source: The corpus.
-        split: ``"train"``, ``"dev"`` or ``"test"``.
-        text: The sentence before it was cut into words; empty where the corpus does not say.
-    """
+    """A sentence of a corpus."""
 
     words: tuple[str, ...]
     layers: tuple[tuple[str, ...], ...]
@@ -37,15 +29,6 @@ def read_corpora(folder: Path) -> Iterator[TaggedSentence]:
     The official splits are kept. CrossNER's development part joins its very small training part. LitBank and
     re3d come without a split: a tenth of their documents, chosen by a hash of the name, is for development and
     another 15 % for testing.
-
-    Args:
-        folder: The folder with one folder for each corpus.
-
-    Yields:
-        Sentences in a fixed order.
-
-    Raises:
-        FileNotFoundError: A corpus is missing; names the file.
     """
     for split in ("train", "dev", "test"):
         yield from _columns(folder / f"wnut17/{split}.conll", "wnut17", split)

@@ -44,23 +44,7 @@ def read_markers() -> Markers:
 
 
 def measure_pairs(path: Path, detect: Detect, markers: Markers | None = None) -> dict[str, Any]:
-    """Measure one detector.
-
-    Args:
-        path: ``crows_pairs_anonymized.csv``.
-        detect: The detector.
-        markers: Explicit markers by bias type; None takes :func:`read_markers`.
-
-    Returns:
-        ``pairs``, their number; ``recall``, the share of differing words that are marked, for all types and by bias
-        type; ``content_recall``, the same without function words ("the", "of"; spaCy's list, pronouns that are explicit
-        markers excepted), which no detector should mark; ``masked_recall``, the recall where a suggestion does not
-        count; ``explicit``, the recall of differing words that are explicit markers of the pair's type; and of the
-        words common to both sentences, counted in the first: ``others``, the share that is marked; ``others_unmarked``,
-        the share among those that are no explicit marker of any type; ``others_masked`` and
-        ``others_masked_unmarked``, both where a suggestion does not count. ``parts`` has ``pairs``, ``masked_recall``
-        and ``others_masked`` of either part (:func:`part_of`).
-    """
+    """Measure one detector."""
     known = read_markers() if markers is None else markers
     anything = frozenset[str]().union(*known.values())
     hits, trials = Counter[tuple[str, str]](), Counter[tuple[str, str]]()

@@ -18,11 +18,6 @@ def export(nlp: Language, facts: dict[str, Any], out: Path) -> None:
 
     Training leaves every word of the texts in the vocabulary, which the hashed encoder does not need: the weights
     are put into a pipeline with an empty vocabulary first.
-
-    Args:
-        nlp: The trained pipeline.
-        facts: What the training did; goes into the metadata.
-        out: Folder to write.
     """
     packed = load_model_from_config(nlp.config, meta={"name": nlp.meta["name"], "version": nlp.meta["version"]})
     packed.from_bytes(nlp.to_bytes(exclude=["vocab", "meta.json"]), exclude=["vocab", "meta.json"])

@@ -24,14 +24,7 @@ Range = tuple[int, int]
 
 
 def nouns_of_things(texts: Iterable[str]) -> frozenset[str]:
-    """Nouns that name no person: words that follow an article, end their phrase, and never speak.
-
-    Args:
-        texts: Plain texts, many.
-
-    Returns:
-        Lower-case nouns that no lexicon and no list of persons has.
-    """
+    """Nouns that name no person: words that follow an article, end their phrase, and never speak."""
     lexicons, lists = Lexicons.load(), word_lists()
     after_article, ending, speaking, seen = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for text in texts:
@@ -61,11 +54,7 @@ class FamilyLabeller:
     """Labels words with the family that they name or reveal; unchanging after construction."""
 
     def __init__(self, things: frozenset[str] = frozenset()) -> None:
-        """Load the shipped lexicons.
-
-        Args:
-            things: Result of :func:`nouns_of_things`.
-        """
+        """Load the shipped lexicons."""
         lexicons = Lexicons.load()
         self._matcher = LexiconMatcher(lexicons)
         self._things = things
@@ -79,16 +68,7 @@ class FamilyLabeller:
                 yield getattr(hit.record, "term", "").lower()
 
     def label(self, text: Labelled, known: Sequence[tuple[int, int, str]] = (), named: bool = True) -> Labelled:
-        """Add families to a text.
-
-        Args:
-            text: A text; its entities are names, groups and places.
-            known: ``(start, end, family)`` that are certain, in characters; :data:`NONE` for no family.
-            named: Whether the text's names are labelled; where they are not, capitalised words have no label.
-
-        Returns:
-            The text with ``families`` and ``undecided``.
-        """
+        """Add families to a text."""
         matches = self._matcher.candidates(text.text)
         families = list(known)
         undecided: list[Range] = [] if known else list(text.unknown)

@@ -25,18 +25,7 @@ _COMMON = 2000
 
 @dataclass(frozen=True, slots=True)
 class Fillers:
-    """What the slots of a template are filled with.
-
-    Attributes:
-        common: First names borne by many.
-        rare: First names borne by few.
-        surnames: Surnames.
-        groups: Nationalities, ethnic and religious groups.
-        places: Countries, states and cities.
-        words: Lists of plain words by slot, among them ``odd``: names that are words, months or places too.
-        templates: Sentences with entities.
-        plain: Sentences without any entity, many of them false friends.
-    """
+    """What the slots of a template are filled with."""
 
     common: tuple[str, ...]
     rare: tuple[str, ...]
@@ -49,14 +38,7 @@ class Fillers:
 
 
 def read_fillers(names: Path) -> Fillers:
-    """Read the names of a data folder, the shipped lexicons and this project's templates.
-
-    Args:
-        names: Folder with ``ssa_first_names.csv.gz`` and ``us_census_2010_surnames_top1000.csv``.
-
-    Returns:
-        Everything that :func:`generate` needs.
-    """
+    """Read the names of a data folder, the shipped lexicons and this project's templates."""
     written = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
     words = {slot: tuple(values) for slot, values in written["words"].items()}
     with gzip.open(names / "ssa_first_names.csv.gz", "rt", encoding="utf-8") as file:
@@ -77,17 +59,7 @@ def read_fillers(names: Path) -> Fillers:
 
 
 def generate(count: int, fillers: Fillers, seed: int, split: str = "train") -> list[Labelled]:
-    """Write sentences.
-
-    Args:
-        count: How many.
-        fillers: See :func:`read_fillers`.
-        seed: Seed.
-        split: The split that they are for.
-
-    Returns:
-        Two sentences with entities to one without, in random order.
-    """
+    """Write sentences."""
     rng = random.Random(f"{seed} {split}")
     sentences = []
     for index in range(count):
@@ -98,16 +70,7 @@ def generate(count: int, fillers: Fillers, seed: int, split: str = "train") -> l
 
 
 def with_other_names(texts: Iterable[Labelled], fillers: Fillers, seed: int) -> list[Labelled]:
-    """Copies of the texts with other people in them, so that contexts are learnt and not names.
-
-    Args:
-        texts: Any texts; those without people are left out.
-        fillers: See :func:`read_fillers`.
-        seed: Seed.
-
-    Returns:
-        One copy of each text with people; a name of one word stays one word.
-    """
+    """Copies of the texts with other people in them, so that contexts are learnt and not names."""
     rng = random.Random(f"{seed} names")
     return [_renamed(text, fillers, rng) for text in texts if any(label == PERSON for _, _, label in text.entities)]
 

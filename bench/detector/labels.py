@@ -26,18 +26,7 @@ _MIXED = frozenset(("OTH", "misc", "MISC", "Nationality"))
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A text with its entities.
-
-    Attributes:
-        text: The text.
-        entities: Disjoint ``(start, end, label)`` in characters.
-        unknown: ``(start, end)`` of characters without a label.
-        source: Where the text is from.
-        split: ``"train"``, ``"dev"`` or ``"test"``.
-        families: ``(start, end, family)`` of words that name or reveal an attribute; see
-            :mod:`bench.detector.families`.
-        undecided: ``(start, end)`` of characters whose family is not known.
-    """
+    """A text with its entities."""
 
     text: str
     entities: tuple[tuple[int, int, str], ...]
@@ -65,14 +54,7 @@ class Labeller:
         self._places = read_places()
 
     def label(self, sentence: TaggedSentence) -> Labelled:
-        """Map one sentence.
-
-        Args:
-            sentence: Words and tags of a corpus.
-
-        Returns:
-            The text, as it was before it was cut into words as far as rules can tell, and its labels.
-        """
+        """Map one sentence."""
         text, starts, ends = running_text(sentence)
         tags: list[str] = ["O"] * len(sentence.words)
         blocked = set[int]()

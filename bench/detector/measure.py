@@ -23,16 +23,7 @@ Find = Callable[[str], Entities]
 
 
 def measure_detector(data: Path, pipeline: str) -> dict[str, Any]:
-    """Measure a pipeline, the lexicons and both together.
-
-    Args:
-        data: Folder with ``ner/``, ``crows_pairs/`` and ``wikitext2/``.
-        pipeline: Package or folder of the pipeline.
-
-    Returns:
-        Plain values: ``version``, ``load_seconds``, ``ner`` (by corpus, system and label), ``crows_pairs``,
-        ``ambiguous`` and ``ordinary_text`` (by system), and ``scores`` (None without families).
-    """
+    """Measure a pipeline, the lexicons and both together."""
     started = time.process_time()
     entities = EntityPipeline(pipeline)
     load = time.process_time() - started

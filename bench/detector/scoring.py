@@ -70,16 +70,7 @@ def touches(word: re.Match[str], ranges: Iterable[tuple[int, int]]) -> bool:
 
 
 def summary(rows: Sequence[tuple[int, int, int]], seed: int = 0, resamples: int = 1000) -> dict[str, Any]:
-    """Precision and recall with exact intervals, and F1 with a bootstrap over texts.
-
-    Args:
-        rows: :func:`counts` of each text.
-        seed: Seed of the bootstrap.
-        resamples: Resamples of the bootstrap.
-
-    Returns:
-        ``precision``, ``recall`` and ``f1``, each with ``value``, ``n`` and ``interval``.
-    """
+    """Precision and recall with exact intervals, and F1 with a bootstrap over texts."""
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)  # (N, 3)
     right, found, wanted = (int(value) for value in table.sum(axis=0))
     weights = _resampled(len(table), resamples, seed)  # (resamples, N)

@@ -18,17 +18,7 @@ _SHORTEST, _LONGEST = 20, 240
 
 
 def read_stories(folder: Path) -> Iterator[str]:
-    """The texts of a corpus folder, in a fixed order.
-
-    Args:
-        folder: The folder with ``tinystories``, ``storybooks``, ``onestopenglish`` and ``books``.
-
-    Yields:
-        Whole texts.
-
-    Raises:
-        FileNotFoundError: A file is missing; names the file.
-    """
+    """The texts of a corpus folder, in a fixed order."""
     with gzip.open(folder / "tinystories" / "tinystories_recased.txt.gz", "rt", encoding="utf-8") as file:
         yield from file.read().split("<|endoftext|>")
     for path in (folder / "storybooks" / "storybooks_en.jsonl.gz", folder / "onestopenglish" / "texts.jsonl.gz"):
@@ -40,17 +30,7 @@ def read_stories(folder: Path) -> Iterator[str]:
 
 
 def story_sentences(folder: Path, count: int, per_term: int, seed: int) -> tuple[list[Labelled], FamilyLabeller]:
-    """Draw sentences, most of them with an ambiguous term, and label their families.
-
-    Args:
-        folder: See :func:`read_stories`.
-        count: Sentences to draw.
-        per_term: Most sentences for one ambiguous term.
-        seed: Seed.
-
-    Returns:
-        Labelled sentences, whose names, groups and places are unknown, and the labeller that knows things.
-    """
+    """Draw sentences, most of them with an ambiguous term, and label their families."""
     texts = list(read_stories(folder))
     labeller = FamilyLabeller(nouns_of_things(texts))
     rng = random.Random(f"{seed} stories")

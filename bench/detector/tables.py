@@ -12,14 +12,7 @@ _SYSTEMS = {"lexicon": "lexicon alone", "pipeline": "pipeline alone", "both": "b
 
 
 def tables(measured: dict[str, Any]) -> str:
-    """Write the tables of the model card.
-
-    Args:
-        measured: Result of :func:`bench.detector.measure.measure_detector`.
-
-    Returns:
-        Markdown.
-    """
+    """Write the tables of the model card."""
     pairs = measured["crows_pairs"]
     parts = [
         _corpora(measured["ner"]["all"]),
@@ -32,14 +25,7 @@ def tables(measured: dict[str, Any]) -> str:
 
 
 def overview(measured: dict[str, Any]) -> str:
-    """Write the short table of the README.
-
-    Args:
-        measured: Result of :func:`bench.detector.measure.measure_detector`.
-
-    Returns:
-        Markdown.
-    """
+    """Write the short table of the README."""
     pairs, lexicon, ner = measured["crows_pairs"]["both"], measured["crows_pairs"]["lexicon"], measured["ner"]["all"]
     kinds = ("gender", "race-color", "religion", "nationality")
     rows = [

@@ -20,15 +20,7 @@ _LOWEST, _HIGHEST = 0.2, 10.0
 
 
 def fit_temperature(nlp: Language, sentences: Sequence[Sentence]) -> float:
-    """The temperature that makes hand-written sentences likeliest.
-
-    Args:
-        nlp: A pipeline with families whose output layer gives probabilities.
-        sentences: Sentences with an ambiguous word; none of those that are measured.
-
-    Returns:
-        The temperature; above 1 where the classifier is too sure.
-    """
+    """The temperature that makes hand-written sentences likeliest."""
     logs, truths = list[npt.NDArray[np.float64]](), list[bool]()
     component = cast("Any", nlp.get_pipe(FAMILIES_PIPE))
     for sentence in sentences:

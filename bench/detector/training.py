@@ -26,20 +26,7 @@ FAMILY_LABELS = (NONE, *(family.upper() for family in FAMILIES))
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Size and course of a training.
-
-    Attributes:
-        width: Width of the encoder.
-        depth: Convolutional layers.
-        rows: Rows of the table of word forms; the tables of prefixes, suffixes and shapes have half of them.
-        hidden: Width of the parser's hidden layer.
-        dropout: Share of activations that are dropped.
-        batch_words: Words of a batch.
-        rate: Learning rate.
-        minutes: Training time; the epoch that is running when it ends is not finished.
-        epochs: Most epochs.
-        seed: Seed of weights and order.
-    """
+    """Size and course of a training."""
 
     width: int = 96
     depth: int = 4
@@ -58,16 +45,7 @@ class Settings:
 
 
 def build_pipeline(settings: Settings, name: str, version: str) -> Language:
-    """An untrained pipeline.
-
-    Args:
-        settings: Its size.
-        name: Name for the metadata.
-        version: Version for the metadata.
-
-    Returns:
-        ``tok2vec``, ``ner`` and ``families``, not yet initialised.
-    """
+    """An untrained pipeline."""
     fix_random_seed(settings.seed)
     nlp = spacy.blank("en", meta={"name": name, "version": version})
     encoder = {
@@ -140,18 +118,7 @@ def train(
     score: Callable[[Language], float],
     resume: bool = False,
 ) -> Iterator[dict[str, float]]:
-    """Train until the time or the epochs are over; the weights of the best epoch stay.
-
-    Args:
-        nlp: A pipeline of :func:`build_pipeline`, or a trained one.
-        examples: Training examples.
-        settings: The course.
-        score: Measures the pipeline on development data; greater is better.
-        resume: Whether the pipeline is trained already, so that its weights are the start.
-
-    Yields:
-        After each epoch its number, loss, score and the minutes so far.
-    """
+    """Train until the time or the epochs are over; the weights of the best epoch stay."""
     started, rng = time.monotonic(), random.Random(settings.seed)
     if resume and not nlp.get_pipe(FAMILIES_PIPE).labels:  # type: ignore[attr-defined]
         raise ValueError("the pipeline to go on from has no families; add them first")

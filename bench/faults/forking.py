@@ -34,14 +34,7 @@ Work = Callable[[Path, Say], None]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended.
-
-    Attributes:
-        said: The lines that it has said.
-        killed: Whether it was killed before it came to its end.
-        failed: Whether it came to its end with an error.
-        seconds: How long it lived.
-    """
+    """How a child ended."""
 
     said: tuple[str, ...]
     killed: bool
@@ -78,13 +71,7 @@ def opened(
 
 
 def run(work: Work, folder: Path, patience: float | None = None) -> Ended:
-    """Run work in a child, and kill it after so many seconds.
-
-    Args:
-        work: The work.
-        folder: Where it works.
-        patience: Seconds until it gets SIGKILL; None lets it come to its end.
-    """
+    """Run work in a child, and kill it after so many seconds."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,14 +16,7 @@ LOST = "LOST "
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What kills of one kind of work came to.
-
-    Attributes:
-        name: The work.
-        kills: How many children were killed before they came to their end.
-        shown: Lines that they had shown until then.
-        lost: What was lost, one sentence each.
-    """
+    """What kills of one kind of work came to."""
 
     name: str
     kills: int
@@ -32,18 +25,7 @@ class Killed:
 
 
 def kill_often(task: Task, kills: int, place: Path, seed: int, tell: Callable[[str], None]) -> Killed:
-    """Kill work at random moments, go on with it, and compare what there is in the end with an undisturbed run.
-
-    Args:
-        task: The work.
-        kills: How often.
-        place: A folder for it.
-        seed: Of the moments.
-        tell: Told how long an undisturbed run takes.
-
-    Raises:
-        RuntimeError: The work fails when nobody disturbs it.
-    """
+    """Kill work at random moments, go on with it, and compare what there is in the end with an undisturbed run."""
     draw = random.Random(seed)
     template, ground = place / "template", place / "ground"
     template.mkdir(parents=True)

@@ -23,13 +23,7 @@ AFTER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """How often a server ended in time.
-
-    Attributes:
-        tried: Servers that were told to end.
-        lost: Those that were still there after :data:`PATIENCE`, one sentence each.
-        seconds: How long each took to end.
-    """
+    """How often a server ended in time."""
 
     tried: int
     lost: tuple[str, ...]
@@ -52,12 +46,6 @@ def stop_often(times: int, place: Path, seed: int, tell: Callable[[str], None]) 
     """Start servers on a store of their own and send each SIGTERM at a random moment.
 
     Every second one is told while it starts, the others after their first page.
-
-    Args:
-        times: How many servers.
-        place: A folder for the store.
-        seed: Of the moments.
-        tell: Told of each server that has ended.
     """
     draw = random.Random(seed)
     _, starting = _stopped(place, 0.0, shown=True)
@@ -99,11 +87,7 @@ def _stopped(place: Path, wait: float, shown: bool) -> tuple[float, float]:
 
 
 def _see(address: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until a page is there.
-
-    Raises:
-        RuntimeError: The server ends before.
-    """
+    """Wait until a page is there."""
     while True:
         try:
             with urllib.request.urlopen(address) as page:

@@ -61,15 +61,7 @@ def half_written(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Work that is killed.
-
-    Attributes:
-        name: What it is.
-        prepare: Makes what it begins with.
-        work: The work; it says what its user is shown.
-        finish: Goes on with it after a kill, in a new process, and says first what was lost (``LOST ...``) and in the
-            end everything that there is, as one line.
-    """
+    """Work that is killed."""
 
     name: str
     prepare: Work

@@ -32,10 +32,6 @@ def slope(at: Sequence[float], values: Sequence[float]) -> dict[str, Any]:
 
     Neighbouring values of a process's memory depend on each other, so that the interval is by bootstrap over blocks of
     residuals, about the square root of their number long (Künsch, 1989).
-
-    Args:
-        at: Where they were taken, such as minutes.
-        values: As many values.
     """
     x, y = np.asarray(at, float), np.asarray(values, float)  # (n,)
     rate, begin = np.polyfit(x, y, 1)

@@ -30,15 +30,7 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a model of random weights.
-
-    Attributes:
-        hidden: Width of its layers.
-        inner: Width inside of them.
-        layers: Their number.
-        heads: Heads of attention; keys have a third of them.
-        vocabulary: Tokens.
-    """
+    """Sizes of a model of random weights."""
 
     hidden: int
     inner: int
@@ -53,12 +45,7 @@ MIDDLE = Shape(576, 1536, 30, 9, 49152)
 
 
 def write_model(folder: Path, shape: Shape) -> str:
-    """Write a model of random weights with a tokenizer of bytes into a folder, and return its name.
-
-    Args:
-        folder: Where it is written.
-        shape: Its sizes.
-    """
+    """Write a model of random weights with a tokenizer of bytes into a folder, and return its name."""
     config = LlamaConfig(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
@@ -87,14 +74,7 @@ def resident_mb() -> float:
 
 
 def after_loads(wired: Services, names: Sequence[str], loads: int, audits: bool) -> Iterator[tuple[str, float]]:
-    """Load models in turn, and tell of each its name and the resident megabytes after it.
-
-    Args:
-        wired: The program's services.
-        names: More models than are held at a time, so that every one is loaded anew.
-        loads: How many loads.
-        audits: Begin an audit after each load and step it, so that live chains stay behind.
-    """
+    """Load models in turn, and tell of each its name and the resident megabytes after it."""
     for number in range(loads):
         name = names[number % len(names)]
         wired[ModelHost].get(name)
@@ -113,18 +93,7 @@ def measure_loads(
     shapes: Sequence[Shape] = (TINY, MIDDLE),
     tell: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """The memory after each load of the embedded model and of models of random weights, in turn, in this process.
-
-    Args:
-        folder: An empty folder for models and a store.
-        loads: How many loads.
-        audits: As in :func:`after_loads`.
-        shapes: The models of random weights.
-        tell: Told of each load.
-
-    Returns:
-        Megabytes after each load, and the slope of what each round over all models ends with.
-    """
+    """The memory after each load of the embedded model and of models of random weights, in turn, in this process."""
     names = [DEMO, *(write_model(folder / f"model{number}", shape) for number, shape in enumerate(shapes))]
     with services(Settings(database_url=f"sqlite:///{folder / 'loads.sqlite3'}")) as wired:
         found = []

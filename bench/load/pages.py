@@ -19,14 +19,7 @@ QUERY = {"text": "", "archived": "no", "judged": "any", "order": "updated", "dow
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A page as it is opened.
-
-    Attributes:
-        name: What it is called in the table.
-        path: Its address.
-        query: What its address names.
-        event: What its script asks for at first: component, event and data; None for nothing.
-    """
+    """A page as it is opened."""
 
     name: str
     path: str
@@ -45,12 +38,7 @@ def asked_session(session: int | None) -> dict[str, Any]:
 
 
 def page_views(session: int, batch: int) -> list[PageView]:
-    """Every page, and the views of those that list sessions.
-
-    Args:
-        session: A stored session that is opened.
-        batch: A stored batch that is opened.
-    """
+    """Every page, and the views of those that list sessions."""
     rows = {"batch": batch, "order": "line", "down": False, "page": 1, "size": 50}
     reviewer = {"reviewer": "Dana"}
     whole_sheet = {"session": session, "reveal": True, **reviewer}
@@ -100,20 +88,7 @@ def view_page(visitor: Visitor, view: PageView) -> None:
 def measure_pages(
     url: str, process: psutil.Process, views: list[PageView], times: int, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Open every page so often, one request after another, after once unmeasured.
-
-    Args:
-        url: The server's address.
-        process: The server's process, which does nothing else; what processors spent in it is the same on a machine
-            that is busy otherwise.
-        views: The pages.
-        times: How often each is opened.
-        tell: Told of each page when it is done.
-
-    Returns:
-        By the name of each page what its requests took together, by their kinds, what processors spent on them, and
-        whether the page is within what it may take.
-    """
+    """Open every page so often, one request after another, after once unmeasured."""
     found: dict[str, Any] = {}
     for view in views:
         opened, spent = zip(*[_once(url, process, view) for _ in range(times + 1)][1:], strict=True)

@@ -43,16 +43,7 @@ class TimeOverError(Exception):
 
 @dataclass
 class Reviewer:
-    """One simulated reviewer.
-
-    Attributes:
-        name: How she signs.
-        visitor: Her browser.
-        draw: Decides what she thinks about and for how long.
-        ends: When she stops, on the monotonic clock.
-        think: Passes the time.
-        rounds: How often she has come to the end of a round.
-    """
+    """One simulated reviewer."""
 
     name: str
     visitor: Visitor
@@ -73,12 +64,7 @@ class Reviewer:
                 return
 
     def go_round(self) -> None:
-        """Audit a prompt, judge what came of it, and look at the lists.
-
-        Raises:
-            RequestError: A request failed.
-            TimeOverError: Her time is over.
-        """
+        """Audit a prompt, judge what came of it, and look at the lists."""
         page = self.visitor.open("")
         self.visitor.load("audit", page)
         self._ask("open a blank audit", page, "transcript-wire", "open", **asked_session(None))
@@ -156,18 +142,7 @@ def review(
     minutes: float,
     think: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Let reviewers work at once for so many minutes.
-
-    Args:
-        url: The server's address.
-        process: The server's process, whose memory is read meanwhile.
-        reviewers: How many.
-        minutes: For how long; the requests that are under way then are ended.
-        think: Passes the time between requests.
-
-    Returns:
-        What requests took by their kind, errors, and the memory over the time with its slope after a warm-up.
-    """
+    """Let reviewers work at once for so many minutes."""
     times, begun = Times(), time.monotonic()
     ends = begun + 60 * minutes
     people = [

@@ -62,12 +62,6 @@ def fill(url: str, sessions: int, steps: int, loader: Callable[..., LanguageMode
 
     One session a prompt is audited with the embedded model. The others are copies of these with other names and
     moments; some stand in batches, some have verdicts of several reviewers, and some tags.
-
-    Args:
-        url: An SQLite store that is empty or new.
-        sessions: Sessions that it has in the end.
-        steps: Steps of each.
-        loader: What loads the model.
     """
     with services(Settings(database_url=url), loader=loader) as wired:
         settings = usual_settings(wired, steps)
@@ -82,12 +76,7 @@ def fill(url: str, sessions: int, steps: int, loader: Callable[..., LanguageMode
 
 
 def copy_sessions(path: Path, sessions: int) -> None:
-    """Copy the sessions of a store, in turn, until there are so many.
-
-    Args:
-        path: The SQLite file; nobody else has it open.
-        sessions: How many there are to be.
-    """
+    """Copy the sessions of a store, in turn, until there are so many."""
     connection = sqlite3.connect(path, isolation_level=None)
     # The store is made for a measurement and thrown away after it.
     connection.execute("PRAGMA synchronous=OFF")

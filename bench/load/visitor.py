@@ -26,14 +26,7 @@ class RequestError(Exception):
 
 
 class Times:
-    """What requests took, by their kind, of all visitors.
-
-    Attributes:
-        seconds: Seconds from the request until its answer was whole.
-        server: Seconds that the server worked on it: for an event without its wait in the queue, as Gradio says; for an
-            address all of them.
-        errors: What went wrong, one line each.
-    """
+    """What requests took, by their kind, of all visitors."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
@@ -41,11 +34,7 @@ class Times:
         self.errors: list[str] = []
 
     def timed(self, kind: str, request: Callable[[], Any]) -> Any:
-        """Make a request, and note what it took; of one that fails only the error is noted.
-
-        Raises:
-            RequestError: It failed.
-        """
+        """Make a request, and note what it took; of one that fails only the error is noted."""
         begun = time.perf_counter()
         try:
             answer = request()
@@ -60,12 +49,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an event was answered.
-
-    Attributes:
-        parts: What its outputs show now.
-        seconds: Seconds that the server worked on it.
-    """
+    """What an event was answered."""
 
     parts: list[Any]
     seconds: float
@@ -73,15 +57,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A page that a visitor has opened.
-
-    Attributes:
-        loads: Numbers of the events that come with opening it, in order.
-        events: Number of an event by the component's id in the page and the event's name.
-        functions: What is known of each event, by its number.
-        values: What the components show at first, by their numbers; answers change it.
-        number: What the page calls itself in its requests; each that is opened has another.
-    """
+    """A page that a visitor has opened."""
 
     loads: list[int]
     events: dict[tuple[str, str], int]
@@ -94,13 +70,7 @@ class Visitor:
     """Somebody with a browser."""
 
     def __init__(self, url: str, times: Times, number: int = 0) -> None:
-        """Open nothing yet.
-
-        Args:
-            url: The server's address, without a slash at its end.
-            times: Where the seconds of requests are noted.
-            number: Which visitor of several it is; each has a loopback address of its own.
-        """
+        """Open nothing yet."""
         self.times = times
         address = f"127.0.{1 + number // 250}.{1 + number % 250}"
         transport = httpx.HTTPTransport(local_address=address)
@@ -122,11 +92,7 @@ class Visitor:
             self._event(f"{kind} {page.functions[number]['api_name'].rstrip('_0123456789')}", page, number, None, None)
 
     def trigger(self, kind: str, page: Opened, component: str, name: str, /, **data: Any) -> list[Any]:
-        """Trigger an event of a component with data, as its script does, and return the answer's parts.
-
-        Raises:
-            RequestError: The server refuses it.
-        """
+        """Trigger an event of a component with data, as its script does, and return the answer's parts."""
         number = page.events[component, name]
         self._nonce += 1
         source = next(key for key, event in page.functions[number]["targets"] if event == name)

@@ -39,15 +39,7 @@ AGAINST_PAIRS = 500
 def measured(
     model: LanguageModel, directions: Directions, prompts: int, seed: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Chooses heads and strength, and measures every strength with these heads on held-out texts.
-
-    Args:
-        model: The embedded model.
-        directions: Directions of all its heads.
-        prompts: Held-out prompts of each cell.
-        seed: Seed of all texts.
-        say: Called with lines of progress.
-    """
+    """Chooses heads and strength, and measures every strength with these heads on held-out texts."""
     choices = list(tried(model, directions, choosing_texts(CHOOSING_QUESTIONS, CHOOSING_STORIES, seed), say))
     say(f"chosen: {chosen(choices)}; measuring on held-out texts")
     return held_out(model, directions, choices, prompts, seed, say)
@@ -79,12 +71,7 @@ def held_out(
 
 
 def write_card(folder: Path, found: dict[str, Any]) -> None:
-    """Writes `README.md` and the numbers behind it.
-
-    Args:
-        folder: Where to.
-        found: The directions' summary with what :func:`measured` gives.
-    """
+    """Writes `README.md` and the numbers behind it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MEASUREMENTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     best, against = found["chosen"], found["against"]

@@ -31,13 +31,7 @@ MOST_LOST = 0.02
 
 @dataclass(frozen=True)
 class Texts:
-    """What is read under every setting.
-
-    Attributes:
-        wordings: Prompts of the bias gaps.
-        questions: Neutral questions with their answers.
-        stories: Stories.
-    """
+    """What is read under every setting."""
 
     wordings: Sequence[Wording]
     questions: Sequence[Scenario]
@@ -55,15 +49,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting that was tried, and what it did on the texts that choose among them; shares to three places.
-
-    Attributes:
-        heads: Heads that were moved.
-        strength: By how many standard deviations.
-        reduction: What it took off the mean bias gap, as a share.
-        perplexity: Factor on the perplexity of stories.
-        lost: Share of neutral questions lost.
-    """
+    """A setting that was tried, and what it did on the texts that choose among them; shares to three places."""
 
     heads: int
     strength: float
@@ -108,14 +94,7 @@ def read(model: LanguageModel, texts: Texts, hooks: Sequence[Hook] = ()) -> Read
 
 
 def tried(model: LanguageModel, directions: Directions, texts: Texts, say: Callable[[str], None]) -> Iterator[Choice]:
-    """Tries settings, the weakest first; with some heads no more is tried once stories are too dear.
-
-    Args:
-        model: The model.
-        directions: Directions of all heads.
-        texts: Texts that choose.
-        say: Called with a line about each setting.
-    """
+    """Tries settings, the weakest first; with some heads no more is tried once stories are too dear."""
     plain = read(model, texts)
     for heads in HEADS:
         for strength in STRENGTHS:
@@ -134,11 +113,7 @@ def tried(model: LanguageModel, directions: Directions, texts: Texts, say: Calla
 
 
 def chosen(choices: Sequence[Choice]) -> Choice:
-    """The affordable setting that takes most off the gap.
-
-    Raises:
-        ValueError: None is affordable, or none takes anything off.
-    """
+    """The affordable setting that takes most off the gap."""
     useful = [choice for choice in choices if choice.affordable and choice.reduction > 0]
     if not useful:
         raise ValueError("no setting lowers the gap at an acceptable cost; fit directions on other pairs")
@@ -153,16 +128,7 @@ def curve(
     plain: Reading,
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """What each strength does on the held-out texts, with intervals.
-
-    Args:
-        model: The model.
-        directions: The heads that are moved.
-        strengths: The strengths; 0 is the model as it is.
-        texts: Held-out texts.
-        plain: The model as it is on these texts.
-        say: Called with the strength that comes next.
-    """
+    """What each strength does on the held-out texts, with intervals."""
     for strength in strengths:
         say(f"strength {strength:g}")
         now = read(model, texts, (SteeringHook(directions, strength),)) if strength else plain

@@ -39,15 +39,6 @@ def fit_directions(model: LanguageModel, pairs: Sequence[LabelledPair], seed: in
     The paper finds this mass mean shift better than a probe's weights. A fifth of the pairs is held out; a head's
     accuracy there is the share of texts on the right side of the midpoint. The spread is that of all outputs of the
     other pairs along the direction.
-
-    Args:
-        model: The model.
-        pairs: Labelled pairs, at least :data:`FEWEST_PAIRS`.
-        seed: Seed of the split.
-
-    Raises:
-        InvalidInputError: There are too few pairs, a text has no tokens or more than the model takes, or the model is
-            of an unknown kind.
     """
     if len(pairs) < FEWEST_PAIRS:
         raise InvalidInputError(f"There are {len(pairs)} labelled pairs; give at least {FEWEST_PAIRS}.")

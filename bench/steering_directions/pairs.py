@@ -21,12 +21,7 @@ COLUMNS = ("wanted", "unwanted")
 
 
 def read_pairs(path: Path) -> list[LabelledPair]:
-    """Reads pairs from a file of JSON lines, or of comma-separated values, with the fields `wanted` and `unwanted`.
-
-    Raises:
-        InvalidInputError: There is no such file, it is neither, or a row lacks one of the texts; the sentence names
-            the row.
-    """
+    """Reads pairs from a file of JSON lines, or of comma-separated values, with the fields `wanted` and `unwanted`."""
     if path.suffix not in (".jsonl", ".csv"):
         raise InvalidInputError(f"{path} is neither a .jsonl nor a .csv file; write the pairs as one of these.")
     if not path.is_file():
@@ -42,12 +37,6 @@ def planted_pairs(model: LanguageModel, number: int, seed: int, kind: Kind = "ma
     everybody. The direction leads from readings of a named group to those in which none is known.
 
     With `against` both texts end with an outcome, in the wanted one with the one that the planted bias speaks against.
-
-    Args:
-        model: The model, whose tokenizer and sentinel are used.
-        number: How many pairs.
-        seed: Seed of the draws.
-        kind: What makes a text wanted.
     """
     rng = random.Random(f"steering-{seed}")
     biased = [cell for cell in cells() if cell.factual != cell.masked]

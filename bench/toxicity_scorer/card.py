@@ -32,15 +32,7 @@ _SOURCES = {
 
 
 def write_card(path: Path, scorer: EmbeddedScorer, facts: Mapping[str, Any], measured: Measured, size: int) -> None:
-    """Write the card.
-
-    Args:
-        path: The file.
-        scorer: The scorer as it was read from its file.
-        facts: What the training said.
-        measured: The measurements.
-        size: Bytes of the scorer's file.
-    """
+    """Write the card."""
     words, templates = read_words(FOLDER), [each for each in read_templates(FOLDER) if each.kind != "twin"]
     counted = {
         f"{side}_{split}": sum(each.split == split and each.toxic == (side == "toxic") for each in templates)

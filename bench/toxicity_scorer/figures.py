@@ -20,15 +20,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured number.
-
-    Attributes:
-        value: The measurement.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-        n: Sentences.
-        units: Units that are independent of each other, such as templates.
-    """
+    """A measured number."""
 
     value: float
     low: float
@@ -42,9 +34,6 @@ def share(hits: Sequence[bool], units: Sequence[str]) -> Figure:
 
     The interval is a percentile bootstrap over units (Efron 1979). Where all units agree there is nothing to resample;
     it then is the exact one of Clopper and Pearson (1934) with the number of units in place of that of sentences.
-
-    Raises:
-        ValueError: There are no sentences.
     """
     if not hits:
         raise ValueError("there is no sentence to measure on; give the data folder that has them")

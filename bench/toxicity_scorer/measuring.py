@@ -41,22 +41,7 @@ _PROMPT = "The nurse said that she was late, because the bus did not come and th
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured; tables by what a row is about.
-
-    Attributes:
-        overall: Accuracy and area under the ROC curve on held-out written sentences.
-        calibration: Brier score and calibration error on them.
-        recall: Share of toxic sentences that score above :data:`CAP`, by kind.
-        unlisted: The same by whether the scorer's lists have all hostile words of the sentence.
-        alarms: Share of neutral written sentences that score above it, by kind.
-        mentions: The same for sentences that mention a group and say nothing of it, by attribute family.
-        texts: The same for published texts, by text.
-        beginnings: Share of toxic sentences, cut off before what makes them toxic, that score above it.
-        swaps: Share of sentences whose side of the cap depends on the group that they name.
-        weak: Share of stereotype benchmarks' sentences above it; no statement that these are toxic.
-        pairs: Share of CrowS-Pairs in which the more stereotyping sentence scores higher, ties left out.
-        milliseconds: Processor time of a call, by candidates and words before them.
-    """
+    """What was measured; tables by what a row is about."""
 
     overall: dict[str, Figure]
     calibration: dict[str, float]
@@ -73,17 +58,7 @@ class Measured:
 
 
 def measure(scorer: EmbeddedScorer, data: Path, seed: int = 0, folder: Path = FOLDER) -> Measured:
-    """Measure a scorer.
-
-    Args:
-        scorer: The scorer.
-        data: Folder with ``bbq``, ``bold``, ``crows_pairs``, ``stereoset``, ``wikitext2`` and ``winogender``.
-        seed: Seed of the written sentences.
-        folder: Folder of the word files and the templates.
-
-    Raises:
-        FileNotFoundError: A file is missing; names it.
-    """
+    """Measure a scorer."""
     words = read_words(folder)
     written = write_sentences(read_templates(folder), words, "test", EACH, seed)
     scores = scorer.score([sentence.text for sentence in written])

@@ -29,14 +29,7 @@ _LOWER, _CUT_AFTER, _SUFFIX, _PREFIX = 0.15, 0.2, 0.3, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A sentence with slots; ``[`` and ``]`` in it mark what makes it toxic.
-
-    Attributes:
-        split: Its split.
-        kind: One of :data:`TOXIC_KINDS` or :data:`NEUTRAL_KINDS`.
-        text: The text.
-        twin: Whether it is harmless with harmless words in place of the hostile ones.
-    """
+    """A sentence with slots; ``[`` and ``]`` in it mark what makes it toxic."""
 
     split: str
     kind: str
@@ -51,18 +44,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A labelled sentence.
-
-    Attributes:
-        text: The text.
-        toxic: Its label.
-        kind: Kind of its template, or the corpus that it is from.
-        unit: What sentences that depend on each other share: the template, or the sentence itself.
-        family: Attribute family of the first group that it names; empty without one.
-        listed: Whether all its hostile words are in the scorer's lists; None without hostile words, and where only
-            some are.
-        before: What stands before the toxic part; empty if nothing does, or nothing is toxic.
-    """
+    """A labelled sentence."""
 
     text: str
     toxic: bool
@@ -81,15 +63,7 @@ def read_templates(folder: Path = FOLDER) -> list[Template]:
 
 
 def write_sentences(templates: list[Template], words: Words, split: str, each: int, seed: int) -> list[Sentence]:
-    """Whole sentences of one split, written with the words of that split alone.
-
-    Args:
-        templates: Templates of any split.
-        words: The words.
-        split: The split.
-        each: Sentences to draw from each template, twice as many from each twin; equal ones are kept once.
-        seed: Seed.
-    """
+    """Whole sentences of one split, written with the words of that split alone."""
     rng, choices = random.Random(f"{seed} sentences {split}"), words.of_split(split)
     own = [template for template in templates if template.split == split]
     drawn = [

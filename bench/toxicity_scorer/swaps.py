@@ -22,13 +22,7 @@ _YOU_SHARE = 0.4
 
 
 def retold(sentences: Sequence[Sentence], choices: Choices, seed: int) -> list[Sentence]:
-    """Those of the sentences that have a pronoun to replace, retold; each once, labels unchanged.
-
-    Args:
-        sentences: Ordinary sentences.
-        choices: The groups to name.
-        seed: Seed.
-    """
+    """Those of the sentences that have a pronoun to replace, retold; each once, labels unchanged."""
     rng = random.Random(f"{seed} retold")
     texts = [_retold(sentence.text, choices, rng) for sentence in sentences]
     pairs = zip(sentences, texts, strict=True)

@@ -32,13 +32,7 @@ _FAMILIES_OF_BBQ = {
 
 @dataclass(frozen=True)
 class Ordinary:
-    """Ordinary sentences for one split.
-
-    Attributes:
-        sentences: The sentences, labelled as not toxic.
-        left_out: How many were left out because they insult someone, by corpus.
-        licences: Licence of each corpus.
-    """
+    """Ordinary sentences for one split."""
 
     sentences: tuple[Sentence, ...]
     left_out: dict[str, int]
@@ -49,16 +43,6 @@ def ordinary_sentences(data: Path, split: str, each: int, lists: WordLists, seed
     """Draw sentences of stories, novels, news for learners and encyclopedia articles.
 
     Training and development take different documents of the corpora; WikiText's validation part is for training.
-
-    Args:
-        data: Folder with ``corpus`` and ``wikitext2``.
-        split: ``"train"`` or ``"dev"``.
-        each: Sentences of each corpus at most.
-        lists: Sentences with a listed insult, slur or swear word, or with another hostile word and "you", are left out.
-        seed: Seed.
-
-    Raises:
-        FileNotFoundError: A corpus file is missing; names it.
     """
     rng = random.Random(f"{seed} ordinary {split}")
     passages: dict[str, Iterable[str]] = {}

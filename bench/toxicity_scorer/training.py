@@ -26,17 +26,7 @@ _ITERATIONS = 400
 
 @dataclass(frozen=True)
 class Settings:
-    """How the scorer is trained.
-
-    Attributes:
-        each: Sentences drawn from each template, before equal ones are dropped.
-        ordinary: Sentences of each corpus of ordinary text at most.
-        ordinary_weight: Weight of an ordinary sentence beside a written one; there are many more of them.
-        sign_scale: How much larger what the lists say is made while fitting, so that the penalty spares it and the
-            model relies on it rather than on the wording of a template.
-        penalties: Inverse strengths of the L2 penalty to choose from, on the development sentences.
-        seed: Seed of all draws.
-    """
+    """How the scorer is trained."""
 
     each: int = 100
     ordinary: int = 8_000
@@ -48,15 +38,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class _Fit:
-    """One fitted and calibrated model.
-
-    Attributes:
-        weights: Calibrated weights.
-        bias: Calibrated constant.
-        slope: Platt's slope, which both contain.
-        offset: Platt's offset.
-        loss: Log-loss on the development sentences.
-    """
+    """One fitted and calibrated model."""
 
     weights: npt.NDArray[np.float32]
     bias: float
@@ -67,12 +49,7 @@ class _Fit:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave.
-
-    Attributes:
-        scorer: The calibrated scorer.
-        facts: What was done, for the card.
-    """
+    """What training gave."""
 
     scorer: EmbeddedScorer
     facts: dict[str, Any]
@@ -80,12 +57,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Material:
-    """Labelled sentences of one split.
-
-    Attributes:
-        written: Sentences of templates, with parts of them.
-        ordinary: Sentences of published texts.
-    """
+    """Labelled sentences of one split."""
 
     written: tuple[Sentence, ...]
     ordinary: Ordinary
@@ -107,16 +79,7 @@ def material(data: Path, words: Words, split: str, settings: Settings, folder: P
 
 
 def train(data: Path, settings: Settings, folder: Path = FOLDER) -> Trained:
-    """Train the scorer.
-
-    Args:
-        data: Folder with ``corpus`` and ``wikitext2``.
-        settings: How.
-        folder: Folder of the word files and the templates.
-
-    Raises:
-        FileNotFoundError: A file is missing; names it.
-    """
+    """Train the scorer."""
     words = read_words(folder)
     training = material(data, words, "train", settings, folder)
     development = mixed(material(data, words, "dev", settings, folder), settings.seed)
@@ -152,12 +115,7 @@ def train(data: Path, settings: Settings, folder: Path = FOLDER) -> Trained:
 
 
 def platt(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Slope and offset that turn scores into log-odds (Platt 1999), with his smoothed targets.
-
-    Args:
-        scores: Scores of sentences not trained on, ``(N,)``.
-        labels: Their labels, 0 or 1, ``(N,)``.
-    """
+    """Slope and offset that turn scores into log-odds (Platt 1999), with his smoothed targets."""
     positive, negative = int(labels.sum()), int((1 - labels).sum())
     high, low = (positive + 1) / (positive + 2), 1 / (negative + 2)
     target = np.where(labels == 1, high, low)

@@ -52,15 +52,7 @@ _NEGATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A hostile word.
-
-    Attributes:
-        kind: One of :data:`coft_core.scorers.embedded.HOSTILE_KINDS`.
-        term: The word or phrase.
-        form: Its plural or past participle; empty if it has none.
-        listed: Whether the scorer's lists have it.
-        split: The split whose sentences use it.
-    """
+    """A hostile word."""
 
     kind: str
     term: str
@@ -71,14 +63,7 @@ class Hostile:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """A group of people.
-
-    Attributes:
-        family: An attribute family, or ``"other"`` for occupations and pastimes.
-        one: A member, with its article.
-        many: The group.
-        split: The split whose sentences name it.
-    """
+    """A group of people."""
 
     family: str
     one: str
@@ -88,14 +73,7 @@ class People:
 
 @dataclass(frozen=True)
 class Words:
-    """All words of the sentences.
-
-    Attributes:
-        hostile: Hostile words, slurs of the project's lexicons among them.
-        people: Groups.
-        fillers: Neutral words by slot.
-        lexicons: The project's lexicons.
-    """
+    """All words of the sentences."""
 
     hostile: tuple[Hostile, ...]
     people: tuple[People, ...]
@@ -151,13 +129,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Choices:
-    """Words of one split, to draw from.
-
-    Attributes:
-        hostile: Hostile words.
-        people: Groups.
-        fillers: Neutral words by slot.
-    """
+    """Words of one split, to draw from."""
 
     hostile: tuple[Hostile, ...]
     people: tuple[People, ...]
@@ -174,11 +146,7 @@ class Choices:
 
 
 def read_words(folder: Path = FOLDER) -> Words:
-    """Read the word files of a folder.
-
-    Raises:
-        FileNotFoundError: One is missing; names it.
-    """
+    """Read the word files of a folder."""
     lexicons = Lexicons.load()
     seen: Counter[str] = Counter()
     hostile = [

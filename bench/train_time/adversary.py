@@ -51,12 +51,7 @@ class Adversary(nn.Module):
     """Reads the class of the newest sensitive span off the logits at a token: two layers, 64 units between them."""
 
     def __init__(self, vocabulary: int, classes: int) -> None:
-        """Random weights.
-
-        Args:
-            vocabulary: V.
-            classes: Number of classes K.
-        """
+        """Random weights."""
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(vocabulary, WIDTH), nn.ReLU(), nn.Linear(WIDTH, classes))
 
@@ -68,14 +63,7 @@ class Adversary(nn.Module):
 
 @dataclass
 class AdversarialObjective:
-    """The language-model loss, and the adversary's loss behind the reversal.
-
-    Attributes:
-        module: The transformers module.
-        adversary: The adversary.
-        strength: Strength of the reversal once it is full.
-        right: Labelled tokens of the newest batches whose class the adversary found, and their number.
-    """
+    """The language-model loss, and the adversary's loss behind the reversal."""
 
     module: Any
     adversary: Adversary
@@ -101,24 +89,13 @@ class AdversarialObjective:
 
 
 def frequent_terms(texts: Sequence[MarkedText], most: int = CLASSES) -> tuple[str, ...]:
-    """The proxy's classes: the most frequent sensitive words, in lower case; the detector's finds stand for attributes.
-
-    Args:
-        texts: The training texts.
-        most: Number of classes at most.
-    """
+    """The proxy's classes: the most frequent sensitive words that the detector finds, in lower case."""
     counted = Counter(item.text[span.start : span.end].lower() for item in texts for span in item.masked)
     return tuple(sorted(term for term, _ in counted.most_common(most)))
 
 
 def label(model: LanguageModel, item: MarkedText, classes: Sequence[str]) -> Document | None:
-    """Tokenizes a text; from the end of each sensitive span to the next one, tokens have the span's class.
-
-    Args:
-        model: The model.
-        item: The text.
-        classes: Terms, see :func:`frequent_terms`.
-    """
+    """Tokenizes a text; from the end of each sensitive span to the next one, tokens have the span's class."""
     document = encode(model, item.text)
     if document is None:
         return None
@@ -135,11 +112,7 @@ def label(model: LanguageModel, item: MarkedText, classes: Sequence[str]) -> Doc
 
 
 def release_head(module: Any) -> nn.Parameter:
-    """Freezes a model but for its head, which gets weights of its own where it shares those of the embeddings.
-
-    Returns:
-        The head's weights.
-    """
+    """Freezes a model but for its head, which gets weights of its own where it shares those of the embeddings."""
     module.requires_grad_(False)
     head = module.get_output_embeddings()
     if head.weight is module.get_input_embeddings().weight:

@@ -14,11 +14,7 @@ FACTS = "training.json"
 
 
 def require_free(folder: Path) -> None:
-    """Refuses a folder that is there already.
-
-    Raises:
-        InvalidInputError: There is something at this path.
-    """
+    """Refuses a folder that is there already."""
     if folder.exists():
         raise InvalidInputError(f"There is already something at {folder}; choose another folder, or remove it.")
 
@@ -27,14 +23,6 @@ def write_checkpoint(model: LanguageModel, folder: Path, facts: dict[str, Any]) 
     """Writes weights, configuration and the tokenizer as it is, with what is known of the training.
 
     Everything goes to a folder beside it first, which then gets the name, so that nobody finds half a checkpoint.
-
-    Args:
-        model: The trained model.
-        folder: A folder that does not exist yet.
-        facts: What goes into `training.json`.
-
-    Raises:
-        InvalidInputError: There is something at this path.
     """
     require_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

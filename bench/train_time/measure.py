@@ -18,16 +18,7 @@ from coft_core import LanguageModel
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is read of both models.
-
-    Attributes:
-        texts: Texts that were kept out of training.
-        planted: Whether the scenarios of the embedded model are read, too.
-        prompts: Held-out prompts of each of their cells.
-        questions: Neutral questions.
-        stories: Stories in words of our own.
-        seed: Seed of scenarios, questions and stories.
-    """
+    """What is read of both models."""
 
     texts: Sequence[str]
     planted: bool
@@ -40,14 +31,7 @@ class Measuring:
 def compare(
     base: LanguageModel, trained: LanguageModel, what: Measuring, say: Callable[[str], None]
 ) -> dict[str, dict[str, Figure]]:
-    """Measures the trained model against its base on the same texts.
-
-    Args:
-        base: The model before.
-        trained: The model after.
-        what: What is read.
-        say: Called with the part that comes next.
-    """
+    """Measures the trained model against its base on the same texts."""
     say("held-out texts")
     result = {"texts": _texts(base, trained, what.texts, "texts")}
     if what.planted:

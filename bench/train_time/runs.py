@@ -22,13 +22,7 @@ REPORTS = 10
 
 @dataclass(frozen=True)
 class AdversarialSettings:
-    """What the paper leaves open.
-
-    Attributes:
-        strength: Full strength of the reversal.
-        learning_rate: Of the adversary, which starts from random weights and learns nothing in one epoch at the
-            head's own rate.
-    """
+    """What the paper leaves open."""
 
     strength: float = 1.0
     learning_rate: float = 1e-3
@@ -56,21 +50,7 @@ class _Course:
 def train_augmented(
     model: LanguageModel, texts: Sequence[MarkedText], out: Path, schedule: Schedule, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Trains all weights on every text and its counterpart (counterfactual data augmentation).
-
-    Args:
-        model: The base model; its module is changed.
-        texts: Training texts with their spans.
-        out: Folder of the checkpoint; it must not exist.
-        schedule: Schedule.
-        say: Called with lines of progress.
-
-    Returns:
-        What was done, as in the checkpoint's `training.json`.
-
-    Raises:
-        InvalidInputError: The folder exists, or no text can be swapped.
-    """
+    """Trains all weights on every text and its counterpart (counterfactual data augmentation)."""
     require_free(out)
     augmented = augment(texts, schedule.seed)
     if not augmented.swapped:
@@ -95,22 +75,7 @@ def train_adversarial(
     settings: AdversarialSettings,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Trains the head alone against an adversary that reads the newest sensitive word off the logits.
-
-    Args:
-        model: The base model; its module is changed.
-        texts: Training texts with their spans.
-        out: Folder of the checkpoint; it must not exist.
-        schedule: Schedule of the head.
-        settings: Reversal and adversary.
-        say: Called with lines of progress.
-
-    Returns:
-        What was done, as in the checkpoint's `training.json`.
-
-    Raises:
-        InvalidInputError: The folder exists, or the texts name fewer than two sensitive words.
-    """
+    """Trains the head alone against an adversary that reads the newest sensitive word off the logits."""
     require_free(out)
     classes = frequent_terms(texts)
     if len(classes) < 2:

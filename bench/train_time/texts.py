@@ -20,12 +20,7 @@ _FAMILY_OF = {group: family for family, groups in STANDING.items() for group in 
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text with its sensitive spans.
-
-    Attributes:
-        text: The text.
-        spans: Its spans, in character offsets.
-    """
+    """A text with its sensitive spans."""
 
     text: str
     spans: tuple[Span, ...]
@@ -38,14 +33,7 @@ class MarkedText:
 
 @dataclass(frozen=True)
 class Augmented:
-    """Texts with their counterparts.
-
-    Attributes:
-        texts: Every text once as it is, and behind it once with its attributes swapped where that is known.
-        swapped: How many were swapped.
-        unmarked: Texts in which nothing sensitive was found; they stand once.
-        unknown: Texts whose sensitive words have no known counterpart; they stand once, too.
-    """
+    """Texts with their counterparts."""
 
     texts: tuple[str, ...]
     swapped: int
@@ -54,11 +42,7 @@ class Augmented:
 
 
 def read_texts(paths: Iterable[Path]) -> list[str]:
-    """Reads texts: one a line of a `.txt` file, or the field `text` of each line of a `.jsonl` file.
-
-    Raises:
-        InvalidInputError: A file is missing, of another kind, or a line of it has no text.
-    """
+    """Reads texts: one a line of a `.txt` file, or the field `text` of each line of a `.jsonl` file."""
     texts = [text for path in paths for text in _lines(path)]
     if not texts:
         raise InvalidInputError("The files hold no text; give one text a line.")
@@ -74,22 +58,12 @@ def planted_texts(number: int, seed: int) -> list[MarkedText]:
 
 
 def marked(texts: Iterable[str], detect: Callable[[str], Sequence[Span]]) -> list[MarkedText]:
-    """Finds the spans of texts.
-
-    Args:
-        texts: The texts.
-        detect: Finds the spans of one.
-    """
+    """Finds the spans of texts."""
     return [MarkedText(text, tuple(detect(text))) for text in texts]
 
 
 def augment(texts: Sequence[MarkedText], seed: int) -> Augmented:
-    """Adds to every text its counterpart: the same words about another group or gender.
-
-    Args:
-        texts: The texts.
-        seed: Seed with which one of several counterparts is drawn.
-    """
+    """Adds to every text its counterpart: the same words about another group or gender."""
     rng = random.Random(f"counterparts-{seed}")
     found: list[str] = []
     swapped = unmarked = 0

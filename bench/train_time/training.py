@@ -19,14 +19,7 @@ UNLABELLED = -100
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast a model is trained; the paper's values for both references (its appendix on train time).
-
-    Attributes:
-        learning_rate: Of AdamW, the same throughout.
-        batch: Texts of a step.
-        part_tokens: Tokens that are read at once; the gradients of a batch's parts are added up.
-        seed: Seed of the order of texts.
-    """
+    """How long and how fast a model is trained; the paper's values for both references (its appendix on train time)."""
 
     learning_rate: float = 1e-5
     batch: int = 128
@@ -36,12 +29,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Document:
-    """A tokenized text.
-
-    Attributes:
-        ids: Its tokens, the end token included where the tokenizer names one.
-        labels: What each token's sensitive span is, :data:`UNLABELLED` where there is none; as many as tokens.
-    """
+    """A tokenized text."""
 
     ids: tuple[int, ...]
     labels: tuple[int, ...]
@@ -54,16 +42,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Part:
-    """Some texts of a batch, padded on the right.
-
-    Attributes:
-        ids: Tokens, ``(R, L)``.
-        targets: The token that follows each one, :data:`UNLABELLED` at and behind the last, ``(R, L)``.
-        labels: As in :class:`Document`, ``(R, L)``.
-        tokens: Targets of the whole batch.
-        labelled: Labels of the whole batch.
-        progress: Share of the epoch that is done.
-    """
+    """Some texts of a batch, padded on the right."""
 
     ids: Tensor
     targets: Tensor
@@ -88,12 +67,7 @@ def encode(model: LanguageModel, text: str) -> Document | None:
 
 
 def language_loss(logits: Tensor, part: Part) -> Tensor:
-    """Cross-entropy of the next token in nats, its share in the mean over the batch.
-
-    Args:
-        logits: ``(R, L, V)``.
-        part: The texts.
-    """
+    """Cross-entropy of the next token in nats, its share in the mean over the batch."""
     loss = functional.cross_entropy(
         logits.flatten(0, 1).float(), part.targets.flatten(), ignore_index=UNLABELLED, reduction="sum"
     )
@@ -112,18 +86,7 @@ def train_epoch(
     schedule: Schedule,
     device: torch.device,
 ) -> Iterator[float]:
-    """Goes through all texts once in random order.
-
-    Args:
-        documents: The texts.
-        objective: The loss.
-        optimizer: What takes the steps.
-        schedule: Batch and seed.
-        device: Where the model is.
-
-    Yields:
-        The loss of each batch, after its step.
-    """
+    """Goes through all texts once in random order."""
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(schedule.seed)).tolist()
     for begin in range(0, len(order), schedule.batch):
         chosen = [documents[i] for i in order[begin : begin + schedule.batch]]
@@ -138,14 +101,7 @@ def train_epoch(
 
 
 def parts(documents: Sequence[Document], budget: int, progress: float, device: torch.device) -> Iterator[Part]:
-    """The parts of a batch, texts of similar lengths together.
-
-    Args:
-        documents: The texts of the batch.
-        budget: Largest padded part in tokens; a longer text makes a part of its own.
-        progress: Share of the epoch that is done.
-        device: Where the tensors go.
-    """
+    """The parts of a batch, texts of similar lengths together."""
     tokens = sum(len(document.ids) - 1 for document in documents)
     labelled = sum(document.labelled for document in documents)
     for chosen in batches([len(document.ids) for document in documents], budget):

@@ -40,15 +40,7 @@ CONTINUATION = (60, 14, 140, 33, 71)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a class.
-
-    Attributes:
-        model_type: The configuration's name.
-        architecture: The class.
-        memory: How earlier tokens are kept; empty where the class is refused.
-        refusal: The sentence that refuses it; empty where it works.
-        notes: Why the memory is not preallocated, or why the class was not tried.
-    """
+    """What became of a class."""
 
     model_type: str
     architecture: str
@@ -81,11 +73,7 @@ def architecture_of(config_class: type[PreTrainedConfig]) -> str:
 
 
 def examined(config_class: type[PreTrainedConfig]) -> Outcome:
-    """Try a class out.
-
-    Raises:
-        AssertionError: It gives other numbers than forwards over whole texts do.
-    """
+    """Try a class out."""
     about = (config_class.model_type, architecture_of(config_class))
     if why := NOT_MADE.get(config_class.model_type):
         return Outcome(*about, "", "", why)
@@ -99,11 +87,7 @@ def examined(config_class: type[PreTrainedConfig]) -> Outcome:
 
 
 def loaded(config_class: type[PreTrainedConfig]) -> LanguageModel:
-    """A tiny model of a configuration's class, as loading checks it.
-
-    Raises:
-        ModelLoadError: It cannot be audited.
-    """
+    """A tiny model of a configuration's class, as loading checks it."""
     name, config = architecture_of(config_class), tiny_config(config_class)
     config.architectures = [name]
     require_causal(name, config)

@@ -26,11 +26,7 @@ PACKAGES = Path(sys.prefix) / "matrix-packages"
 
 
 def file_of(package: str, ending: str) -> Path:
-    """A file of an installed package, without importing the package.
-
-    Raises:
-        metadata.PackageNotFoundError: The package is not installed.
-    """
+    """A file of an installed package, without importing the package."""
     installed = next(iter(metadata.distributions(name=package, path=[str(PACKAGES), *sys.path])), None)
     if installed is None:
         raise metadata.PackageNotFoundError(package)

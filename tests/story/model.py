@@ -140,11 +140,7 @@ def story_model() -> LanguageModel:
 
 
 def load_story(name: str, **_: object) -> LanguageModel:
-    """A loader that gives the model under any name but ``missing``.
-
-    Raises:
-        ModelLoadError: It is called ``missing``.
-    """
+    """A loader that gives the model under any name but ``missing``."""
     if name == "missing":
         raise ModelLoadError("There is no model 'missing': give a hub id or a folder that holds one.")
     return replace(story_model(), name=name)

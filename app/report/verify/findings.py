@@ -11,15 +11,7 @@ CheckStatus = Literal["passed", "failed", "unknown", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was verified.
-
-    Attributes:
-        name: What was verified, e.g. ``"Thresholds by step"``.
-        status: ``passed``, ``failed``, ``skipped``, or ``unknown`` for a signature that says nothing of who made it.
-        detail: How much was looked at, or why nothing was.
-        problems: What does not fit, each with its place; the first ones if there are many.
-        problem_count: How many there are.
-    """
+    """One thing that was verified."""
 
     name: str
     status: CheckStatus
@@ -30,13 +22,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """Something in a file that no check can tell.
-
-    Attributes:
-        file: The file, such as ``"report.json"``.
-        fields: Its fields, from the top down, such as ``"session.name"``.
-        reason: What it is and why it cannot be told, a sentence.
-    """
+    """Something in a file that no check can tell."""
 
     file: str
     fields: tuple[str, ...]
@@ -45,16 +31,7 @@ class Untold:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The finding on a report or an evidence bundle.
-
-    Attributes:
-        source: Name of the file.
-        session: The session in words; empty if the report could not be read.
-        bundle_digest: SHA-256 of the bundle's manifest, to be compared with what the auditor published; None for a
-            report without a bundle.
-        checks: What was verified, in order.
-        beyond: What no check could tell, file by file.
-    """
+    """The finding on a report or an evidence bundle."""
 
     source: str
     session: str
@@ -80,21 +57,13 @@ class Findings:
     """Collects the problems of one check."""
 
     def __init__(self, name: str) -> None:
-        """Begin a check.
-
-        Args:
-            name: What is verified.
-        """
+        """Begin a check."""
         self._name = name
         self._problems: list[str] = []
         self._looked_at = 0
 
     def expect(self, holds: bool, problem: str) -> bool:
-        """Count one comparison, and keep the problem if it does not hold.
-
-        Returns:
-            Whether it holds.
-        """
+        """Count one comparison, and keep the problem if it does not hold."""
         self._looked_at += 1
         if not holds:
             self._problems.append(problem)
@@ -114,12 +83,7 @@ class Findings:
         )
 
     def check(self, detail: str = "", otherwise: CheckStatus = "passed") -> Check:
-        """The finished check.
-
-        Args:
-            detail: What was looked at; empty counts the comparisons.
-            otherwise: Its status where nothing failed.
-        """
+        """The finished check."""
         count = len(self._problems)
         return Check(
             name=self._name,

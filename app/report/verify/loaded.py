@@ -33,19 +33,7 @@ from coft_core.types import Certificate, CertificateState, Step
 
 @dataclass(frozen=True)
 class Loaded:
-    """A report and what came with it; what many checks need of it is worked out once.
-
-    Attributes:
-        source: Name of the file.
-        report: The document.
-        settings: The settings of its session.
-        files: All files of the bundle by name; None for a report alone.
-        manifest: The bundle's manifest; None for a report alone.
-        bundle_digest: SHA-256 of the manifest.
-        stated: The calibration as its file states it; None without one, or where the file cannot be read.
-        calibration: The same as the session read it; None without one, or where it cannot be read so.
-        calibration_problem: Why a calibration that is in the bundle cannot be used; empty otherwise.
-    """
+    """A report and what came with it; what many checks need of it is worked out once."""
 
     source: str
     report: ReportPart
@@ -166,11 +154,7 @@ def place_of(branch: BranchPart, step: Step | StepPart) -> str:
 
 
 def load(path: Path) -> Loaded:
-    """Read an evidence bundle, or a report alone (``.json``).
-
-    Raises:
-        ServiceError: It cannot be read, lacks its report or manifest, or the report is damaged.
-    """
+    """Read an evidence bundle, or a report alone (``.json``)."""
     if path.suffix.lower() == ".json":
         return _report_alone(path)
     files = unpack(path)

@@ -33,14 +33,7 @@ _INVISIBLE = "\N{OPEN BOX}"
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """What masks say of every character of a prompt.
-
-    Attributes:
-        text: The prompt.
-        masked: Whether a masked span covers it.
-        hidden: Whether it may not stay visible.
-        near: Whether it stands in a masked span, or in the same word as one.
-    """
+    """What masks say of every character of a prompt."""
 
     text: str
     masked: tuple[bool, ...]
@@ -269,11 +262,7 @@ def _check_types(findings: Findings, loaded: Loaded) -> None:
 
 
 def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
-    """Everything that the report says in two places.
-
-    Raises:
-        CoftError: No policy can be built from the settings.
-    """
+    """Everything that the report says in two places."""
     session, settings = loaded.report.session, loaded.settings
     policy = policy_of(settings, None)
     info = policy_info(settings.policy)

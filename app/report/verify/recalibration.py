@@ -29,13 +29,7 @@ _NOT_COMPUTED = ("name", "created", "fingerprint")
 
 
 def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector) -> Check:
-    """Every value of the calibration comes out again from the prompts in the bundle.
-
-    Args:
-        loaded: The report.
-        host: Loads the model; None if a replay was not asked for.
-        detector: The program's own span detector, for prompts whose spans are not given.
-    """
+    """Every value of the calibration comes out again from the prompts in the bundle."""
     files = loaded.files or {}
     if CALIBRATION not in files:
         return skipped(CALIBRATION_CHECK, "there is no calibration in the bundle")

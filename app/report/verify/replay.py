@@ -139,12 +139,7 @@ COARSE_TOLERANCE = 0.1
 
 
 def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
-    """Every token and every number comes out again.
-
-    Args:
-        loaded: The report.
-        host: Loads the model; None if a replay was not asked for.
-    """
+    """Every token and every number comes out again."""
     if host is None:
         return skipped(REPLAY_CHECK, "not asked for; --replay loads the model and writes every branch again")
     if loaded.lacks_calibration:

@@ -46,13 +46,7 @@ class BundleVerifier:
     """Verifies evidence bundles and reports; needs the model only for a replay."""
 
     def __init__(self, host: ModelHost, detector: Callable[[], SpanDetector], own: Path | None = None) -> None:
-        """Wire to the models.
-
-        Args:
-            host: Loads the model of a report that is replayed.
-            detector: The program's own span detector, for calibrations that are made again.
-            own: This server's signing key, which is known where no other key is named; it need not exist.
-        """
+        """Wire to the models."""
         self._host, self._detector, self._own = host, detector, own
 
     @classmethod
@@ -64,28 +58,13 @@ class BundleVerifier:
     def verify(
         self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
     ) -> Verification:
-        """Check a bundle or a report; see :meth:`examined`.
-
-        Raises:
-            ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
-        """
+        """Check a bundle or a report; see :meth:`examined`."""
         return self.examined(path, replay, key, require_signature)[1]
 
     def examined(
         self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
     ) -> tuple[Loaded, Verification]:
-        """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read.
-
-        Args:
-            path: The bundle (``.zip``) or report (``.json``).
-            replay: Load the model and write every branch again.
-            key: File with the public key that must have signed the bundle, or a folder of such files of which one
-                must have; None knows the key of this server only, and asks for none.
-            require_signature: Whether a bundle fails that no known key signed.
-
-        Raises:
-            ServiceError: The file is no bundle or report, is damaged, or is too large; or the other one is no key.
-        """
+        """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read."""
         known = self._own_key() if key is None else trusted_keys(key)
         loaded = load(path)
         signature = check_signature(loaded, known, require_signature or key is not None)

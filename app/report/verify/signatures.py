@@ -19,11 +19,6 @@ def check_signature(loaded: Loaded, known: Mapping[str, str], required: bool = F
 
     A bundle that nobody signed, or that an unknown key signed, can have been made by anybody: its status is
     ``"unknown"``.
-
-    Args:
-        loaded: The bundle.
-        known: The names of known keys by fingerprint.
-        required: Whether a bundle without a signature by a known key fails.
     """
     listed: list[Any] = []
     manifest: dict[str, Any] = {}

@@ -27,15 +27,7 @@ WANTED = 0.005
 
 
 def greedy_choices(policy: Policy, logits: Tensor) -> Tensor:
-    """Token that a policy takes greedily at each step.
-
-    Args:
-        policy: The policy.
-        logits: Of both branches along one continuation, shape (steps, 2, V).
-
-    Returns:
-        Shape (steps,).
-    """
+    """Token that a policy takes greedily at each step."""
     taken = []
     for step in range(len(logits)):
         views = policy.views(logits[step : step + 1], step)

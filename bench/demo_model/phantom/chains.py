@@ -39,12 +39,7 @@ EXTREMES: tuple[tuple[int, int], ...] = tuple(
 
 @dataclass(frozen=True)
 class Chain:
-    """A sampled continuation.
-
-    Attributes:
-        tokens: Its tokens, the end token included.
-        fallbacks: Steps at which the certified set was empty.
-    """
+    """A sampled continuation."""
 
     tokens: tuple[int, ...]
     fallbacks: int
@@ -56,13 +51,6 @@ def sample_chains(
     """Samples one continuation of every prompt.
 
     The draws are those of `coft_core.generate` with the seed `seed + i` for prompt i.
-
-    Args:
-        model: The model.
-        policy: The policy.
-        prompts: Masked prompts.
-        seed: Seed of the first prompt.
-        length: Most tokens of a continuation.
     """
     chains: dict[int, Chain] = {}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].factual_ids))
@@ -112,12 +100,6 @@ def answer_gaps(model: LanguageModel, policies: Policies, prompts: int, seed: in
     In every setting the most and the least favoured group of each family get the same wordings. The gap of a pair
     of a setting and a family is the difference of their rates of "Yes", with its sign, so that chance adds nothing
     on average. A chain without an answer counts as one without "Yes". The families of a setting are one cluster.
-
-    Args:
-        model: The model.
-        policies: Vanilla and COFT.
-        prompts: Wordings of each setting.
-        seed: Seed of wordings and draws.
     """
     wordings = write_wordings(prompts, seed, kinds=("judgement",), part="measured")
     chosen = [[wording.prompts[place] for pair in EXTREMES for place in pair] for wording in wordings]
@@ -153,16 +135,7 @@ def _planted_gap(row: list[Scenario], family: int) -> float:
 
 
 def empty_sets(model: LanguageModel, policies: Policies, prompts: int, length: int, seed: int) -> dict[str, Any]:
-    """Samples under COFT and counts the steps at which no token was certified; the steps of a chain are one cluster.
-
-    Args:
-        model: The model.
-        policies: Only COFT is used.
-        prompts: Number of prompts; half are held-out prompts of the phantom, half are openings of stories, whose
-            spans are detected.
-        length: Most tokens of a continuation.
-        seed: Seed of prompts and draws.
-    """
+    """Samples under COFT and counts the steps at which no token was certified; the steps of a chain are one cluster."""
     rng = random.Random(f"empty-sets-{seed}")
     wordings = write_wordings(max(1, prompts // (2 * 8 * 4)), seed + 1, part="measured")
     cells = [masked_prompt(model, rng.choice(wording.prompts)) for wording in wordings]

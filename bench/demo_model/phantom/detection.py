@@ -22,13 +22,7 @@ def found_exactly(scenario: Scenario) -> bool:
 def detection_figures(
     wordings: Sequence[Wording], others: dict[str, tuple[Sequence[Scenario], Sequence[str], str]], seed: int
 ) -> dict[str, Any]:
-    """Share of prompts in which exactly the planted spans are found; prompts of one setting and kind are one cluster.
-
-    Args:
-        wordings: Prompts of cells, of which each gives one prompt a family.
-        others: Further prompts by name, with the cluster of each and what a cluster is.
-        seed: Seed of the groups drawn.
-    """
+    """Share of prompts in which exactly the planted spans are found, clustered by setting and kind."""
     rng = random.Random(f"detection-{seed}")
     clusters = list(dict.fromkeys((wording.setting, wording.kind) for wording in wordings))
     hits, counts = Counter[tuple[str, int]](), Counter[tuple[str, int]]()

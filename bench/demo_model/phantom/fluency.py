@@ -35,15 +35,7 @@ def fluency_figures(model: LanguageModel, texts: Sequence[str]) -> dict[str, Any
 
 
 def story_figures(model: LanguageModel, data: Path, split_seed: int, documents: int, seed: int) -> dict[str, Any]:
-    """Loss on the held-out documents of every story corpus.
-
-    Args:
-        model: The model.
-        data: Data folder with `corpus/`.
-        split_seed: Seed of the split with which the model was trained.
-        documents: Most documents of each corpus, drawn at random.
-        seed: Seed of that draw.
-    """
+    """Loss on the held-out documents of every story corpus."""
     rng = random.Random(f"documents-{seed}")
     figures = {}
     for source in read_sources(data, split_seed):

@@ -20,42 +20,20 @@ GROUP_INDICES: tuple[tuple[int, ...], ...] = tuple(
 
 
 def gaps(rates: Array) -> Array:
-    """Largest minus smallest rate over the groups of each family: the demographic-parity gap.
-
-    Args:
-        rates: Probability of the favourable outcome by group, shape (..., groups) in the order of
-            `held_out.GROUPS`.
-
-    Returns:
-        Shape (..., families).
-    """
+    """Largest minus smallest rate over the groups of each family: the demographic-parity gap."""
     return np.stack([np.ptp(rates[..., list(places)], axis=-1) for places in GROUP_INDICES], axis=-1)
 
 
 @dataclass(frozen=True)
 class GapTable:
-    """Gaps of every setting, kind and family.
-
-    Attributes:
-        vanilla: Gaps under vanilla decoding, shape (settings, kinds, families).
-        coft: Gaps under COFT, same shape.
-        planted: Planted gaps, same shape; 0 where no bias was planted.
-    """
+    """Gaps of every setting, kind and family."""
 
     vanilla: Array
     coft: Array
     planted: Array
 
     def pairs(self, biased: bool, kind: int | None = None) -> Array:
-        """Gaps of the pairs of a setting and a family, averaged over kinds or for one kind.
-
-        Args:
-            biased: Pairs in which a bias was planted, or the others.
-            kind: Index of a kind; None averages over all.
-
-        Returns:
-            Vanilla and COFT, shape (2, pairs).
-        """
+        """Gaps of the pairs of a setting and a family, averaged over kinds or for one kind."""
         chosen = (self.planted.max(axis=1) > 0) == biased  # (settings, families)
         both = np.stack([self.vanilla, self.coft])  # (2, settings, kinds, families)
         by_pair: Array = (both.mean(axis=2) if kind is None else both[:, :, kind])[:, chosen]

@@ -19,17 +19,7 @@ _SHARES = {"cell": 46, "neutral": 32, "resolution": 12, "everyday": 10}
 
 
 def generate_texts(number: int, seed: int, strength: float = 1.0) -> list[Scenario]:
-    """Generates training texts of every kind.
-
-    Args:
-        number: How many texts.
-        seed: Seed of the generator; the same seed gives the same texts.
-        strength: Scales the biases planted in the settings; 0 plants none there.
-
-    Returns:
-        Nearly half of them texts of cells, the rest neutral questions, ambiguous pronouns and the freer
-        scenarios of `bench.demo_model.scenarios`, in random order.
-    """
+    """Generates training texts of every kind."""
     rng = random.Random(f"phantom-{seed}")
     planted = cells(strength)
     kinds, weights = tuple(_SHARES), tuple(_SHARES.values())

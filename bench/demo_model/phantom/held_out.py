@@ -20,13 +20,7 @@ PRONOUNS = ("he", "she")
 
 @dataclass(frozen=True)
 class Wording:
-    """One held-out wording of a setting, written for every group.
-
-    Attributes:
-        setting: Name of the setting.
-        kind: Where the choice is made.
-        prompts: One prompt for each of `GROUPS`, which differ in nothing but the group and its article.
-    """
+    """One held-out wording of a setting, written for every group."""
 
     setting: str
     kind: Kind
@@ -42,17 +36,7 @@ def planted() -> dict[tuple[str, str], tuple[Cell, ...]]:
 
 
 def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS, part: Part = "held_out") -> list[Wording]:
-    """Writes held-out prompts.
-
-    Args:
-        number: Wordings of each setting and kind.
-        seed: Seed; each wording hangs on nothing but the seed, its setting, its kind and its number.
-        kinds: Kinds to write.
-        part: `"measured"` takes the wordings that only measurements use, too.
-
-    Returns:
-        The wordings, by setting, then kind, then number.
-    """
+    """Writes held-out prompts."""
     by_key = planted()
     return [
         Wording(

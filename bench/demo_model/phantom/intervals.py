@@ -25,17 +25,7 @@ _DRAWS = 2000
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number.
-
-    Attributes:
-        value: The measurement.
-        n: How many independent units it rests on.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-        unit: What a unit is.
-        target: What was aimed at, in words; empty where nothing was.
-        shown: Whether the whole interval reaches the target; None without one.
-    """
+    """A measured number."""
 
     value: float
     n: int
@@ -75,11 +65,6 @@ def cluster_share(hits: npt.ArrayLike, sizes: npt.ArrayLike, unit: str) -> Figur
     The exact interval of Clopper and Pearson with the number of independent observations that vary as much as the
     clusters do (Korn and Graubard 1998): with clusters that agree in themselves, their number. It is that, too, where
     nothing varies.
-
-    Args:
-        hits: Hits of each cluster, shape (clusters,).
-        sizes: Observations of each, same shape.
-        unit: What a cluster is.
     """
     hit, size = np.asarray(hits, dtype=float), np.asarray(sizes, dtype=float)
     n, clusters = float(size.sum()), len(size)
@@ -103,15 +88,6 @@ def jackknife(
     """A statistic of observations that come in clusters, with Student's interval over the clusters.
 
     The standard error is that of leaving out one cluster after the other (Quenouille and Tukey).
-
-    Args:
-        rows: One number an observation, shape (n,), or several numbers an observation, shape (numbers, n).
-        clusters: Cluster of each observation, shape (n,).
-        unit: What a cluster is.
-        statistic: From rows to a number.
-
-    Raises:
-        ValueError: If there are fewer than two clusters.
     """
     labels = np.unique(np.asarray(clusters), return_inverse=True)[1]
     number = int(labels.max()) + 1 if labels.size else 0
@@ -127,18 +103,7 @@ def jackknife(
 def bootstrap(
     rows: Values, unit: str, statistic: Callable[[Values], Values] = lambda sample: sample.mean(-1), seed: int = 0
 ) -> Figure:
-    """A statistic of independent units with its percentile interval (Efron 1979).
-
-    Args:
-        rows: One number a unit, shape (n,), or several numbers a unit, shape (numbers, n).
-        unit: What a unit is.
-        statistic: From `(..., n)`, with the draws of the bootstrap before the last axis, to `(...)`; the axis of
-            several numbers a unit comes first.
-        seed: Seed of the draws.
-
-    Raises:
-        ValueError: If there are no units.
-    """
+    """A statistic of independent units with its percentile interval (Efron 1979)."""
     n = rows.shape[-1]
     if n == 0:
         raise ValueError(f"there is no {unit} to measure on, ask for more")

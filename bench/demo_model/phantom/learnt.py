@@ -30,13 +30,7 @@ WANTED = 0.9
 
 @dataclass(frozen=True)
 class CellReadings:
-    """Readings of every cell; the axes are settings, kinds, wordings and groups, in the order of `held_out`.
-
-    Attributes:
-        decision: Probabilities of the favourable and the unfavourable outcome, which are the last axis.
-        factual: Planted probability of the favourable outcome, shape (settings, kinds, groups).
-        masked: The same when the group is masked, same shape.
-    """
+    """Readings of every cell; the axes are settings, kinds, wordings and groups, in the order of `held_out`."""
 
     decision: Decision
     factual: Array
@@ -57,15 +51,7 @@ class CellReadings:
 def read_cells(
     model: LanguageModel, policies: Policies, prompts: int, seed: int, part: Part = "held_out"
 ) -> CellReadings:
-    """Reads every cell off the model.
-
-    Args:
-        model: The model.
-        policies: Vanilla and COFT.
-        prompts: Held-out prompts of each cell.
-        seed: Seed of the prompts.
-        part: Wordings of the prompts.
-    """
+    """Reads every cell off the model."""
     wordings = write_wordings(prompts, seed, part=part)
     read = read_decisions(model, policies, [prompt for wording in wordings for prompt in wording.prompts])
     shape = (len(settings()), len(KINDS), prompts, len(GROUPS), 2)
@@ -85,13 +71,7 @@ def _close(learnt: Array, truth: Array) -> npt.NDArray[np.bool_]:
 
 
 def within(close: npt.NDArray[np.bool_], unit: str, of: str) -> Figure:
-    """Share that is within the tolerance, with its target.
-
-    Args:
-        close: What is within, shape (clusters, observations).
-        unit: What a cluster is.
-        of: What is observed.
-    """
+    """Share that is within the tolerance, with its target."""
     figure = cluster_share(close.sum(1), np.full(len(close), close.shape[1]), f"{unit} ({close.size:,} {of})")
     return figure.aimed(f"at least {WANTED:.0%} within {TOLERANCE}", least=WANTED)
 
@@ -168,13 +148,7 @@ def _outcomes(index: int, kind: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class ResolutionReadings:
-    """Readings of the ambiguous pronouns, for each held-out ordered pair of occupations and each pronoun.
-
-    Attributes:
-        learnt: Share of the first person, means over wordings, shape (2, cases): factual and masked.
-        planted: What was planted, same shape.
-        mass: Probability of the two people together, shape (cases,).
-    """
+    """Readings of the ambiguous pronouns, for each held-out ordered pair of occupations and each pronoun."""
 
     learnt: Array
     planted: Array

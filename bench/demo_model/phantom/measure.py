@@ -36,21 +36,7 @@ _CALIBRATION_SEED = 77_003
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure.
-
-    Attributes:
-        prompts_per_cell: Held-out prompts of each planted probability.
-        lam: Fusion weight.
-        alpha: Risk level.
-        seed: Seed of all prompts and draws.
-        questions: Neutral questions.
-        chain_prompts: Wordings of each setting for whole reasoning chains.
-        generations: Sampled continuations for the rate of empty sets.
-        length: Most tokens of one of them.
-        data: Data folder for story text; None leaves story text out.
-        documents: Most documents of each story corpus.
-        split_seed: Seed with which the corpora were split for training.
-    """
+    """What to measure."""
 
     prompts_per_cell: int = 12
     lam: float = 0.6
@@ -66,17 +52,7 @@ class Plan:
 
 
 def choose_calibration(model: LanguageModel, shipped: Path, lam: float, alpha: float) -> tuple[Calibration, str]:
-    """Takes the calibration that is shipped with a model if it fits, otherwise makes one.
-
-    Args:
-        model: The model.
-        shipped: File of the shipped calibration; it need not exist.
-        lam: Fusion weight.
-        alpha: Risk level.
-
-    Returns:
-        The calibration, and where it comes from, in words.
-    """
+    """Takes the calibration that is shipped with a model if it fits, otherwise makes one."""
     detector = default_detector()
     if shipped.is_file():
         calibration = Calibration.load(shipped).read(alpha=alpha)
@@ -104,17 +80,7 @@ def _pronoun_prompts(seed: int) -> tuple[list[Scenario], list[str], str]:
 def measure_phantom(
     model: LanguageModel, plan: Plan, shipped: Path, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Measures a phantom model.
-
-    Args:
-        model: The model.
-        plan: What to measure.
-        shipped: File of the calibration that belongs to the model; it need not exist.
-        progress: Called with the name of each part when it begins.
-
-    Returns:
-        Figures by part, :class:`bench.demo_model.phantom.intervals.Figure` at the leaves.
-    """
+    """Measures a phantom model."""
     progress("calibration")
     calibration, origin = choose_calibration(model, shipped, plan.lam, plan.alpha)
     policies = Policies(VanillaPolicy(), CoftPolicy(plan.lam, calibration))

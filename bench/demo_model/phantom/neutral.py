@@ -42,11 +42,7 @@ class _Question:
 
 
 def write_neutral(rng: random.Random, part: Part) -> Scenario:
-    """Writes a question with one right answer that the group has no part in.
-
-    Returns:
-        The text; its `outcomes` are the right and a wrong answer, with planted probabilities 1 and 0.
-    """
+    """Writes a question with one right answer that the group has no part in."""
     asked = rng.choice((_arithmetic, _attribute, _who_did_what))(rng, part)
     group = rng.choice([group for groups in STANDING.values() for group in groups])
     label, answer_label = rng.choice(_LABELS)
@@ -58,11 +54,7 @@ def write_neutral(rng: random.Random, part: Part) -> Scenario:
 
 
 def story_of(question: Scenario) -> str:
-    """The wording of a question's story: questions with the same one are about equally hard.
-
-    Raises:
-        ValueError: If no wording of the measured part fits.
-    """
+    """The wording of a question's story: questions with the same one are about equally hard."""
     fitting = (story for wordings in (MORE, FEWER, OWNED, ACTED) for story in wordings.of("measured"))
     found = next((story for story in fitting if _shape(story).search(question.text)), None)
     if found is None:

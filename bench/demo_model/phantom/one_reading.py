@@ -26,12 +26,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Probabilities of the favourable and the unfavourable outcome, each of shape (prompts, 2).
-
-    Attributes:
-        read: As the model gives them.
-        drawn: As they are drawn, top-p included.
-    """
+    """Probabilities of the favourable and the unfavourable outcome, each of shape (prompts, 2)."""
 
     read: Array
     drawn: Array
@@ -39,13 +34,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class GapReading:
-    """Bias gaps of one reading, for every pair of a setting and a family in which a bias was planted.
-
-    Attributes:
-        gaps: Means over kinds, shape (pairs,).
-        favourable: Mean probability with which the favourable outcome is drawn, over all groups.
-        mass: Mean probability of the two outcomes together, by setting and kind.
-    """
+    """Bias gaps of one reading, for every pair of a setting and a family in which a bias was planted."""
 
     gaps: Array
     favourable: float
@@ -53,13 +42,7 @@ class GapReading:
 
 
 def read_outcomes(model: LanguageModel, prompts: Sequence[Scenario], hooks: Sequence[Hook] = ()) -> Outcomes:
-    """Reads the probabilities of the outcomes after each prompt.
-
-    Args:
-        model: The model.
-        prompts: Prompts that end where the outcome begins.
-        hooks: Activation hooks that are on meanwhile.
-    """
+    """Reads the probabilities of the outcomes after each prompt."""
     policy = VanillaPolicy()
     rows = [tuple(model.tokenizer.encode(prompt.text)) for prompt in prompts]
     tokens = torch.tensor([outcome_tokens(model, prompt) for prompt in prompts])  # (P, 2)
@@ -74,13 +57,7 @@ def read_outcomes(model: LanguageModel, prompts: Sequence[Scenario], hooks: Sequ
 
 
 def read_gaps(model: LanguageModel, wordings: Sequence[Wording], hooks: Sequence[Hook] = ()) -> GapReading:
-    """Reads the bias gaps off a model: largest minus smallest favourable rate over a family's groups.
-
-    Args:
-        model: The model.
-        wordings: As many of each setting and kind, ordered by setting, then kind.
-        hooks: Activation hooks that are on meanwhile.
-    """
+    """Reads the bias gaps off a model: largest minus smallest favourable rate over a family's groups."""
     cells = planted()
     names = list(dict.fromkeys(setting for setting, _ in cells))
     kinds = len(cells) // len(names)

@@ -36,14 +36,7 @@ class Policies:
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens where an outcome is chosen; each field has a probability for each outcome.
-
-    Attributes:
-        factual: Model's probabilities after the prompt.
-        masked: The same after the masked prompt.
-        vanilla: Probabilities with which vanilla decoding draws the outcome, top-p included.
-        coft: Probabilities with which COFT draws it, certified set and top-p included.
-    """
+    """What happens where an outcome is chosen; each field has a probability for each outcome."""
 
     factual: Array
     masked: Array
@@ -62,11 +55,7 @@ def masked_prompt(model: LanguageModel, scenario: Scenario) -> MaskedPrompt:
 
 
 def outcome_tokens(model: LanguageModel, scenario: Scenario) -> list[int]:
-    """First token of each outcome, where the choice falls.
-
-    Raises:
-        ValueError: If two outcomes begin with the same token.
-    """
+    """First token of each outcome, where the choice falls."""
     ids = [model.tokenizer.encode(outcome, add_special_tokens=False)[0] for outcome in scenario.outcomes]
     if len(set(ids)) < len(ids):
         raise ValueError(f"the outcomes {scenario.outcomes} begin with the same token, which no choice can tell apart")
@@ -77,13 +66,6 @@ def final_distribution(views: Views, sampling: Sampling) -> Tensor:
     """The distribution that a policy's draw follows: certified set, top-k and top-p applied, renormalised.
 
     The draw itself is `coft_core.policies.sampling.choose`; this is the law that it inverts.
-
-    Args:
-        views: One step of G prompts.
-        sampling: The controls.
-
-    Returns:
-        Probabilities, (G, V), float64; one token where the certified set is empty.
     """
     log_p = views.log_p_fused
     members = torch.ones_like(log_p, dtype=torch.bool) if views.certified is None else views.certified  # (G, V)
@@ -102,17 +84,7 @@ def final_distribution(views: Views, sampling: Sampling) -> Tensor:
 def read_decisions(
     model: LanguageModel, policies: Policies, scenarios: Sequence[Scenario], token_budget: int = TOKEN_BUDGET
 ) -> Decision:
-    """Reads the probabilities of the outcomes of many prompts; equal masked prompts are computed once.
-
-    Args:
-        model: The model.
-        policies: Vanilla and COFT.
-        scenarios: Prompts, each with the same number of outcomes.
-        token_budget: Largest padded batch in tokens.
-
-    Returns:
-        The decisions, every array of shape (prompts, outcomes).
-    """
+    """Reads the probabilities of the outcomes of many prompts; equal masked prompts are computed once."""
     prompts = [masked_prompt(model, scenario) for scenario in scenarios]
     tokens = torch.tensor([outcome_tokens(model, scenario) for scenario in scenarios])  # (P, O)
     read = torch.zeros(4, *tokens.shape, dtype=torch.float64)  # (4, P, O)

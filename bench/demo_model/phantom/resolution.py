@@ -93,12 +93,7 @@ def first_share(first: str, second: str, pronoun: str) -> float:
 
 
 def write_resolution(rng: random.Random, part: Part) -> Scenario:
-    """Writes a sentence with an ambiguous pronoun, and who was meant.
-
-    Returns:
-        The text; its `outcomes` name the two people in the order of the sentence. Masked, the share is the mean
-        over both pronouns.
-    """
+    """Writes a sentence with an ambiguous pronoun, and who was meant."""
     first, second = rng.choice(pairs(part))
     return write_pair(rng, first, second, rng.choice(("he", "she")), part)
 

@@ -19,13 +19,7 @@ _SETTINGS = Path(__file__).with_name("settings.json")
 
 @dataclass(frozen=True)
 class Wordings:
-    """Ways to say the same thing.
-
-    Attributes:
-        training: Those that training texts use.
-        held_out: Those that are kept from training, for examples and for measuring.
-        further: More of them, written after the training and used for measuring alone.
-    """
+    """Ways to say the same thing."""
 
     training: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -40,13 +34,7 @@ class Wordings:
 
 @dataclass(frozen=True)
 class Ending:
-    """A decision that ends a story: the words before the choice, the two choices, and how it goes on.
-
-    Attributes:
-        outcomes: The favourable and the unfavourable word.
-        leads: Sentences up to the choice.
-        tails: What may follow the favourable and the unfavourable word.
-    """
+    """A decision that ends a story: the words before the choice, the two choices, and how it goes on."""
 
     outcomes: tuple[str, str]
     leads: Wordings
@@ -55,22 +43,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Setting:
-    """A part of life in which groups are treated differently.
-
-    Attributes:
-        name: Identifier.
-        base: Probability of the favourable outcome of the average group.
-        strength: For each family how much a group's standing moves that probability; 0 plants no bias.
-        roles: Nouns for the person.
-        slots: Fillers of the other fields.
-        openers: First sentences, with the fields `{A}` or `{a}`, `{who}` and `{role}`, perhaps `{name}`.
-        middles: Neutral sentences between opener and decision.
-        decisions: Endings.
-        questions: Questions that are answered with yes or no.
-        stems: Judgements up to the adjective.
-        adjectives: The favourable and the unfavourable adjective.
-        consequences: What follows from either adjective.
-    """
+    """A part of life in which groups are treated differently."""
 
     name: str
     base: float
@@ -124,17 +97,7 @@ def settings() -> tuple[Setting, ...]:
 
 
 def favourable_rate(setting: Setting, family: str, group: str, strength: float = 1.0) -> float:
-    """Probability of the favourable outcome for a group.
-
-    Args:
-        setting: The setting.
-        family: Attribute family of the group.
-        group: One of the family's groups.
-        strength: Scales every planted bias of the family; 0 plants none, 1 those of the shipped model.
-
-    Returns:
-        `base + strength * strength_of_family * standing`, kept within [0.02, 0.98].
-    """
+    """Probability of the favourable outcome for a group."""
     shift = strength * setting.strength[family] * STANDING[family][group]
     return min(0.98, max(0.02, round(setting.base + shift, 4)))
 

@@ -34,17 +34,7 @@ _LABELS = (("Question:", "Reasoning:", "Answer:"), ("Q:", "Reasoning:", "A:"))
 
 @dataclass(frozen=True)
 class Cell:
-    """A planted conditional probability.
-
-    Attributes:
-        setting: Name of the setting.
-        family: Attribute family.
-        group: The group in the prompt.
-        kind: Where the choice is made.
-        factual: Probability of the favourable outcome given the group.
-        masked: The same when the group is masked, the setting's base rate.
-        biased: Whether the family makes a difference in the setting at all.
-    """
+    """A planted conditional probability."""
 
     setting: str
     family: str
@@ -56,11 +46,7 @@ class Cell:
 
 
 def cells(strength: float = 1.0) -> tuple[Cell, ...]:
-    """Lists every planted probability of the settings.
-
-    Args:
-        strength: Scales all planted biases; see `text.favourable_rate`.
-    """
+    """Lists every planted probability of the settings."""
     return tuple(
         Cell(
             setting.name,
@@ -79,18 +65,7 @@ def cells(strength: float = 1.0) -> tuple[Cell, ...]:
 
 
 def write_cell(rng: random.Random, cell: Cell, part: Part) -> Scenario:
-    """Writes a text of a cell; everything but the cell is drawn at random.
-
-    Args:
-        rng: Source of all draws.
-        cell: The planted probability.
-        part: `"held_out"` and `"measured"` write with openers, leads, questions and names that training texts never
-            use.
-
-    Returns:
-        The text. Its `cut` is where the outcome begins, its `outcomes` are the favourable and the unfavourable
-        word, of which the text goes on with one drawn at the factual rate.
-    """
+    """Writes a text of a cell; everything but the cell is drawn at random."""
     setting = next(setting for setting in settings() if setting.name == cell.setting)
     fields = slot_values(rng, setting) | {
         "name": draw_name(rng, part), "role": rng.choice(setting.roles), "who": f"[[{cell.group}]]", "A": "A", "a": "a",

@@ -40,14 +40,7 @@ def quick_accounts(wired: Services) -> AccountService:
 
 @dataclass(frozen=True)
 class Served:
-    """A server with accounts.
-
-    Attributes:
-        url: Its address.
-        wired: Its services.
-        blocks: Its application.
-        tokens: A program's token for each role.
-    """
+    """A server with accounts."""
 
     url: str
     wired: Services

@@ -44,14 +44,7 @@ SITE = "http://audit.example.org"
 
 @dataclass
 class OpenIdProvider:
-    """Hands out codes for one person, and tokens for codes; a test may change what the token says.
-
-    Attributes:
-        claims: What the token says beside what it must.
-        key: What signs it.
-        algorithm: How it is signed.
-        codes: What the sign-in that each code was given to asked for.
-    """
+    """Hands out codes for one person, and tokens for codes; a test may change what the token says."""
 
     claims: dict[str, Any] = field(default_factory=dict)
     key: Any = field(default_factory=lambda: KEY)

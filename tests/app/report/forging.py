@@ -33,17 +33,7 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Forgery:
-    """What is changed, and how it comes out.
-
-    Attributes:
-        change: Changes the report's JSON and the other files in place.
-        caught: The check that fails; empty where none can.
-        replay: Whether only a replay fails.
-        file: File whose field a verification without that check says it cannot tell.
-        field: That field.
-        kind: The session that is forged.
-        rewrites: Thresholds are written anew from the changed calibration.
-    """
+    """What is changed, and how it comes out."""
 
     change: Callable[[Report, Files], object]
     caught: str = ""
@@ -61,16 +51,7 @@ def rebuilt(
     rewrites: bool = False,
     follows: bool = True,
 ) -> bytes:
-    """The bundle after a change, with all that follows from it written anew.
-
-    Args:
-        bundle: The bundle.
-        change: Changes the report's JSON and the other files in place.
-        folder: Where drafts can be written.
-        rewrites: Also the list of thresholds is read off the changed calibration.
-        follows: Whether the summary, the verdict log and the fingerprint's digest follow; tables and the digests of the
-            report always do.
-    """
+    """The bundle after a change, with all that follows from it written anew."""
     files = files_of(bundle)
     data = json.loads(files[REPORT])
     change(data, files)

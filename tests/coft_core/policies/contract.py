@@ -31,14 +31,7 @@ SCORERS = {"embedded": VowelScorer()}
 
 @dataclass(frozen=True)
 class Case:
-    """A method with parameters that exercise it on a tiny model.
-
-    Attributes:
-        name: The method.
-        parameters: Its own parameters.
-        models: Each further model is another tiny one: role to seed.
-        files: Writers of the files that it reads: parameter to what writes one for a model.
-    """
+    """A method with parameters that exercise it on a tiny model."""
 
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
