@@ -11,12 +11,5 @@ _ASSETS = _INSTALLED if _INSTALLED.is_dir() else _ROOT / "assets"
 
 
 def assets_path(*parts: str) -> Path:
-    """Path of a shipped data file or folder; it need not exist.
-
-    Args:
-        *parts: Path components below the assets folder, e.g. ``"lexicons", "gender.csv"``.
-
-    Returns:
-        The absolute path.
-    """
+    """Path of a shipped data file or folder; it need not exist."""
     return _ASSETS.joinpath(*parts)

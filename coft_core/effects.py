@@ -50,16 +50,7 @@ def named(words: Sequence[str], say: Catalogue) -> str:
 def effect_sentence(
     log_ratio: float, words: Sequence[str], shown: str, masked: str, say: Catalogue, place: str = ""
 ) -> str:
-    """How a token's probability differs between the two readings of a prompt, with both probabilities.
-
-    Args:
-        log_ratio: Natural logarithm of the probability as typed over the masked one.
-        words: The masked words of the prompt, as :func:`masked_words` gives them.
-        shown: The probability with the words shown, as text.
-        masked: The probability with the words masked, as text.
-        say: The messages of the sentence's language.
-        place: Which token it is, where the sentence has to say so; it ends with a comma and a blank.
-    """
+    """How a token's probability differs between the two readings of a prompt, with both probabilities."""
     if not words:
         return say.say("effect.unmasked")
     factor = factor_of(log_ratio)

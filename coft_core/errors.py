@@ -57,11 +57,7 @@ class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the des
     """
 
     def __init__(self, differences: Sequence[tuple[str, str, str]]) -> None:
-        """Describe the mismatch.
-
-        Args:
-            differences: One (field, value in the calibration, value in the policy) per differing field.
-        """
+        """Describe the mismatch."""
         self.fields = tuple(name for name, _, _ in differences)
         self.differences = tuple(differences)
         detail = "; ".join(f"{name}: calibrated {_apart(a, b)}, used {_apart(b, a)}" for name, a, b in differences)

@@ -145,12 +145,7 @@ def certified_in(fingerprint: Fingerprint) -> CertifiedIn:
 
 
 def same_digests(first: str, second: str) -> bool:
-    """Whether two texts are equal once a shortened digest counts as the whole one that begins with it.
-
-    Args:
-        first: A digest, or a text that holds digests, such as a detector's version.
-        second: The other one.
-    """
+    """Whether two texts are equal once a shortened digest counts as the whole one that begins with it."""
     if first == second:
         return True
     if _DIGEST.split(first) != _DIGEST.split(second):

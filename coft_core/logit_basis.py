@@ -135,11 +135,7 @@ class LogitBasis:
         return np.ascontiguousarray(np.ldexp(sums, scales[None, :]).T).astype(np.float32)
 
     def unpacked(self, parts: Sequence[bytes]) -> list[StoredLogits]:
-        """The logits that were :meth:`packed` with this matrix, bit by bit.
-
-        Raises:
-            StoredLogitsError: Some are damaged, or were packed with another one.
-        """
+        """The logits that were :meth:`packed` with this matrix, bit by bit."""
         try:
             read = [_read(part) for part in parts]
             if any(header["basis"] != self.digest for header, _, _ in read):
@@ -171,11 +167,7 @@ def is_packed(data: bytes) -> bool:
 
 
 def basis_named(data: bytes) -> str:
-    """Digest of the matrix that bytes were packed with.
-
-    Raises:
-        StoredLogitsError: They are damaged.
-    """
+    """Digest of the matrix that bytes were packed with."""
     try:
         return str(_header(zlib.decompressobj(), data)[0]["basis"])
     except (ValueError, KeyError, TypeError, zlib.error, struct.error, UnicodeDecodeError) as error:

@@ -21,22 +21,13 @@ MOST_PLACES = 6
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The messages of a language.
-
-    Attributes:
-        language: Its tag, as HTML has it.
-        messages: Texts with placeholders, by section and name.
-    """
+    """The messages of a language."""
 
     language: str
     messages: Mapping[str, str]
 
     def say(self, name: str, /, **values: object) -> str:
-        """A message with its placeholders filled in.
-
-        Raises:
-            KeyError: There is no such message, or a placeholder has no value.
-        """
+        """A message with its placeholders filled in."""
         return self.messages[name].format(**values)
 
     def counted(self, name: str, number: int, /, **values: object) -> str:
@@ -122,11 +113,7 @@ def _stored_sentences() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @cache
 def catalogue(language: str) -> Catalogue:
-    """The messages of a language.
-
-    Raises:
-        InvalidInputError: There are none in it.
-    """
+    """The messages of a language."""
     if language not in LANGUAGES:
         raise InvalidInputError(f"There is no report in the language {language!r}; choose {', '.join(LANGUAGES)}.")
     data = tomllib.loads(assets_path("reports", "messages", f"{language}.toml").read_text("utf-8"))

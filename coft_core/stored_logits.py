@@ -43,15 +43,6 @@ class Tail:
 
     The fused logits are ``(1 - lam) * factual + lam * masked``, with several masked branches their mean. The logarithm
     of their mass is convex in lambda, so the values and slopes at a few lambdas bound it at every other.
-
-    Attributes:
-        token_ids: Tokens of the head in rising order, ``(n,)`` little-endian int32.
-        log_mass: Log-mass of the tail in each branch, ``(B,)``; ``-inf`` where it is empty.
-        largest: Largest logit of the tail in each branch, ``(B,)``.
-        lams: Lambdas at which the fused tail was measured, rising from 0 to 1, ``(L,)``.
-        fused_log_mass: Log-mass of the fused tail at each of them, ``(L,)``.
-        fused_slope: Its derivative by lambda, ``(L,)``; infinite where a branch forbids what the other allows.
-        fused_largest: Largest fused logit of the tail, ``(L,)``.
     """
 
     token_ids: bytes

@@ -70,14 +70,7 @@ _CERTIFIED = re.compile(r"certified(?: at (\d+) of (\d+) steps)?")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What may be claimed for a run, and why no more.
-
-    Attributes:
-        kind: The claim.
-        reason: Why it is not certified; begins with ``"policy mismatch"`` where that is why, empty where it is.
-        steps: At how many steps a token is certified, and of how many; None before the first step. A token that the
-            policy draws is in its certified set by construction, so the sets' sizes and masses inform, not this count.
-    """
+    """What may be claimed for a run, and why no more."""
 
     kind: CertificateKind
     reason: str = ""
@@ -140,24 +133,14 @@ def is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling controls, the same in every branch and at calibration.
-
-    Attributes:
-        temperature: Divides the logits.
-        top_p: Smallest set of likeliest tokens whose mass reaches this; 1 is off.
-        top_k: Number of likeliest tokens kept; 0 is off.
-    """
+    """Sampling controls, the same in every branch and at calibration."""
 
     temperature: float = 1.0
     top_p: float = 0.9
     top_k: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be sampled with.
-
-        Raises:
-            InvalidInputError: A control is outside its range.
-        """
+        """Refuse what cannot be sampled with."""
         if not (is_number(self.temperature) and self.temperature > 0):
             raise InvalidInputError(
                 f"temperature is {self.temperature}; choose a number above 0, or greedy decoding for the likeliest "

@@ -46,13 +46,7 @@ TRUTH_PATH = "factual draw"
 
 @dataclass(frozen=True, slots=True)
 class ChainPrompt:
-    """A prompt to continue.
-
-    Attributes:
-        prompt: The masked prompt.
-        context: Number of its context.
-        row: Number of its row in the prompt set, part of the key of its draws.
-    """
+    """A prompt to continue."""
 
     prompt: MaskedPrompt
     context: int
@@ -77,14 +71,7 @@ class RolledOut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chains:
-    """Chains of many prompts, in the prompts' order.
-
-    Attributes:
-        prompts: The prompts.
-        views: Masked views of each prompt: :data:`JOINT`, or the families that it has masked.
-        chains: Their chains.
-        ended: Whether each ended by itself, with an end token; another was cut by the number of steps or the context.
-    """
+    """Chains of many prompts, in the prompts' order."""
 
     prompts: tuple[ChainPrompt, ...]
     views: tuple[tuple[str, ...], ...]
@@ -135,24 +122,7 @@ def generate_chains(
     phase: str = "chains",
     room: Room | None = None,
 ) -> Chains:
-    """Let a policy continue prompts, and draw at every step what the factual branch would have written there.
-
-    Args:
-        model: The model.
-        policy: The deployed policy, thresholds included.
-        prompts: The prompts.
-        max_new_tokens: Steps of a chain at most; it also ends with an end token or a full context.
-        seed: Seed of the draws.
-        progress: Called with the prompts that are known already, if any, then after each batch with those it held.
-        batch_prompts: Prompts of one batch at most; None leaves it to the number of their branches.
-        ledger: What is known already, and where chains are kept; bound to these inputs.
-        phase: Label of these chains in the ledger.
-        room: Where the batches' memory is taken from; None takes it without asking.
-
-    Raises:
-        InvalidInputError: There are no steps to take, or the model returned NaN.
-        PromptTooLongError: A prompt fills the model's context; the text names its row.
-    """
+    """Let a policy continue prompts, and draw at every step what the factual branch would have written there."""
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     _check_lengths(model, prompts)
@@ -293,11 +263,7 @@ def chain_prompts(
     policy: Policy,
     detector: SpanDetector,
 ) -> list[ChainPrompt]:
-    """Mask the prompts as the policy would.
-
-    Raises:
-        InvalidInputError: There is no example, or one (named by its number) has an unusable prompt.
-    """
+    """Mask the prompts as the policy would."""
     if not examples:
         raise InvalidInputError("There are no calibration prompts; give at least one.")
     prompts = []

@@ -68,13 +68,7 @@ def ledger_key(
 
 @dataclass(frozen=True, slots=True)
 class LedgerPhase:
-    """One phase of a calibration over the examples that it runs.
-
-    Attributes:
-        ledger: The ledger; None knows nothing and keeps nothing.
-        label: The phase's label.
-        examples: Number of each example, from 1.
-    """
+    """One phase of a calibration over the examples that it runs."""
 
     ledger: Ledger | None
     label: str
@@ -87,18 +81,7 @@ class LedgerPhase:
         work: Callable[[list[list[int]]], Iterable[Iterable[Entry]]],
         done: Callable[[int], None],
     ) -> list[Entry]:
-        """What every example gives: what the ledger knows, and the rest batch by batch.
-
-        Args:
-            shapes: For each array its shape in each example; -1 allows any length.
-            batches: Places of the examples of each batch; asked for unless everything is known. They are formed of all
-                examples, so that those left have the neighbours that they have without an interruption.
-            work: What the examples of batches give, by their places; one batch after the other is taken of it.
-            done: Told how many are known already, if any, then after each batch how many it held.
-
-        Raises:
-            LedgerMismatchError: What is known cannot belong to its example.
-        """
+        """What every example gives: what the ledger knows, and the rest batch by batch."""
         known_entries = self._known(shapes)
         if known_entries:
             done(len(known_entries))

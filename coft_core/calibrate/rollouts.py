@@ -29,11 +29,7 @@ Parts = Mapping[str, Calibration]
 
 
 def calibrate_on_rollouts(task: Task[Thresholds]) -> Thresholds:
-    """Iterate thresholds on the policy's own chains, and measure their coverage.
-
-    Raises:
-        InvalidInputError: There are several policies, no example, an unusable prompt, or nothing masked in any.
-    """
+    """Iterate thresholds on the policy's own chains, and measure their coverage."""
     if len(task.policies) != 1:
         raise InvalidInputError(
             f"There are {len(task.policies)} fusion weights; chains are written under one, so give one at a time for "
@@ -156,17 +152,7 @@ def largest_change(before: Calibration | None, after: Calibration) -> float:
 def round_size(
     order: Sequence[int], contexts: Mapping[str, set[int]], levels: Mapping[str, float], rounds: int
 ) -> tuple[int, int]:
-    """How contexts are shared out among rounds: as many rounds as leave each view what its level needs in all of them.
-
-    Args:
-        order: The contexts in the order in which rounds use them.
-        contexts: Contexts of each masked view; one with fewer than its level needs altogether has no say.
-        levels: Risk level of each.
-        rounds: Rounds at most, the final one included.
-
-    Returns:
-        Contexts of a search round, and the number of such rounds; the final one has all others.
-    """
+    """How contexts are shared among rounds: as many rounds as leave each view enough for its level."""
     needed = {view: max(minimum_contexts(alpha), 1) for view, alpha in levels.items()}
     members = {view: np.isin(order, list(numbers)) for view, numbers in contexts.items()}  # (K,) each
     with_say = [view for view, inside in members.items() if int(inside.sum()) >= needed[view]]

@@ -141,12 +141,6 @@ def calibrate_single_branch(
     """Calibrate the log-probability of the true next token in the factual reading, on given references.
 
     Nothing is masked, so that both readings are the factual one and its log-probability is its own joint support.
-
-    Returns:
-        A calibration that serves only methods that certify in the factual branch.
-
-    Raises:
-        InvalidInputError: As :func:`calibrate` does.
     """
     plain = [replace(example, spans=()) for example in examples]
     joint = calibrate(model, plain, 0.0, alpha, estimator, **options)

@@ -94,11 +94,7 @@ class CalibrationOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings:
-    """The options with their defaults; see :class:`CalibrationOptions`.
-
-    Raises:
-        InvalidInputError: One is outside its range.
-    """
+    """The options with their defaults; see :class:`CalibrationOptions`."""
 
     temperature: float = 1.0
     top_p: float = 0.9

@@ -41,11 +41,7 @@ def masked_views(policy: Policy, prompt: MaskedPrompt) -> dict[str, tuple[int, .
 
 
 def steady(model: LanguageModel) -> LanguageModel:
-    """The model with all prompts of one calibration rendered at the same moment.
-
-    Raises:
-        InvalidInputError: Its chat template renders the same text in several ways.
-    """
+    """The model with all prompts of one calibration rendered at the same moment."""
     dated = model.dated()
     require_steady(dated.rendering_label)
     return dated
@@ -54,11 +50,7 @@ def steady(model: LanguageModel) -> LanguageModel:
 def framed_examples(
     model: LanguageModel, examples: Sequence[Example], detector: SpanDetector
 ) -> tuple[LanguageModel, tuple[Example, ...]]:
-    """Examples in the model's frame, and the model with the frame that all of them have.
-
-    Raises:
-        InvalidInputError: A prompt is no conversation although it begins as one.
-    """
+    """Examples in the model's frame, and the model with the frame that all of them have."""
     frame = model.prompting.frame
     placed = []
     for example in examples:
@@ -69,20 +61,7 @@ def framed_examples(
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[Thresholds]):
-    """What all thresholds of one run have in common; :meth:`of` has checked everything that needs no model.
-
-    Attributes:
-        model: The model, rendering at one moment.
-        policies: The policies that will use the thresholds, without any yet: one a fusion weight, otherwise alike.
-        examples: The prompts.
-        contexts: Context of each.
-        alpha: Risk level; of all families together with factorized masks.
-        by_family: A level for each family; None shares alpha out equally.
-        estimator: Threshold estimator.
-        source: ``reference`` or ``rollout``.
-        settings: The options.
-        groups: Groups of the contexts; None unless thresholds are asked by group.
-    """
+    """What all thresholds of one run have in common; :meth:`of` has checked everything that needs no model."""
 
     model: LanguageModel
     policies: tuple[FusedPolicy[Thresholds], ...]
@@ -144,11 +123,7 @@ class Task(Generic[Thresholds]):
         )
 
     def levels(self, views: Iterable[str]) -> dict[str, float]:
-        """Risk level of each masked view that occurs.
-
-        Raises:
-            InvalidInputError: None does, or the families' shares of alpha do not fit.
-        """
+        """Risk level of each masked view that occurs."""
         if self.policies[0].mask.layout == "joint":
             return {JOINT: self.alpha}
         if not (families := in_page_order(views)):
@@ -185,13 +160,7 @@ class Task(Generic[Thresholds]):
     def assembled(
         self, parts: Mapping[str, Calibration], chosen: CalibrationValues | None = None, unmasked: int = 0
     ) -> Thresholds:
-        """The policy's calibration of the masked views' thresholds.
-
-        Args:
-            parts: Thresholds by view.
-            chosen: The policy's own choices, the baseline of drift.
-            unmasked: Prompts in which nothing is masked.
-        """
+        """The policy's calibration of the masked views' thresholds."""
         chosen = chosen or CalibrationValues.empty()
         if self.policies[0].mask.layout == "joint":
             (joint,) = parts.values()

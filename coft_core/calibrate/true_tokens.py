@@ -124,14 +124,7 @@ PHASE = "reference"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An example in tokens.
-
-    Attributes:
-        prompt: Its masked prompt.
-        continuation: Tokens of its reference.
-        context: Number of its context.
-        row: Number of the example, from 1.
-    """
+    """An example in tokens."""
 
     prompt: MaskedPrompt
     continuation: tuple[int, ...]
@@ -151,12 +144,7 @@ def prepare(
     mask: MaskSettings,
     detector: SpanDetector,
 ) -> list[Prepared]:
-    """Mask and tokenize the examples.
-
-    Raises:
-        InvalidInputError: There is no example, or one (named by its number) has no prompt or reference.
-        PromptTooLongError: An example does not fit into the model's context.
-    """
+    """Mask and tokenize the examples."""
     if not examples:
         raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
     prepared = []

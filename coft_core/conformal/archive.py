@@ -56,18 +56,7 @@ def pack(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Take a file's content apart.
-
-    Args:
-        data: The content.
-        names: Names of the parts that it must have.
-
-    Returns:
-        The settings, and the parts by name: those of ``names``, and any other that the settings list.
-
-    Raises:
-        CalibrationFormatError: The data is damaged, of another version, or no calibration.
-    """
+    """Take a file's content apart."""
     # A missing part counts as damage: the end of a cut file can look like a whole archive of other content.
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -34,16 +34,7 @@ HALVINGS = 34
 
 @dataclass(frozen=True, slots=True)
 class Bet:
-    """What bets on the difference of two shares have come to.
-
-    Attributes:
-        pairs: Observed pairs.
-        difference: Mean difference of the pairs, in [-1, 1].
-        low: Lower end of the interval that holds at all times at once.
-        high: Its upper end.
-        p_value: Anytime-valid p-value of "no difference": 1 over the most wealth so far, at most 1.
-        decided_after: Pairs after which the wealth first reached ``1 / alpha``; None where it never did.
-    """
+    """What bets on the difference of two shares have come to."""
 
     pairs: int
     difference: float
@@ -54,18 +45,7 @@ class Bet:
 
 
 def log_wealth(observations: npt.ArrayLike, mean: float) -> Floats:
-    """Logarithm of the wealth after each observation of whoever bets against a mean.
-
-    Args:
-        observations: ``(T,)`` numbers in [0, 1].
-        mean: The mean that is doubted, inside (0, 1).
-
-    Returns:
-        ``(T,)`` natural logarithms; the wealth before the first observation is 1.
-
-    Raises:
-        InvalidInputError: An observation lies outside [0, 1], or the mean does not lie inside (0, 1).
-    """
+    """Logarithm of the wealth after each observation of whoever bets against a mean."""
     values, counts = _counted(observations)
     if not 0.0 < mean < 1.0:
         raise InvalidInputError(f"The mean that is tested is {mean}; give a number between 0 and 1.")
@@ -114,14 +94,6 @@ def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float)
     Outcomes of each side are draws with one share, and the sides are independent. The k-th of one side is paired with
     the k-th of the other: the differences are then draws whose mean is the difference of the shares, also where other
     draws between them were left out because they have no outcome. The longer side waits.
-
-    Args:
-        first: ``(N,)`` outcomes of the first side, 0 or 1, in the order in which they were drawn.
-        second: ``(M,)`` outcomes of the second side.
-        alpha: Probability with which a difference is found, at any time, where there is none.
-
-    Raises:
-        InvalidInputError: An outcome is neither 0 nor 1, or ``alpha`` is no risk level.
     """
     check_alpha(alpha)
     observations = _paired(first, second)
@@ -140,11 +112,7 @@ def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float)
 
 
 def pairs_to_decide(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> int | None:
-    """What :func:`bet_on_difference` says of when it was decided, without the interval, which takes far longer.
-
-    Raises:
-        InvalidInputError: As :func:`bet_on_difference`.
-    """
+    """What :func:`bet_on_difference` says of when it was decided, without the interval, which takes far longer."""
     check_alpha(alpha)
     observations = _paired(first, second)
     return _reached(log_wealth(observations, 0.5), alpha) if len(observations) else None

@@ -54,13 +54,6 @@ class PositionBins:
 
     A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are as narrow as
     the contexts allow.
-
-    Attributes:
-        width: Steps per bin, for ``widening`` and ``even``.
-        maximum: Number of steps that get bins of their own.
-        spacing: ``finest``: a bin for each step; ``widening``: the first ``width`` steps have bins that double, 1, 2,
-            3-4, 5-8, ..., later bins have ``width`` steps; ``even``: all bins have ``width`` steps, as in the paper.
-        starts: First step of each bin, 0-based; computed.
     """
 
     width: int = USUAL_WIDTH
@@ -102,12 +95,6 @@ class PositionBins:
         """The bins that values can fill: with ``finest``, the last bin begins at the last step with enough contexts.
 
         Later steps are tied to that bin. How many contexts reach a step decides this, not their values.
-
-        Args:
-            steps: Steps of the values, 0-based, ``(n,)``.
-            contexts: Their contexts, ``(n,)``.
-            alpha: Risk level; a bin needs ``ceil(1 / alpha) - 1`` contexts, or as much weight.
-            shift: What is assumed of new contexts.
         """
         if self.spacing != "finest":
             return self
@@ -205,17 +192,6 @@ def stepwise_bins(
 
     A bin without data borrows from the calibrated bin whose number is nearest, the earlier of two, and says
     so. A bin with data, but too little of it, never borrows: it stays uninformative.
-
-    Args:
-        values: Log joint support of true next tokens, ``(n,)``.
-        steps: Their steps, 0-based, ``(n,)``.
-        contexts: Their contexts, ``(n,)``.
-        alpha: Risk level in (0, 1), averaged over the steps of each bin.
-        rule: How values of one context are counted; hierarchical if None.
-        positions: The bins; by default steps 1, 2, 3-4 and 5-8, then eights up to 256.
-
-    Raises:
-        InvalidInputError: Alpha is outside (0, 1), or a context lacks a shift weight.
     """
     positions, risk = positions or PositionBins(), exact_alpha(alpha)
     bins = []
@@ -262,12 +238,7 @@ def _lend(bins: list[Bin], borrower: Bin) -> Bin:
 
 
 def steps_label(first: int, last: int | None) -> str:
-    """Steps as pages count them, from 1: ``3`` or ``9-16`` (with an en dash), or ``249 and later``.
-
-    Args:
-        first: First step, 0-based.
-        last: Last step, 0-based and inclusive; None has no end.
-    """
+    """Steps as pages count them, from 1: ``3`` or ``9-16`` (with an en dash), or ``249 and later``."""
     if last is None:
         return f"{first + 1} and later"
     return f"{first + 1}" if first == last else f"{first + 1}\u2013{last + 1}"
@@ -279,15 +250,7 @@ EVENNESS_LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class BinEvenness:
-    """What the contexts say of the steps of one bin.
-
-    Attributes:
-        label: The bin's steps as pages count them.
-        steps: Steps that were compared.
-        contexts: Contexts that tell something: some of their true tokens in the bin were certified and some were not.
-        p: p-value of the hypothesis that the true token of every step is certified equally often.
-        level: Level that ``p`` is held against: :data:`EVENNESS_LEVEL` divided by the number of bins compared.
-    """
+    """What the contexts say of the steps of one bin."""
 
     label: str
     steps: int
@@ -314,16 +277,6 @@ def bin_evenness(
     score statistic ``t' (sum d d')^+ t`` with ``t = sum d`` is then chi-squared (Cochran's Q with the covariance taken
     from the contexts; for few contexts it errs on the side of not marking). The calibration's own contexts may be used:
     a threshold that the steps of a bin share favours none of them.
-
-    Args:
-        kept: Whether each true token was certified, ``(n,)``.
-        contexts: Their contexts, ``(n,)``.
-        steps: Their steps, 0-based, ``(n,)``.
-        positions: The position bins.
-
-    Returns:
-        The bins that could be compared, in order: those in which some context has more than one step, of which some
-        were certified and some not.
     """
     of_bin = positions.bins_of(steps)  # (n,)
     evenness = []

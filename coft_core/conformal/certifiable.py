@@ -17,13 +17,7 @@ from coft_core.conformal.values import CalibrationValues
 
 @dataclass(frozen=True, slots=True)
 class BinSupport:
-    """What one position bin supports.
-
-    Attributes:
-        label: The bin's steps as pages count them.
-        contexts: Contexts with a value in it.
-        smallest_alpha: Smallest risk level with a threshold; None where no level below 1 has one.
-    """
+    """What one position bin supports."""
 
     label: str
     contexts: int
@@ -32,16 +26,7 @@ class BinSupport:
 
 @dataclass(frozen=True, slots=True)
 class Certifiable:
-    """The smallest risk levels that a calibration supports; at any smaller one everything passes.
-
-    Attributes:
-        contexts: Number of contexts of the calibration.
-        overall: Smallest level at which any bin has a threshold of its own; None if there is none.
-        everywhere: Smallest level at which every bin with data has one; None if there is none. With the finest bins it
-            is ``overall``: at a smaller level late steps are tied to an earlier one.
-        sequence: Smallest level of the certificate for whole chains; None if there is none.
-        bins: The bins that have data, in order.
-    """
+    """The smallest risk levels that a calibration supports; at any smaller one everything passes."""
 
     contexts: int
     overall: float | None

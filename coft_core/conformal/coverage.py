@@ -28,19 +28,7 @@ CoverageVerdict = Literal["not measured", "too few", "agrees", "above", "below"]
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """Coverage over independent contexts, one step of each.
-
-    Attributes:
-        label: Steps that the row speaks of, as pages count them, or ``"All steps"``.
-        contexts: Number of contexts.
-        kept: Contexts whose drawn true token was certified.
-        alpha: Risk level of the calibration; ``1 - alpha`` is the coverage asked for.
-        coverage: ``kept / contexts``; None without contexts.
-        low: Lower end of the Clopper-Pearson interval; None without contexts.
-        high: Upper end; None without contexts.
-        among: Rows that are judged together, this one included. Of 108 intervals of 95 % some miss by chance, so that
-            what a row is judged by is an interval of ``1 - 0.05 / among`` (Bonferroni).
-    """
+    """Coverage over independent contexts, one step of each."""
 
     label: str
     contexts: int
@@ -87,14 +75,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class CoverageReport:
-    """Coverage on the verification split.
-
-    Attributes:
-        overall: One step of each context, drawn uniformly from all its steps.
-        bins: One row per position bin, in the bins' order: one step of each context that reaches the bin.
-        steps: One row per step that any context reaches, in order. No threshold promises a single step anything: a
-            bin's bounds the average over its steps.
-    """
+    """Coverage on the verification split."""
 
     overall: CoverageRow
     bins: tuple[CoverageRow, ...]
@@ -144,11 +125,7 @@ class CoverageReport:
 
 
 def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact binomial confidence interval of ``k`` successes in ``n`` trials (Clopper and Pearson 1934).
-
-    Raises:
-        InvalidInputError: ``n`` is below 1, ``k`` not in 0..n, or ``level`` not in (0, 1).
-    """
+    """Exact binomial confidence interval of ``k`` successes in ``n`` trials (Clopper and Pearson 1934)."""
     if n < 1 or not 0 <= k <= n:
         raise InvalidInputError(
             f"{k} of {n} is no count of successes; give at least one trial, and 0 to {n} successes."
@@ -169,9 +146,6 @@ def coverage_report(
     """Measure the coverage of thresholds on contexts that they were not computed from.
 
     Steps of one context depend on each other, so each row counts one step of each context.
-
-    Returns:
-        The report; an empty split gives one with 0 contexts and no coverage.
     """
     log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
     kept = verification.values >= log_tau[positions.bins_of(verification.steps)]  # (n,)
@@ -187,17 +161,7 @@ def kept_report(
     alpha: float | Fraction,
     seed: int = 0,
 ) -> CoverageReport:
-    """Measure coverage where it is known which true tokens were certified.
-
-    Args:
-        kept: Whether each true token was certified, ``(n,)``.
-        contexts: Their contexts, ``(n,)``.
-        order: Their steps, and what tells tokens of equal steps apart, ``(n,)`` each; tokens that are equal in both
-            must be equal in ``kept``.
-        positions: The position bins.
-        alpha: Risk level of the certificate.
-        seed: Seed of the draws.
-    """
+    """Measure coverage where it is known which true tokens were certified."""
     risk = check_alpha(alpha)
     streams = np.random.default_rng(check_seed(seed)).spawn(1 + positions.count)
     reached, starts = np.unique(np.sort(order[0]), return_index=True)  # (S,)

@@ -51,13 +51,7 @@ JUMP = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An audit that does not count.
-
-    Attributes:
-        session_id: The audit.
-        prompt: Its prompt.
-        why: Why it does not count, as the end of a sentence: ``"greedy"``.
-    """
+    """An audit that does not count."""
 
     session_id: int
     prompt: str
@@ -193,14 +187,6 @@ def conformal_p_values(
     """Smoothed conformal p-value of each audit among the baseline and the audits before it.
 
     Independent and uniform on (0, 1) when baseline and audits are exchangeable; small for low values.
-
-    Args:
-        baseline: ``(n,)``.
-        audits: ``(m,)``, in order.
-        seed: Seed of the tie-breaking draws.
-
-    Returns:
-        ``(m,)``.
     """
     seen = sorted(baseline.tolist())
     draws = np.random.default_rng(check_seed(seed)).random(audits.size).tolist()
@@ -213,15 +199,7 @@ def conformal_p_values(
 
 
 def simple_jumper(p_values: npt.NDArray[np.float64], jump: float = JUMP) -> npt.NDArray[np.float64]:
-    """Path of the simple jumper martingale: bets ``1 + e (p - 1/2)`` with ``e`` in -1, 0 and 1, switching at times.
-
-    Args:
-        p_values: ``(..., n)``, independent and uniform without drift.
-        jump: Share of the capital that is spread anew before each bet.
-
-    Returns:
-        ``(..., n)`` capital after each value; a nonnegative martingale with mean 1 without drift.
-    """
+    """Path of the simple jumper martingale: bets ``1 + e (p - 1/2)`` with ``e`` in -1, 0 and 1, switching at times."""
     slopes = np.array([-1.0, 0.0, 1.0])
     capital = np.full((*p_values.shape[:-1], 3), 1 / 3)  # (..., 3)
     path = np.empty(p_values.shape)

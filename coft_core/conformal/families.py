@@ -36,19 +36,7 @@ SHARE_DECIMALS = 9
 def split_alpha(
     alpha: float, families: Sequence[str], by_family: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Share a risk level out among families.
-
-    Args:
-        alpha: Risk level of all families together.
-        families: The families.
-        by_family: A level for each, by hand; None gives each an equal share.
-
-    Returns:
-        Level by family; the sum of the levels as printed is at most ``alpha``.
-
-    Raises:
-        InvalidInputError: A level is outside (0, 1), the levels sum to more than ``alpha``, or a family is missing.
-    """
+    """Share a risk level out among families."""
     total = exact_alpha(alpha)
     if by_family is None:
         share = Fraction(math.floor(total / len(families) * 10**SHARE_DECIMALS), 10**SHARE_DECIMALS)

@@ -17,12 +17,7 @@ from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class ContextGroups:
-    """Which group each context belongs to.
-
-    Attributes:
-        names: The groups' names, sorted.
-        members: Contexts of each, ascending, in the order of ``names``.
-    """
+    """Which group each context belongs to."""
 
     names: tuple[str, ...] = ()
     members: tuple[tuple[int, ...], ...] = ()
@@ -62,17 +57,7 @@ class ContextGroups:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """How much is known of one group.
-
-    Attributes:
-        name: The group.
-        contexts: Calibration contexts in it.
-        verification_contexts: Contexts kept apart to measure its coverage.
-        needed: Contexts that the risk level needs.
-        smallest_alpha: Smallest risk level that its contexts support; None without contexts.
-        effective: Effective number of its contexts under shift weights; None without weights.
-        rows: Rows of the prompt set in these calibration contexts; rows that share a context count as one.
-    """
+    """How much is known of one group."""
 
     name: str
     contexts: int
@@ -123,14 +108,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupContexts:
-    """The contexts of one group that have values.
-
-    Attributes:
-        name: The group.
-        calibrated: Contexts that its thresholds rest on, ascending.
-        verification: Number of contexts kept apart to measure its coverage.
-        rows: Rows of the prompt set that the calibrated contexts have.
-    """
+    """The contexts of one group that have values."""
 
     name: str
     calibrated: tuple[int, ...]

@@ -59,11 +59,7 @@ def check_alpha(alpha: float | Fraction) -> float:
 
 
 def exact_alpha(alpha: float | Fraction) -> Fraction:
-    """The rational number that ``alpha`` shows when printed: 1/10 for 0.1, which no binary float equals.
-
-    Raises:
-        InvalidInputError: ``alpha`` is no number, NaN, or outside (0, 1).
-    """
+    """The rational number that ``alpha`` shows when printed: 1/10 for 0.1, which no binary float equals."""
     # In binary 0.29 * 100 is 28.999999999999996, and its floor would be a rank too low.
     if isinstance(alpha, numbers.Real) and not isinstance(alpha, bool) and 0 < alpha < 1:
         return Fraction(str(alpha))
@@ -101,16 +97,6 @@ def conformal_rank(alpha: float | Fraction, n: int) -> int:
     """Rank ``k = floor(alpha * (n + 1))`` of the threshold among ``n`` values, smallest first, exactly.
 
     It is the mirror of the paper's ``ceil((1 - alpha) * (n + 1))``-th smallest score.
-
-    Args:
-        alpha: Risk level in (0, 1), read as the decimal that it prints as.
-        n: Number of exchangeable values.
-
-    Returns:
-        The rank, from 0 (``n`` is too small for ``alpha``: no threshold) to ``n``.
-
-    Raises:
-        InvalidInputError: ``alpha`` is outside (0, 1), or ``n`` is negative.
     """
     if n < 0:
         raise InvalidInputError(f"The number of contexts is {n}; it cannot be negative.")
@@ -136,17 +122,6 @@ def coverage_range(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
     """Where the coverage of one calibration can lie: the equal-tailed interval of ``Beta(n + 1 - k, k)``.
 
     The law holds for ``n`` independent contexts with continuous values, one each (Vovk 2012).
-
-    Args:
-        n: Number of contexts.
-        k: Rank of the threshold, see :func:`conformal_rank`.
-        level: Probability of the interval.
-
-    Returns:
-        Lower and upper end; ``(1.0, 1.0)`` for ``k = 0``, where everything is certified.
-
-    Raises:
-        InvalidInputError: ``k`` is not in 0..n, or ``level`` not in (0, 1).
     """
     if not 0 <= k <= n:
         raise InvalidInputError(f"The rank is {k}; it must lie between 0 and the number of contexts, {n}.")
@@ -235,12 +210,6 @@ class Units:
 
     Unit ``i`` weighs ``w_i / (sum w + w_new)``, spread evenly over its values; a new unit's own share
     ``w_new / (sum w + w_new)`` lies at ``-inf``.
-
-    Attributes:
-        values: ``(n,)`` log joint supports.
-        codes: ``(n,)`` unit of each value, numbered 0..K-1 without gaps.
-        weights: ``(K,)`` positive shift weights; None is 1 each.
-        test_weight: Weight of a new unit, at least 0.
     """
 
     values: npt.NDArray[np.float64]
@@ -304,11 +273,7 @@ def units(
     weights: npt.ArrayLike | None = None,
     test_weight: float = 1.0,
 ) -> Units:
-    """Form the units of an estimator.
-
-    Raises:
-        InvalidInputError: The weights are not positive, not as many as the values, or differ within a context.
-    """
+    """Form the units of an estimator."""
     per_context = None if weights is None else _weights_of_contexts(check_weights(weights), codes)  # (K,)
     if estimator == "pooled":
         per_value = None if per_context is None else per_context[codes]

@@ -18,17 +18,7 @@ OTHER_THRESHOLDS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How thresholds are read off a calibration's values; another reading of the same values gives other thresholds.
-
-    Attributes:
-        alpha: Risk level.
-        estimator: Threshold estimator.
-        bin_width: Steps per position bin.
-        max_position: Steps with bins of their own.
-        draws: Draws of ``one_per_context`` that are averaged.
-        rho: Density-ratio bound; 1 without.
-        bin_spacing: How the first steps are grouped; see :class:`coft_core.conformal.bins.PositionBins`.
-    """
+    """How thresholds are read off a calibration's values; another reading of the same values gives other thresholds."""
 
     alpha: float
     estimator: str
@@ -73,16 +63,7 @@ class ReadingChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One round of a rollout calibration: chains of fresh contexts under the thresholds of the round before.
-
-    Attributes:
-        contexts: Fresh contexts that were rolled out.
-        values: True next tokens that they gave.
-        change: Largest change of any bin's ``tau`` (a probability) against the thresholds that generated the chains.
-        kept: Contexts whose drawn true token these thresholds certified: at the fixed point, a share of 1 - alpha.
-        consistent: Whether the exact interval of that share contains 1 - alpha.
-        final: True for the round whose values are the calibration's.
-    """
+    """One round of a rollout calibration: chains of fresh contexts under the thresholds of the round before."""
 
     contexts: int
     values: int
@@ -99,14 +80,7 @@ def is_settled(iteration: Iteration, tolerance: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChainRecord:
-    """Chains of the deployed policy that a calibration rests on, or that its drift is measured against.
-
-    Attributes:
-        reading: The reading whose thresholds the deployed policy uses; another reading was not rolled out.
-        max_new_tokens: Steps of a chain at most.
-        tolerance: Largest change of any bin's tau that counts as settled; None where nothing was iterated.
-        iterations: The rounds, in order; empty where nothing was iterated.
-    """
+    """Chains of the deployed policy that a calibration rests on, or that its drift is measured against."""
 
     reading: Reading
     max_new_tokens: int

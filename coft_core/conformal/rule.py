@@ -25,17 +25,7 @@ from coft_core.types import BinState
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How dependent values become exchangeable units.
-
-    Attributes:
-        estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
-        seed: Seed of the draws of ``one_per_context``.
-        draws: Draws of ``one_per_context`` that are averaged.
-        shift: What is assumed of new contexts.
-
-    Raises:
-        InvalidInputError: One of them is outside its domain.
-    """
+    """How dependent values become exchangeable units."""
 
     estimator: Estimator = "hierarchical"
     seed: int = 0

@@ -34,18 +34,7 @@ HORIZON_SHARE = Fraction(9, 10)
 
 @dataclass(frozen=True, slots=True)
 class ChainLengths:
-    """The law of lengths that a threshold for whole chains rests on.
-
-    Attributes:
-        reached: Chains that have at least as many steps as the horizon.
-        ended: Chains that ended by themselves before it.
-        cut: Chains that were cut short before it, or of which an earlier version did not note how they ended. They
-            are left out if no chain ended by itself, and else count as missed.
-        shortest: Steps of the shortest chain that is used, counted up to the horizon; 0 without any.
-        median: Median of these numbers of steps; 0 without any.
-        longest: The largest of them; 0 without any.
-        known: Whether it was noted how the chains ended.
-    """
+    """The law of lengths that a threshold for whole chains rests on."""
 
     reached: int = 0
     ended: int = 0
@@ -137,18 +126,7 @@ class SequenceThreshold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeChains:
-    """The chains of some values, and which of them a horizon can be read off.
-
-    Attributes:
-        minima: Least joint support of each chain, counted up to the horizon, ``(S,)``; ``-inf`` for one that counts as
-            missed.
-        contexts: The chains' contexts, ``(S,)``.
-        lengths: Their numbers of steps, ``(S,)``.
-        ended: 1 where the chain ended by itself, 0 where it was cut, else :data:`UNKNOWN`, ``(S,)``.
-        usable: Whether the chain reaches the horizon or ended by itself, ``(S,)``.
-        counted: Whether a threshold rests on the chain: it is usable, or counts as missed, ``(S,)``.
-        starts: Place of each chain's first value, ``(S,)``.
-    """
+    """The chains of some values, and which of them a horizon can be read off."""
 
     minima: npt.NDArray[np.float64]
     contexts: npt.NDArray[np.int32]
@@ -174,15 +152,7 @@ class WholeChains:
 
 
 def whole_chains(values: CalibrationValues, horizon: int | None = None) -> WholeChains:
-    """The chains of some values, counted up to a horizon.
-
-    Args:
-        values: The values; rows of one chain stand together in the order of their steps.
-        horizon: Steps of a chain that count; None counts all and takes every chain as it is.
-
-    Raises:
-        InvalidInputError: The horizon is below 1.
-    """
+    """The chains of some values, counted up to a horizon."""
     if horizon is not None and horizon < 1:
         raise InvalidInputError(f"The horizon is {horizon}; count at least one step.")
     starts = np.flatnonzero(np.diff(values.sequences, prepend=-1))  # (S,)
@@ -210,12 +180,6 @@ def usual_horizon(values: CalibrationValues) -> int:
     """The longest horizon that nine contexts in ten reach, or end before: the one read where none is asked for.
 
     It is chosen by lengths alone; a horizon that is named in advance, such as the steps of an audit, is exact.
-
-    Args:
-        values: Values of the calibration contexts.
-
-    Returns:
-        A number of steps; 0 without values.
     """
     chains = whole_chains(values)
     if not chains.lengths.size:
@@ -231,17 +195,7 @@ def usual_horizon(values: CalibrationValues) -> int:
 def sequence_threshold(
     values: CalibrationValues, alpha: float | Fraction, rule: Rule | None = None, horizon: int | None = None
 ) -> SequenceThreshold:
-    """Calibrate the sequence score on the contexts whose chain reaches a horizon, or ends by itself before it.
-
-    Args:
-        values: Values of whole chains.
-        alpha: Risk level for the whole chain.
-        rule: How several chains of one context are counted; with one chain each all estimators agree.
-        horizon: Steps of a chain that count; None takes :func:`usual_horizon`.
-
-    Raises:
-        InvalidInputError: An argument is outside its domain.
-    """
+    """Calibrate the sequence score on the contexts whose chain reaches a horizon, or ends by itself before it."""
     risk = exact_alpha(alpha)
     counted_steps = usual_horizon(values) if horizon is None else horizon
     chains = whole_chains(values, max(counted_steps, 1) if horizon is None else horizon)
@@ -269,13 +223,7 @@ def chains_of(horizon: int, ended: bool) -> str:
 
 
 def why_silent(sequence: SequenceThreshold, steps: int, finished: str | None) -> str:
-    """Why a threshold for whole chains says nothing of a chain; empty where it speaks of it.
-
-    Args:
-        sequence: The threshold.
-        steps: Steps of the chain.
-        finished: How it ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
-    """
+    """Why a threshold for whole chains says nothing of a chain; empty where it speaks of it."""
     if sequence.reason:
         return sequence.reason
     if steps > sequence.horizon:
@@ -301,17 +249,7 @@ def _listed(parts: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnionBound:
-    """What per-step thresholds say of a whole chain, however dependent its steps are (paper, Theorem 4).
-
-    Attributes:
-        steps: Steps of the chain.
-        charged: Steps that alpha is charged for. A threshold shared by a bin bounds the average miss of the bin's
-            steps, so a bin that the chain enters is charged as a whole.
-        alpha: Risk level of one step.
-        level: ``1 - charged * alpha``, not below 0: probability that all true tokens pass.
-        alpha_needed: Risk level of one step that would give the whole chain ``1 - alpha``.
-        contexts_needed: Contexts that this smaller level needs.
-    """
+    """What per-step thresholds say of a whole chain, however dependent its steps are (paper, Theorem 4)."""
 
     steps: int
     charged: int
@@ -324,18 +262,7 @@ class UnionBound:
 def union_bound(
     alpha: float | Fraction, steps: int, positions: PositionBins | None = None, values: CalibrationValues | None = None
 ) -> UnionBound:
-    """The conservative bound ``1 - T * alpha`` for a chain of T steps.
-
-    Args:
-        alpha: Risk level of one step.
-        steps: Steps of the chain, at least 1.
-        positions: Bins that share a threshold; None is one threshold a step.
-        values: Calibration values, whose most populous context bounds what a bin is charged; None charges a bin its
-            width.
-
-    Raises:
-        InvalidInputError: Alpha is outside (0, 1), or there is no step.
-    """
+    """The conservative bound ``1 - T * alpha`` for a chain of T steps."""
     risk = exact_alpha(alpha)
     if steps < 1:
         raise InvalidInputError(f"The chain has {steps} steps; a bound is for at least one.")
@@ -373,14 +300,7 @@ SHORTEST_CLASS = 8
 
 @dataclass(frozen=True, slots=True)
 class ChainCoverage:
-    """Coverage of whole chains on the verification split, over contexts.
-
-    Attributes:
-        overall: The chains that the threshold speaks of, one of each context.
-        lengths: The chains of each length, one of each context, counted up to the horizon: those that end by themselves
-            before it, those that reach it, then those that were cut short before it. The threshold promises nothing for
-            one length alone, and nothing at all for chains that were cut short.
-    """
+    """Coverage of whole chains on the verification split, over contexts."""
 
     overall: CoverageRow
     lengths: tuple[CoverageRow, ...]

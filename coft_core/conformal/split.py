@@ -46,16 +46,6 @@ def held_out_contexts(
     """Draw the contexts that are kept apart to measure coverage.
 
     Whatever the share, each threshold (each family's in each group) keeps at least as many contexts as its level needs.
-
-    Args:
-        contexts: Contexts of each threshold: one entry with a joint mask, one a family with factorized masks.
-        alphas: Risk level of each.
-        share: Share to keep apart.
-        seed: Seed of the draw.
-        groups: Draw the share from every group; None draws from all contexts together.
-
-    Returns:
-        The contexts, ascending.
     """
     generator = np.random.default_rng(seed)
     owned = {name: set(members) for name, members in contexts.items()}

@@ -26,11 +26,7 @@ Coarser number types round by more than could be given away; there a copy can st
 
 
 def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
-    """Read ``(n,)`` log joint supports as float64: at most 0 up to rounding, ``-inf`` is allowed.
-
-    Raises:
-        InvalidInputError: It is no one-dimensional list of numbers, or an entry is NaN or positive.
-    """
+    """Read ``(n,)`` log joint supports as float64: at most 0 up to rounding, ``-inf`` is allowed."""
     array = as_vector(values, what)
     if array.dtype.kind not in "fiu":
         raise InvalidInputError(f"{what} must be real numbers, not {array.dtype}.")
@@ -45,11 +41,7 @@ def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[n
 
 
 def as_vector(values: npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:
-    """Read a one-dimensional array from an array, a list, or whatever else can be an array, such as a tensor.
-
-    Raises:
-        InvalidInputError: It is ragged or has another number of dimensions than one.
-    """
+    """Read a one-dimensional array from an array, a list, or whatever else can be an array, such as a tensor."""
     if callable(detach := getattr(values, "detach", None)):
         tensor = detach().cpu()
         # NumPy has no bfloat16; float64 holds every floating type of torch exactly.
@@ -64,18 +56,7 @@ def as_vector(values: npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:
 
 
 def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | None, n: int) -> npt.NDArray[np.intp]:
-    """Number the contexts 0..K-1 in the order of their ids, whatever the order of the rows.
-
-    Args:
-        groups: Context id of each row, ``(n,)``; None makes every row its own context.
-        n: Number of rows.
-
-    Returns:
-        ``(n,)`` codes; every code from 0 to K-1 occurs.
-
-    Raises:
-        InvalidInputError: The length is not ``n``, or an id is missing, NaN or not hashable.
-    """
+    """Number the contexts 0..K-1 in the order of their ids, whatever the order of the rows."""
     if groups is None:
         return np.arange(n)
     if not isinstance(groups, Sequence):
@@ -95,19 +76,7 @@ def draw_one_per_context(
     generator: np.random.Generator,
     draws: int = 1,
 ) -> npt.NDArray[np.intp]:
-    """Draw one row of each context, uniformly and independently; several times over, with replacement, if asked.
-
-    Args:
-        codes: Context of each row, ``(n,)``, numbered 0..K-1 without gaps.
-        keys: What orders the rows of one context, most important first, each ``(n,)``. Rows that are equal in
-            all keys are interchangeable, so the drawn rows do not depend on the order in which rows are
-            given.
-        generator: Source of the draws, used once.
-        draws: Rows drawn of each context.
-
-    Returns:
-        Row indices, ``(draws * K,)``: all contexts in their order, once a draw.
-    """
+    """Draw one row of each context, uniformly and independently; several times over, with replacement, if asked."""
     order = np.arange(codes.size) if _in_order(codes, keys[0]) else np.lexsort((*reversed(keys), codes))  # (n,)
     sizes = np.bincount(codes)  # (K,)
     first = np.cumsum(sizes) - sizes  # (K,)
@@ -216,14 +185,7 @@ class CalibrationValues:
         rows: Sequence[int],
         ended: Sequence[bool] = (),
     ) -> CalibrationValues:
-        """Lay the values of chains end to end.
-
-        Args:
-            chains: Values of each chain from its first step on, ``(T,)`` each.
-            contexts: Context of each chain.
-            rows: Row of each chain in the prompt set.
-            ended: Whether each chain ended by itself with its last value; without, none did.
-        """
+        """Lay the values of chains end to end."""
         lengths = [len(chain) for chain in chains]
         ends = np.zeros(sum(lengths), dtype=np.int8)
         last = np.cumsum(lengths, dtype=np.intp)[np.array(lengths, dtype=np.intp) > 0] - 1  # of the chains with values

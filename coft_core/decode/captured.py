@@ -34,13 +34,7 @@ TensorFunction = Callable[..., Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """All that a step says, on the host.
-
-    Attributes:
-        views: The step's views, for thresholds and families; their tensors are not to be read.
-        rows: What :func:`coft_core.decode.record.pack_step` packed, one list a chain.
-        kept: The kept logits, one run of bytes a chain; empty bytes where they are not kept.
-    """
+    """All that a step says, on the host."""
 
     views: Views
     rows: list[list[float]]
@@ -68,11 +62,7 @@ class CapturedFunction:
     """
 
     def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: GraphPool) -> None:
-        """Capture; the function is run a few times on copies of the inputs.
-
-        Raises:
-            RuntimeError: It cannot be captured.
-        """
+        """Capture; the function is run a few times on copies of the inputs."""
         self._lock = Lock()
         with torch.inference_mode():
             self._inputs = tuple(tensor.clone() for tensor in inputs)
@@ -98,11 +88,7 @@ class CapturedFunction:
 
 
 class StepFunctions:
-    """The steps of one model as one captured function each, made when they are first needed.
-
-    Attributes:
-        failure: Why none is made any more; empty while they are.
-    """
+    """The steps of one model as one captured function each, made when they are first needed."""
 
     def __init__(self) -> None:
         self.failure = ""

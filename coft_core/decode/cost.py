@@ -25,14 +25,7 @@ from coft_core.types import Span
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Memory that one chain needs, computed before it is written; one entry a branch where there are several.
-
-    Attributes:
-        prompt_tokens: Tokens of the prompt as each branch reads it.
-        token_bytes: Key-value bytes of one token in each branch; 0 where the model's shape does not tell.
-        model_bytes: Weights of the audited model.
-        further_bytes: Weights of all further models that the policy runs.
-    """
+    """Memory that one chain needs, computed before it is written; one entry a branch where there are several."""
 
     prompt_tokens: tuple[int, ...]
     token_bytes: tuple[int, ...]
@@ -52,13 +45,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What one step took.
-
-    Attributes:
-        seconds: From asking for the step to having its numbers on the host.
-        peak_bytes: Most memory that PyTorch held on the model's device meanwhile: weights of everything that is loaded
-            and what others ran at that time included. None where the device does not count it (only CUDA does).
-    """
+    """What one step took."""
 
     seconds: float
     peak_bytes: int | None
@@ -144,13 +131,6 @@ def measured(rollout: Rollout, peaks: DevicePeaks | None = None) -> Iterator[Cal
     """Measure the step that a rollout takes inside this block, without what it waits for other rollouts' forwards.
 
     A step ends with a transfer to the host, so the device has finished by then.
-
-    Args:
-        rollout: The rollout.
-        peaks: What all share who measure on the device at the same time; None where nobody else does.
-
-    Yields:
-        Gives the cost, once the block has ended.
     """
     device = rollout.plan.model.device
     counted = device.type == "cuda"

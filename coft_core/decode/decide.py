@@ -25,16 +25,7 @@ from coft_core.types import Step
 
 @dataclass(frozen=True, slots=True)
 class StepForm:
-    """What the tensors of a step depend on besides logits, draws and forced tokens.
-
-    Attributes:
-        policy: The policy.
-        index: Position of the step, for its thresholds.
-        branches: Names of the branches.
-        greedy: Take the likeliest token.
-        keeper: How the logits are kept; None where they are not.
-        noise: Nats by which log-probabilities may differ between ways of running the model.
-    """
+    """What the tensors of a step depend on besides logits, draws and forced tokens."""
 
     policy: Policy
     index: int
@@ -78,16 +69,7 @@ class StepForm:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """The step that a chain takes next: all that it depends on besides its logits.
-
-    Attributes:
-        plan: What is decoded.
-        index: Position of the step, 0-based.
-        branches: Names of the policy's branches.
-        uniform: The step's keyed draw, in [0, 1).
-        past: What the chain has written.
-        forced: A token to write whatever the policy would choose; None leaves it to the policy.
-    """
+    """The step that a chain takes next: all that it depends on besides its logits."""
 
     plan: Plan
     index: int
@@ -97,11 +79,7 @@ class NextStep:
     forced: int | None = None
 
     def record(self, views: Views, row: list[float], form: StepForm, kept: bytes) -> Step:
-        """The step from its numbers, which are on the host already.
-
-        Raises:
-            CoftError: The model returned NaN.
-        """
+        """The step from its numbers, which are on the host already."""
         plan, forced, logits = self.plan, self.forced is not None, form.keeper.unpack(kept) if form.keeper else None
         mismatched, vocabulary = plan.certificate.mismatched, plan.model.vocabulary_size
         context = StepContext(self.index, forced, mismatched, vocabulary, form.noise, logits)
@@ -133,11 +111,7 @@ def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class NextSteps:
-    """The next steps of chains whose logits come from one forward; a :class:`coft_core.model.group.Sequel`.
-
-    Attributes:
-        steps: One a chain, at the same position.
-    """
+    """The next steps of chains whose logits come from one forward; a :class:`coft_core.model.group.Sequel`."""
 
     steps: tuple[NextStep, ...]
 
@@ -159,11 +133,7 @@ class NextSteps:
         return decide(self.steps, logits.view(len(self.steps), -1, logits.shape[-1]))
 
     def together(self, logits: Sequence[Tensor], sequels: Sequence[NextSteps]) -> list[Callable[[], list[Step]]]:
-        """Steps of several groups at once, each at its own position and threshold; one transfer for all of them.
-
-        Returns:
-            For each, what builds it from its numbers. A step whose model returned NaN raises there, and no other.
-        """
+        """Steps of several groups at once, each at its own position and threshold; one transfer for all of them."""
         steps = [sequel.steps[0] for sequel in sequels]
         stacked = torch.stack(list(logits))  # (G, B, V)
         form = _form(steps[0], stacked)

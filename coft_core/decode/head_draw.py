@@ -24,18 +24,7 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What may be drawn; weights are ``exp`` of the fused logits, up to a common factor.
-
-    Attributes:
-        low: Each head token's weight is at least this, ``(n,)``.
-        high: And at most this, ``(n,)``.
-        sure: Tokens that surely are in, ``(n,)``.
-        maybe: Tokens that may be in, ``(n,)``.
-        tail_count: Tokens of the tail that may be in, at most.
-        tail_mass: Their weight.
-        tail_largest: Weight of one of them, at most.
-        twins: A number for each token, ``(n,)``; tokens with the very same logits in every branch share it.
-    """
+    """What may be drawn; weights are ``exp`` of the fused logits, up to a common factor."""
 
     low: Floats
     high: Floats

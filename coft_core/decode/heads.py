@@ -52,13 +52,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class FusedTail:
-    """The fused tokens outside the head at one lambda, logits divided by the temperature.
-
-    Attributes:
-        log_mass: Log of the sum of their exponentials.
-        slope: Derivative of that by lambda.
-        largest: The largest of them is at most this.
-    """
+    """The fused tokens outside the head at one lambda, logits divided by the temperature."""
 
     log_mass: Bounds
     slope: Bounds
@@ -114,13 +108,6 @@ class Criterion:
     """One branch with its threshold: a token must pass all of a step's criteria.
 
     With a masked branch a token passes by its joint support; the factual branch, where it certifies, decides alone.
-
-    Attributes:
-        log_p: Log-probabilities of the head in that branch, ``(n,)``.
-        log_tau: Threshold on the support.
-        tail_largest: Largest log-probability of the tail in that branch.
-        tail_log_mass: Log-probability of the whole tail in that branch.
-        alone: Whether the branch decides without the fused reading.
     """
 
     log_p: Floats
@@ -138,13 +125,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What is known of a certified set.
-
-    Attributes:
-        sure: Head tokens that belong to it, ``(n,)``.
-        maybe: Head tokens that may belong to it, ``(n,)``; none of them is sure.
-        tail: How many tokens of the tail belong to it.
-    """
+    """What is known of a certified set."""
 
     sure: Flags
     maybe: Flags
@@ -153,24 +134,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of one step at one lambda; logits divided by the temperature.
-
-    Attributes:
-        ids: Its tokens, rising, ``(n,)``.
-        factual: Logits of the factual branch, ``(n,)``.
-        masked: Logits of the masked branch, or the mean of several, ``(n,)``.
-        fused: Fused logits, ``(n,)``.
-        error: By how much float32 may move a token's log-probability against the others', ``(n,)``.
-        slack: By how much float32 may move all log-probabilities together.
-        tail: The fused tail.
-        tail_count: Number of its tokens.
-        normaliser: Log of the sum of exponentials of the fused logits of all tokens.
-        log_p_low: Each token's fused log-probability is at least this, ``(n,)``.
-        log_p_high: And at most this, ``(n,)``.
-        masked_normaliser: The same of the masked logits.
-        criteria: One a branch with a threshold; empty when nothing can refuse a token.
-        twins: A number for each token, ``(n,)``; tokens with the very same logits in every branch share it.
-    """
+    """The head of one step at one lambda; logits divided by the temperature."""
 
     ids: npt.NDArray[np.int64]
     factual: Floats
@@ -188,11 +152,7 @@ class Head:
     twins: npt.NDArray[np.int64]
 
     def place(self, token_id: int) -> int:
-        """Where a token stands in the head.
-
-        Raises:
-            StoredLogitsError: It is not in the head.
-        """
+        """Where a token stands in the head."""
         place = int(np.searchsorted(self.ids, token_id))
         if place == len(self.ids) or self.ids[place] != token_id:
             raise StoredLogitsError(f"The kept logits do not hold the step's own token {token_id}; decode it again.")

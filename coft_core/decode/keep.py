@@ -24,16 +24,7 @@ LAMS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """How the logits of one step are laid out.
-
-    Attributes:
-        branches: Names of the branches, factual first.
-        vocabulary_size: V.
-        dtype: Type in which they are kept.
-        temperature: The policy's temperature.
-        lams: Lambdas at which the fused tail is measured, rising.
-        head_tokens: Likeliest tokens of each branch that are kept; None keeps every token.
-    """
+    """How the logits of one step are laid out."""
 
     branches: tuple[str, ...]
     vocabulary_size: int
@@ -60,15 +51,7 @@ class Keeper:
         )
 
     def pack(self, logits: Tensor, needed: Tensor) -> Tensor:
-        """Lay the logits out as bytes on their device.
-
-        Args:
-            logits: ``(..., B, V)``; every step before the last two axes is laid out by itself.
-            needed: Tokens that a head must hold whatever their rank, ``(..., N)``.
-
-        Returns:
-            Bytes for :meth:`unpack`, ``(..., M)``; M depends on shapes alone, so nothing waits for the device.
-        """
+        """Lay the logits out as bytes on their device."""
         kept = logits.to(DTYPES[self.dtype][0])  # (..., B, V)
         if self.head_tokens is None:
             return _bytes(kept.flatten(-2))

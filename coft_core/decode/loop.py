@@ -88,12 +88,6 @@ def generate_together(plans: Sequence[Plan]) -> list[Run]:
 
     A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
     batch agree.
-
-    Args:
-        plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
-
-    Returns:
-        One run a plan, in their order.
     """
     names = [tuple(branch.name for branch in plan.policy.branches(plan.prompt)) for plan in plans]
     order = sorted(range(len(plans)), key=lambda place: names[place])
@@ -109,12 +103,7 @@ def generate_together(plans: Sequence[Plan]) -> list[Run]:
 def continue_together(
     chains: Sequence[AnyChain], one_step: Callable[[BranchGroup, Sequence[AnyChain]], object]
 ) -> None:
-    """Continue chains with the same branches to their ends, each as far as its own context goes.
-
-    Args:
-        chains: The chains, with nothing written.
-        one_step: Writes one token behind each; a finished one is fed along.
-    """
+    """Continue chains with the same branches to their ends, each as far as its own context goes."""
     width, models = len(chains[0].branches), chains[0].models
     # Elsewhere a forward of few rows takes the time of reading the weights, and a moved memory is captured anew.
     by_the_row = all(model.device.type == "cpu" for model in models.values())
@@ -130,16 +119,7 @@ def continue_together(
 
 
 def decide_and_write(group: BranchGroup, chains: Sequence[PlannedChain], forced: int | None = None) -> list[Step]:
-    """One step of Algorithm 1 for each chain.
-
-    Args:
-        group: The branches of all chains, G chains of B each.
-        chains: The chains.
-        forced: A token to write whatever the policy would choose; None leaves it to the policy.
-
-    Returns:
-        The step of each chain; one that is finished does not take it.
-    """
+    """One step of Algorithm 1 for each chain."""
     following = NextSteps(tuple(chain.next_step(group.generated, forced) for chain in chains))
     # Line 2, the logits that follow the prefix in every branch; lines 3 to 10, a token for each chain.
     logits, steps = group.followed(following)  # (G * B, V), G
@@ -152,12 +132,6 @@ def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, 
     """Write what was decided: each token becomes the pending one of its chain's branches.
 
     Where anything of it fails, no chain has changed.
-
-    Args:
-        group: The branches of all chains, G chains of B each.
-        chains: The chains; one that is finished is fed along, unseen, so that the rows stay together.
-        logits: What the steps were decided from, ``(G * B, V)``.
-        steps: One a chain.
     """
     width = len(logits) // len(chains)
     taken = [
@@ -222,13 +196,7 @@ Decided = TypeVar("Decided", bound=Written)
 
 
 class Chain(Generic[Decided]):
-    """What is written behind one prompt, whatever is kept of each step.
-
-    Attributes:
-        models: Loaded models by name.
-        branches: What is read before every token.
-        steps: What was decided so far.
-    """
+    """What is written behind one prompt, whatever is kept of each step."""
 
     def __init__(
         self,
@@ -268,12 +236,7 @@ AnyChain = TypeVar("AnyChain", bound=Chain[Any])
 
 
 class PlannedChain(Chain[Step]):
-    """A chain of a plan, with all that an audit shows of each step and with what its policy remembers.
-
-    Attributes:
-        plan: What is decoded.
-        path: The branch's path, part of the key of its draws.
-    """
+    """A chain of a plan, with all that an audit shows of each step and with what its policy remembers."""
 
     def __init__(self, plan: Plan, path: str = ROOT_PATH) -> None:
         branches = plan.policy.branches(plan.prompt)
@@ -345,11 +308,7 @@ class Rollout:
     def __init__(
         self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: Forwards | None = None
     ) -> None:
-        """Begin a chain, or take one up after steps, whose tokens are fed with the prompt when the next is asked for.
-
-        Raises:
-            PromptTooLongError: The prompt fills the model's context.
-        """
+        """Begin a chain, or go on after steps, whose tokens are fed with the prompt at the next step."""
         self._chain = PlannedChain(plan, path)
         forwards = forwards or OwnForwards()
         self._group = BranchGroup(plan.all_models, self._chain.branches, forwards)

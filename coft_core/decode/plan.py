@@ -21,12 +21,7 @@ from coft_core.types import Certificate, Span
 
 
 def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
-    """Load the further models of a policy, on the audited model's device and in its type.
-
-    Raises:
-        ModelLoadError: One of them cannot be loaded.
-        InvalidInputError: One of them reads other tokens than the audited model.
-    """
+    """Load the further models of a policy, on the audited model's device and in its type."""
     loaded: dict[str, LanguageModel] = {}
     for role, name in policy.models.items():
         same = next((other for other_role, other in loaded.items() if policy.models[other_role] == name), None)
@@ -35,11 +30,7 @@ def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageMod
 
 
 def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, LanguageModel]) -> dict[str, LanguageModel]:
-    """The models that a policy needs, of those that are there.
-
-    Raises:
-        InvalidInputError: One is missing, or reads other tokens than the audited model.
-    """
+    """The models that a policy needs, of those that are there."""
     for role, name in policy.models.items():
         if role not in models:
             raise InvalidInputError(f"The policy {policy.title} needs a model as {role!r} ({name}); load it first.")
@@ -52,12 +43,7 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
 
 
 def with_scorers(policy: Policy, scorers: Mapping[str, ToxicityScorer] | None, device: str = "cpu") -> Policy:
-    """A policy with the scorers that it asks.
-
-    Raises:
-        ModelLoadError: One cannot be loaded.
-        InvalidInputError: One is missing.
-    """
+    """A policy with the scorers that it asks."""
     loaded = {}
     for role, name in policy.scorers.items():
         if scorers is not None and name not in scorers:
@@ -73,21 +59,7 @@ NOTHING_MASKED = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a rollout needs to know before its first step.
-
-    Attributes:
-        model: The model, with what it rendered of the prompt and of the texts of further branches.
-        policy: The policy. A span that the reviewer keeps in one prompt is an edit of that prompt, not of the policy.
-        prompt: The masked prompt.
-        certificate: What may be claimed.
-        seed: Seed of the keyed draws.
-        greedy: Take the likeliest token instead of drawing.
-        max_new_tokens: Steps at most.
-        keep_logits: Keep the logits of every step, so that it can be read again at another lambda or alpha.
-        full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
-        head_tokens: Likeliest tokens of each branch that a head keeps.
-        models: Further models that the policy runs, by the name under which its branches ask for them.
-    """
+    """Everything that a rollout needs to know before its first step."""
 
     model: LanguageModel
     policy: Policy

@@ -95,11 +95,7 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0)
 
 
 def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
-    """Build the step from one row of :func:`pack_step`, already on the host.
-
-    Raises:
-        CoftError: The model returned NaN.
-    """
+    """Build the step from one row of :func:`pack_step`, already on the host."""
     scalar = dict(zip(SCALARS, packed, strict=False))
     if scalar["broken"]:
         raise CoftError(

@@ -134,16 +134,7 @@ class RereadStep:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """With what the steps of a chain are read again.
-
-    Attributes:
-        policy: The policy.
-        seed: Seed of the chain's draws.
-        path: Path of the branch whose chain it is.
-        greedy: Whether the likeliest token is taken instead of drawing.
-        mismatched: Whether the calibration belongs to another policy and is used knowingly.
-        text_of: Gives tokens' texts.
-    """
+    """With what the steps of a chain are read again."""
 
     policy: Policy
     seed: int
@@ -210,11 +201,7 @@ def reread(
 
 
 def _readable(step: Step, policy: Policy) -> Kept:
-    """A step and its logits.
-
-    Raises:
-        StoredLogitsError: It has none, or they do not serve for this policy.
-    """
+    """A step and its logits."""
     if step.logits is None:
         raise StoredLogitsError(
             f"Step {step.index + 1} was stored without its logits, so it cannot be read again; decode it with "
@@ -319,11 +306,7 @@ def _reading(
 
 
 def read_head(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
-    """Read a step again from its head.
-
-    Raises:
-        StoredLogitsError: The head was measured at another temperature, or the policy fuses no branches.
-    """
+    """Read a step again from its head."""
     head, views, lam = _head(step, stored, reader.policy)
     calibrated = views.certified is not None
     certified = members_of(head, head.criteria) if calibrated else _nothing(head)

@@ -72,13 +72,7 @@ def shown_as(figure: Figure, how: Shown) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A figure that an average is made of.
-
-    Attributes:
-        suite: Key of its suite.
-        figure: Key of the figure; empty takes the suite's main one.
-        shown: How it is brought to the average's scale.
-    """
+    """A figure that an average is made of."""
 
     suite: str
     figure: str = ""
@@ -90,18 +84,6 @@ def average(key: str, title: str, parts: Mapping[str, Figure]) -> Figure:
 
     Draws of different suites are put into an order of their own first, the same one for all methods: suites with as
     many units are drawn alike, and their figures would else seem to rise and fall together.
-
-    Args:
-        key: Key of the average.
-        title: Its name for people.
-        parts: The figures by suite.
-
-    Returns:
-        A figure whose ``n`` counts the parts that have a value and ``unscored`` the others. It has no value unless all
-        parts have one, since averages of different parts do not compare, and no interval unless all have draws.
-
-    Raises:
-        InvalidInputError: There is no part, or parts differ in what is good.
     """
     directions = {figure.better for figure in parts.values()}
     if len(directions) != 1:

@@ -98,16 +98,7 @@ def _steps(answer: Answer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """Whole chains of one length at one level.
-
-    Attributes:
-        horizon: Steps of a chain that count.
-        alpha: Risk level for the whole chain.
-        contexts: Contexts that the threshold rests on.
-        coverage: Of chains kept apart; see :meth:`coft_core.conformal.calibration.Calibration.sequence_coverage`.
-        union: What thresholds of single steps at ``alpha`` would say of the whole chain.
-        reason: Why there is no threshold that says anything; empty where there is one.
-    """
+    """Whole chains of one length at one level."""
 
     horizon: int
     alpha: float
@@ -118,13 +109,7 @@ class ChainRow:
 
 
 def chain_rows(calibration: Calibration, horizons: Sequence[int], alphas: Sequence[float]) -> list[ChainRow]:
-    """Coverage of whole chains against their length (the paper's ``S = max_t s_t``), level by level.
-
-    Args:
-        calibration: Its values are read again for every length and level.
-        horizons: Lengths of chains; those that hardly a chain has rest on few contexts, and the row says on how many.
-        alphas: Risk levels.
-    """
+    """Coverage of whole chains against their length (the paper's ``S = max_t s_t``), level by level."""
     rows = []
     for horizon in horizons:
         for alpha in alphas:

@@ -38,21 +38,13 @@ class ValidationSplit:
 
     A unit's side follows from its name and the seed alone, so that it never changes with what else is read: a run on
     more items, or on another sample of them, tests on no unit that an earlier one chose by.
-
-    Attributes:
-        share: Probability with which a unit is one of validation.
-        seed: Seed of the split.
     """
 
     share: float = VALIDATION_SHARE
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a share that leaves one side empty.
-
-        Raises:
-            InvalidInputError: It is not between 0 and 1.
-        """
+        """Refuse a share that leaves one side empty."""
         if not 0 < self.share < 1:
             raise InvalidInputError(f"The validation share is {self.share:g}; choose one between 0 and 1.")
 
@@ -72,11 +64,7 @@ class ValidationSplit:
         return [outcome for outcome in outcomes if self._place("portion", suite, outcome.unit) < share]
 
     def check(self, suite: str, outcomes: Iterable[Outcome]) -> None:
-        """Refuse outcomes that nothing may be chosen by.
-
-        Raises:
-            InvalidInputError: A unit belongs to the test, or there is none.
-        """
+        """Refuse outcomes that nothing may be chosen by."""
         units = dict.fromkeys(outcome.unit for outcome in outcomes)
         if not units:
             raise InvalidInputError(f"{suite} has no unit of validation; read more items, or enlarge the share.")
@@ -99,18 +87,7 @@ def validation_points(
     suites: Mapping[str, Suite],
     outside: Outside = "floor",
 ) -> list[Point]:
-    """Points of swept values, smallest first, to choose by.
-
-    Args:
-        by_value: Outcomes of validation under each value, by suite; they were all read.
-        split: The split.
-        averaged: What is averaged.
-        suites: The suites by key.
-        outside: What a refused token counts as.
-
-    Raises:
-        InvalidInputError: An outcome belongs to the test, or a suite has none.
-    """
+    """Points of swept values, smallest first, to choose by."""
     for by_suite in by_value.values():
         for suite in averaged.suites:
             split.check(suite, by_suite.get(suite, ()))
@@ -122,15 +99,7 @@ def validation_points(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen value.
-
-    Attributes:
-        chosen: The value; None where there is nothing to choose from.
-        knee: The value at the knee, which the chosen one is near.
-        scores: By eligible value, how far its point is beyond the chord, see :func:`choose_by_knee`.
-        shares: By eligible value, how often it is chosen when the items' units are drawn anew; empty without draws.
-        reason: Why nothing was chosen; empty otherwise.
-    """
+    """A chosen value."""
 
     chosen: float | None
     knee: float | None
@@ -152,14 +121,6 @@ def choose_by_knee(points: Sequence[Point], tolerance: float = TOLERANCE, below:
     and its utility smaller by no more than that share of the sweep's range: bias has a natural zero and utility has
     none. Read otherwise, the 2 % do not give the paper's choices: 2 % of the knee's own bias leave out its lambda of
     0.6 (0.147 against 0.144), and 2 % of the knee's own utility let in an alpha of 0.05 (67.7 against 68.0).
-
-    Args:
-        points: The points, in any order.
-        tolerance: The share.
-        below: Values from here on are no candidates and play no part: at lambda 1 the factual reading has no say.
-
-    Raises:
-        InvalidInputError: A value stands twice, or a point has no bias or no utility.
     """
     eligible = sorted((point for point in points if point.value < below), key=lambda point: point.value)
     values = [point.value for point in eligible]
@@ -211,13 +172,7 @@ def _chosen(
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One round of successive halving.
-
-    Attributes:
-        share: Share of the validation units that it used.
-        values: Values that took part.
-        kept: Those that went on.
-    """
+    """One round of successive halving."""
 
     share: float
     values: tuple[float, ...]
@@ -226,13 +181,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class LineSearch:
-    """What successive halving found.
-
-    Attributes:
-        chosen: The value; None where there is nothing to choose from.
-        rungs: The rounds, in order.
-        cost: Readings of the validation units that it took, as a share of those that the whole sweep takes.
-    """
+    """What successive halving found."""
 
     chosen: float | None
     rungs: tuple[Rung, ...]
@@ -250,15 +199,6 @@ def choose_by_halving(
     Every round doubles the share of the validation units, the last one using all, and keeps the better half by the
     distance beyond the chord. Scales and chord are those of the first round, which alone has the whole curve. Of the
     last two, the smaller one is chosen if it is within the tolerance of the better one.
-
-    Args:
-        values: The values.
-        measure: The point of a value on a share of the units; smaller shares are to be parts of larger ones.
-        tolerance: See :func:`choose_by_knee`.
-        below: See there.
-
-    Raises:
-        InvalidInputError: A point has no bias or no utility.
     """
     candidates = sorted({value for value in values if value < below})
     if len(candidates) < 2:
@@ -308,13 +248,7 @@ def _near_best(bias: Floats, utility: Floats, scores: Floats, scales: tuple[Floa
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """A chosen value across suites.
-
-    Attributes:
-        mean: Mean of the chosen values; None without any.
-        deviation: Their standard deviation (n - 1 in the denominator); None with fewer than two.
-        chosen: The chosen value by suite; None where none could be.
-    """
+    """A chosen value across suites."""
 
     mean: float | None
     deviation: float | None

@@ -17,13 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one setting does.
-
-    Attributes:
-        value: The value that was swept, for instance lambda.
-        bias: Less is better.
-        utility: More is better.
-    """
+    """What one setting does."""
 
     value: float
     bias: Figure
@@ -32,22 +26,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """Which figures make the bias and the utility of a point.
-
-    Attributes:
-        bias: Parts of the average bias; on their scales less is better.
-        utility: Parts of the average utility; on their scales more is better.
-    """
+    """Which figures make the bias and the utility of a point."""
 
     bias: tuple[Part, ...]
     utility: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Refuse to count a suite twice in one average.
-
-        Raises:
-            InvalidInputError: It is.
-        """
+        """Refuse to count a suite twice in one average."""
         for parts in (self.bias, self.utility):
             named = [part.suite for part in parts]
             if twice := next((suite for suite in named if named.count(suite) > 1), None):
@@ -66,18 +51,7 @@ def point_of(
     suites: Mapping[str, Suite],
     outside: Outside = "floor",
 ) -> Point:
-    """The point of a setting.
-
-    Args:
-        value: The value that was swept.
-        outcomes: Outcomes under it, all read, by suite.
-        averaged: What is averaged.
-        suites: The suites by key.
-        outside: What a refused token counts as.
-
-    Raises:
-        InvalidInputError: A suite has no such figure.
-    """
+    """The point of a setting."""
     figures = {key: suites[key].figures(outcomes[key], outside) for key in averaged.suites}
 
     def mean(key: str, title: str, parts: Sequence[Part]) -> Figure:
@@ -91,11 +65,7 @@ def point_of(
 
 
 def figure_of(suite: Suite, figures: Sequence[Figure], part: Part) -> Figure:
-    """The figure of a part, over the whole suite.
-
-    Raises:
-        InvalidInputError: There is none of that key.
-    """
+    """The figure of a part, over the whole suite."""
     key = part.figure or suite.main
     whole = {figure.key: figure for figure in figures if not figure.part}
     if key not in whole:
@@ -104,21 +74,13 @@ def figure_of(suite: Suite, figures: Sequence[Figure], part: Part) -> Figure:
 
 
 def pareto_front(points: Sequence[Point]) -> list[bool]:
-    """Whether each point is on the front: no other one is at least as good in both and better in one.
-
-    Raises:
-        InvalidInputError: A point has no bias or no utility.
-    """
+    """Whether each point is on the front: no other one is at least as good in both and better in one."""
     bias, utility = coordinates(points)
     return [bool(on) for on in _on_front(bias[:, None], utility[:, None])[:, 0]]
 
 
 def front_shares(points: Sequence[Point]) -> list[float] | None:
-    """How often each point is on the front when the items' units are drawn anew; None where a point has no draws.
-
-    Raises:
-        InvalidInputError: A point has no bias or no utility.
-    """
+    """How often each point is on the front when the items' units are drawn anew; None where a point has no draws."""
     coordinates(points)
     drawn = drawn_coordinates(points)
     if drawn is None:
@@ -129,11 +91,7 @@ def front_shares(points: Sequence[Point]) -> list[float] | None:
 
 
 def coordinates(points: Sequence[Point]) -> tuple[Floats, Floats]:
-    """Bias and utility of points, ``(P,)`` each.
-
-    Raises:
-        InvalidInputError: A point has no bias or no utility.
-    """
+    """Bias and utility of points, ``(P,)`` each."""
     for point in points:
         if point.bias.value is None or point.utility.value is None:
             lacking = "bias" if point.bias.value is None else "utility"

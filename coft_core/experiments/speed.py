@@ -49,11 +49,7 @@ class Timing:
 
 @dataclass
 class Clock:
-    """Marks the moments at which a method has one more token; the prompt's own pass ends with the first.
-
-    Attributes:
-        device: Where the method runs. On CUDA moments are events of the device, which nothing waits for.
-    """
+    """Marks the moments at which a method has one more token; the prompt's own pass ends with the first."""
 
     device: torch.device
     _moments: list[tuple[Any, float]] = field(default_factory=list)
@@ -85,14 +81,7 @@ Decoding = Callable[[Callable[[], None]], object]
 def rounds(
     device: torch.device, methods: Mapping[str, Decoding], repeats: int, ran: Callable[[], None] = lambda: None
 ) -> list[dict[str, Timing]]:
-    """Run methods in turn, once unmeasured and then ``repeats`` times, each round in another order.
-
-    Args:
-        device: Where they run.
-        methods: The methods.
-        repeats: Rounds.
-        ran: Called after every run.
-    """
+    """Run methods in turn, once unmeasured and then ``repeats`` times, each round in another order."""
     names = list(methods)
 
     def timed(name: str) -> Timing:
@@ -149,13 +138,7 @@ def peak_memory(device: torch.device, method: Decoding) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What a method costs, as the paper's efficiency table has it; summaries are over rounds.
-
-    Attributes:
-        tokens_per_second: Over all prompts of the batch.
-        overhead: One minus its speed over that of the first method.
-        peak: Bytes at its peak beyond what is allocated before; None where only CUDA could tell.
-    """
+    """What a method costs, as the paper's efficiency table has it; summaries are over rounds."""
 
     tokens_per_second: Mapping[str, float]
     overhead: Mapping[str, float]
@@ -205,13 +188,7 @@ def decode(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
 
 
 def timed_prompt(model: LanguageModel, tokens: int, words: int = 1) -> tuple[str, tuple[Span, ...]]:
-    """A text of ``tokens`` tokens and masked words in it, the last ones; shorter by what would cut a word in two.
-
-    Args:
-        model: The model.
-        tokens: Tokens.
-        words: Masked words, each of another family.
-    """
+    """A text of ``tokens`` tokens and masked words in it, the last ones; shorter by what would cut a word in two."""
     text = SENTENCE * (tokens // 8 + 1)
     encoded = model.tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
     ends = [end for _, end in encoded["offset_mapping"]]
@@ -235,13 +212,7 @@ def endless(model: LanguageModel) -> LanguageModel:
 
 
 def with_thresholds(policy: Policy, model: LanguageModel, families: Sequence[str] = FAMILIES[:1]) -> Policy:
-    """A policy of COFT with a threshold at every step, made up to be timed; another policy as it is.
-
-    Args:
-        policy: The policy.
-        model: The model that it runs on.
-        families: Families that have thresholds with factorized masks.
-    """
+    """A policy of COFT with a threshold at every step, made up to be timed; another policy as it is."""
     if isinstance(policy, FactorizedCoftPolicy):
         parts = tuple((family, _made_up(model, policy)) for family in families)
         calibration = FactorizedCalibration(0.1 * len(parts), parts)

@@ -96,7 +96,7 @@ def _softmax_part(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | No
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Keys and values of tokens with which all rows begin, held once; nothing changes them, so that forks share them.
+    """Keys and values of tokens with which all rows begin; nothing changes them, so that forks share them.
 
     Attributes:
         layers: One layer's keys and values each, ``(1, heads, P, width)``.

@@ -44,14 +44,7 @@ def attached(module: Any, hooks: Sequence[Hook]) -> AbstractContextManager[objec
 
 @dataclass(frozen=True, slots=True)
 class BranchSpec:
-    """A branch that a policy needs.
-
-    Attributes:
-        name: ``"factual"``, ``"masked"``, or a policy's own name.
-        input_ids: Prompt tokens of this branch; branches of one prompt may differ in length.
-        model: Which loaded model runs it; ``"base"`` is the audited one.
-        hooks: Activation hooks that are on while this branch runs and off while others do.
-    """
+    """A branch that a policy needs."""
 
     name: str
     input_ids: tuple[int, ...]
@@ -61,15 +54,7 @@ class BranchSpec:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """How the keys and values of a batch are kept.
-
-    Attributes:
-        kind: ``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it, ``"states"``
-            where layers keep states, which are copied at every step.
-        reason: Why it is not preallocated, as half a sentence; empty where it is.
-        held_once: Tokens of the rows' beginning that are held once for all of them; 0 where each row holds its own.
-        joins: Whether steps may be run in one forward with those of other rollouts.
-    """
+    """How the keys and values of a batch are kept."""
 
     kind: MemoryKind
     reason: str
@@ -92,18 +77,7 @@ class BranchBatch:
         share: bool = True,
         sharing: Sharing | None = None,
     ) -> None:
-        """Lay the prompts out; nothing runs yet.
-
-        Args:
-            model: The model.
-            rows: Prompt tokens of each row, at least one token each.
-            share: Whether what all rows begin with may be read once; not where the model's activations are changed.
-            sharing: From how many tokens on it is; what pays on the model's device if None.
-
-        Raises:
-            InvalidInputError: There is no row, or a row is empty.
-            PromptTooLongError: A row fills the model's context.
-        """
+        """Lay the prompts out; nothing runs yet."""
         if not rows or any(len(row) == 0 for row in rows):
             raise InvalidInputError("The prompt has no tokens; type at least one word.")
         longest = max(len(row) for row in rows)
@@ -171,11 +145,7 @@ class BranchBatch:
         self._tokens.append(token_ids)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with some of the rows alone, by their places; what is held of the others is released.
-
-        Raises:
-            InvalidInputError: None is left.
-        """
+        """Go on with some of the rows alone, by their places; what is held of the others is released."""
         self._require_open()
         if not rows:
             raise InvalidInputError("A batch goes on with one row at least; close it instead.")
@@ -184,11 +154,7 @@ class BranchBatch:
             self._memory.keep(rows, self._tokens)
 
     def crop(self, generated: int) -> None:
-        """Go back to an earlier number of generated tokens; rows become shorter, nothing is copied or recomputed.
-
-        Raises:
-            InvalidInputError: ``generated`` lies ahead or is negative.
-        """
+        """Go back to an earlier number of generated tokens; rows become shorter, nothing is copied or recomputed."""
         self._require_step(generated)
         self._tokens.generated = generated
         if self._memory is not None:
@@ -217,11 +183,7 @@ class BranchBatch:
             raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
 
     def opened(self) -> SlotRows | GrowingRows | StateRows:
-        """The keys and values of its rows, whose memory is taken when it is first needed.
-
-        Raises:
-            InvalidInputError: The batch is closed.
-        """
+        """The keys and values of its rows, whose memory is taken when it is first needed."""
         self._require_open()
         if self._memory is None:
             fit = fit_of(self.model)
@@ -235,15 +197,7 @@ class BranchBatch:
 
 
 def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
-    """Run what is pending of several batches of one model in a single forward.
-
-    Returns:
-        What :meth:`BranchBatch.logits` of each gives, up to sums in another order. Where the forward fails, no batch
-        has changed, and each can be run alone.
-
-    Raises:
-        InvalidInputError: A batch cannot be joined (:attr:`BranchBatch.may_join`), or the models differ.
-    """
+    """Run what is pending of several batches of one model in a single forward."""
     memories = [batch._memory for batch in batches if batch.may_join and isinstance(batch._memory, SlotRows)]
     model = batches[0].model
     if len(memories) != len(batches) or any(batch.model.module is not model.module for batch in batches):
@@ -260,12 +214,7 @@ def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenText:
-    """What a model wrote.
-
-    Attributes:
-        text: The text, without special tokens.
-        cut: Whether it ended because there was no room for more.
-    """
+    """What a model wrote."""
 
     text: str
     cut: bool
@@ -274,18 +223,7 @@ class WrittenText:
 def write_greedily(
     model: LanguageModel, ids: Sequence[int], most: int, ended: Callable[[str], bool] = lambda text: False
 ) -> WrittenText:
-    """Continue tokens with the likeliest ones, up to the model's end token.
-
-    Args:
-        model: The model.
-        ids: Tokens to continue.
-        most: Tokens at most.
-        ended: Told the text so far; whether it is complete.
-
-    Raises:
-        InvalidInputError: There are no tokens.
-        PromptTooLongError: They fill the model's context.
-    """
+    """Continue tokens with the likeliest ones, up to the model's end token."""
     batch = BranchBatch(model, [ids])
     written: list[int] = []
     text = ""

@@ -69,11 +69,7 @@ class _Graph:
 
 
 class GraphSteps:
-    """Runs single tokens by graphs, one for each memory or set of memories; graphs go when their memories do.
-
-    Attributes:
-        failure: Why no further graph is captured; empty while they are.
-    """
+    """Runs single tokens by graphs, one for each memory or set of memories; graphs go when their memories do."""
 
     def __init__(self, module: Any, fit: Fit) -> None:
         self._module, self._fit = module, fit
@@ -132,15 +128,7 @@ class GraphPool:
         self._first: Any = None
 
     def record(self, run: Callable[[], Tensor], device: torch.device) -> tuple[Any, Tensor]:
-        """Capture a function as a graph, and give the graph with the tensor that replays write.
-
-        Args:
-            run: Reads and writes the same tensors each time; it is run a few times before.
-            device: Where these tensors are.
-
-        Raises:
-            RuntimeError: It cannot be captured.
-        """
+        """Capture a function as a graph, and give the graph with the tensor that replays write."""
         if self._first is None:
             # PyTorch gives up the memory with the last graph that uses it and then refuses to capture into it, so that
             # one graph stays that is never run.
@@ -182,13 +170,7 @@ class TracedSteps:
     failure = ""
 
     def __init__(self, module: Any, fit: Fit, example: Part) -> None:
-        """Trace.
-
-        Args:
-            module: The transformers module; its weights must not change any more.
-            fit: How it is called.
-            example: A token a row behind some others; what it computes is not used.
-        """
+        """Trace."""
         self._layers = fit.layers
         self._weights = (*module.parameters(), *module.buffers())
         inputs = _inputs(example)
@@ -255,13 +237,7 @@ Steps = GraphSteps | TracedSteps
 
 @dataclass(frozen=True, slots=True)
 class StepPath:
-    """How single tokens are run.
-
-    Attributes:
-        name: The path.
-        reason: Why it is eager; empty for the others.
-        steps: What runs them; None where it is eager.
-    """
+    """How single tokens are run."""
 
     name: PathName
     reason: str = ""

@@ -98,13 +98,7 @@ class ScriptedCausalLM(nn.Module):
 def scripted_model(
     factual: Mapping[str, float], masked: Mapping[str, float], vocabulary: tuple[str, ...]
 ) -> LanguageModel:
-    """A model over whole words whose factual and masked next-word probabilities are given.
-
-    Args:
-        factual: Probability by word; what is missing to 1 goes to the first word of ``vocabulary``.
-        masked: The same for prompts that contain the sentinel.
-        vocabulary: All words, leading spaces included.
-    """
+    """A model over whole words whose factual and masked next-word probabilities are given."""
     tokenizer: Any = word_tokenizer(vocabulary)
     rest = int(tokenizer.convert_tokens_to_ids(vocabulary[0].replace(" ", "\u0120")))
 

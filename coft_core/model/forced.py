@@ -33,13 +33,7 @@ class Room(Protocol):
         """Bytes that one batch should take at most; None sets no limit. A single prompt may need more."""
 
     def run(self, size: int, work: Callable[[], Result]) -> Result:
-        """Run one batch while its memory is set aside.
-
-        Args:
-            size: Bytes of keys and values that it holds at most.
-            work: The batch. It may be run a second time where memory ran out, so it begins anew each time and leaves
-                nothing behind when it fails.
-        """
+        """Run one batch while its memory is set aside."""
 
 
 @runtime_checkable
@@ -47,21 +41,11 @@ class SharedOut(Protocol):
     """A room whose batches may run at several places at a time."""
 
     def share_out(self, works: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-        """Results of batches, in their order.
-
-        Args:
-            works: The batches: functions of a module, or methods, with what they are given bound to them, so that
-                another process can run them.
-        """
+        """Results of batches, in their order."""
 
 
 def run_each(room: Room, batches: Iterable[tuple[int | None, Callable[[], Result]]]) -> Iterator[Result]:
-    """Results of batches in their order, each run when the one before it was taken, unless the room shares them out.
-
-    Args:
-        room: Where their memory is taken from.
-        batches: Each with the bytes of keys and values that it holds at most; None where it asks for memory itself.
-    """
+    """Results of batches in their order, each run when the one before it was taken, unless the room shares them out."""
     if isinstance(room, SharedOut):
         yield from room.share_out(work for _, work in batches)
         return
@@ -122,12 +106,7 @@ _KEPT_AS = "parts"
 
 @dataclass(frozen=True, slots=True)
 class SplitModel:
-    """The base model, which returns hidden states, and the head, whose output is the model's logits.
-
-    Attributes:
-        base: Transformer without its head; ``last_hidden_state`` of its output is what the head reads.
-        head: Maps hidden states ``(..., H)`` to logits ``(..., V)``.
-    """
+    """The base model, which returns hidden states, and the head, whose output is the model's logits."""
 
     base: nn.Module
     head: nn.Module
@@ -203,13 +182,7 @@ class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True, slots=True)
 class ForcedItem:
-    """A continuation that follows several branches of one prompt.
-
-    Attributes:
-        prompts: Tokens of each branch, the same number in all.
-        continuation: Tokens that follow in every branch.
-        first: First position of the continuation that is scored, 0-based.
-    """
+    """A continuation that follows several branches of one prompt."""
 
     prompts: tuple[tuple[int, ...], ...]
     continuation: tuple[int, ...]
@@ -240,12 +213,7 @@ class ForcedItem:
 
 @dataclass(frozen=True, slots=True)
 class ForcedTexts(ForcedItem):
-    """Several texts that follow one prompt, a branch each; the prompt is what they share.
-
-    Attributes:
-        texts: Tokens of each, the longest of which is the continuation; what is scored of a shorter one beyond its end
-            means nothing.
-    """
+    """Several texts that follow one prompt, a branch each; the prompt is what they share."""
 
     texts: tuple[tuple[int, ...], ...] = ()
 
@@ -265,14 +233,7 @@ class ForcedTexts(ForcedItem):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is done at once; no result depends on it.
-
-    Attributes:
-        logits: Logits held at a time, over all branches.
-        shared: Tokens that computing the common prefix once must save to be worth a second forward.
-        waste: How much more a batch may compute than its items would one by one, for padding and for prefixes that
-            only some of them share.
-    """
+    """How much is done at once; no result depends on it."""
 
     logits: int
     shared: int
@@ -438,13 +399,6 @@ class _Layout:
     """A batch as a rectangle: rows are items times branches, padded on the right.
 
     What stands right of a token cannot change its logits in a causal model, so neither a mask nor positions are needed.
-
-    Attributes:
-        ids: ``(G * B, L)``.
-        owners: Item of each of the N scored positions; on the host, where the ranges of columns are looked up.
-        columns: Its column in ``ids``: the token before it.
-        branches: B.
-        shared: Columns that are equal in all branches of every item.
     """
 
     ids: Tensor
@@ -507,19 +461,7 @@ def forced_batches(
     waste: float = 1.5,
     fitting: Callable[[Sequence[ForcedItem]], bool] | None = None,
 ) -> Iterator[list[int]]:
-    """Group items by number of branches, by length, and among nearly equally long ones by their common prefix.
-
-    Args:
-        items: The items.
-        token_budget: Largest padded batch in tokens, all branches counted; an item longer than it has a batch of its
-            own.
-        most: Items in a batch at most; None sets no limit.
-        waste: See :class:`Limits`.
-        fitting: Whether items may be a batch; an item for which none of this holds has a batch of its own.
-
-    Yields:
-        Lists of indices into ``items``; every index is in one of them.
-    """
+    """Group items by number of branches, by length, and among nearly equally long ones by their common prefix."""
     batch: list[int] = []
     for index in sorted(range(len(items)), key=lambda i: _bucket(items[i])):
         wider = [items[i] for i in (*batch, index)]

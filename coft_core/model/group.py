@@ -99,12 +99,7 @@ class BranchGroup:
         branches: Sequence[BranchSpec],
         forwards: Forwards | None = None,
     ) -> None:
-        """Lay the prompts out; nothing runs yet.
-
-        Raises:
-            InvalidInputError: There is no branch, a branch has no tokens, or it asks for a model that is not there.
-            PromptTooLongError: A branch fills its model's context.
-        """
+        """Lay the prompts out; nothing runs yet."""
         parts = _parts(models, branches)
         # A prefix is not read by itself under hooks, since they may depend on where a forward begins and ends.
         batches = [
@@ -197,11 +192,7 @@ class BranchGroup:
         self._parts, self._order = tuple(parts), _order(parts)
 
     def crop(self, generated: int) -> None:
-        """Go back to an earlier number of generated tokens.
-
-        Raises:
-            InvalidInputError: ``generated`` lies ahead or is negative.
-        """
+        """Go back to an earlier number of generated tokens."""
         for batch in self._batches:
             batch.crop(generated)
 

@@ -98,10 +98,6 @@ class JointForwards:
     alone, and only those fail that fail by themselves; likewise with what follows it.
 
     A forward waits a moment for those of the one before it.
-
-    Attributes:
-        forwards: Forwards that were run, a joint one counted once.
-        served: Requests that were answered.
     """
 
     def __init__(
@@ -141,11 +137,6 @@ class JointForwards:
         """What is pending of a batch, ``(R, V)``, and what is made of it, perhaps for several batches at once.
 
         The logits equal those that the batch gives alone, up to sums in another order.
-
-        Args:
-            batch: The batch; no other thread touches it meanwhile.
-            hooks: Hooks that are on for this forward alone.
-            sequel: What is made of the logits; None makes nothing of them.
         """
         request = _Request(batch, tuple(hooks), sequel)
         try:

@@ -176,9 +176,6 @@ def wrap_model(
     """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
 
     The check runs the model on a few tokens, so it is warm afterwards, and its numeric noise is measured.
-
-    Raises:
-        ModelLoadError: As in :func:`load_model`.
     """
     model = _checked(module, tokenizer, name, revision, chat, progress or _nobody)
     measure_noise(model)
@@ -226,11 +223,7 @@ def _nobody(_: LoadingPhase) -> None:
 
 
 def model_source(name_or_path: str) -> str:
-    """What the libraries are asked for by a model's name: a hub id, a folder or a file.
-
-    Raises:
-        ModelLoadError: The name is empty, too long, or a path that leads to no model.
-    """
+    """What the libraries are asked for by a model's name: a hub id, a folder or a file."""
     if not name_or_path.strip():
         raise ModelLoadError("The model name is empty; give a hub id, a folder, or 'demo'.")
     if len(name_or_path) > LONGEST_NAME:

@@ -28,14 +28,7 @@ OFFLINE = frozenset(
 
 
 def explain(name: str, error: BaseException, quantization: str = "none", may_be_trusted: bool = False) -> str:
-    """One sentence: why a model cannot be loaded, and what to do.
-
-    Args:
-        name: The model.
-        error: What was raised.
-        quantization: The form in which its weights were to be held.
-        may_be_trusted: Whether the program's owner can allow such a model to run code of its own.
-    """
+    """One sentence: why a model cannot be loaded, and what to do."""
     chain: list[BaseException] = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(below)

@@ -19,13 +19,7 @@ from coft_core.model.slots import RowTokens, Slots, capacity_for, token_size
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """When a prefix that all rows share is treated as one, by the tokens that this saves: its length times other rows.
-
-    Attributes:
-        read_once: Saved tokens from which it is read in a forward of its own, over one row.
-        held_once: Saved tokens from which its keys and values are also held once, and attention reads them apart; None
-            never does.
-    """
+    """When a shared prefix is held once, by the tokens that this saves: its length times the other rows."""
 
     read_once: int
     held_once: int | None

@@ -35,20 +35,7 @@ _KEPT_AS = "memory fit"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a model's keys and values are kept.
-
-    Attributes:
-        kind: The memory that fits.
-        reason: Why it is not slots, as half a sentence; empty where it is.
-        joins: Whether rows of several memories may share a forward, and a prefix may be held once.
-        layers: Layers of the model; 0 where it is not slots.
-        accepts: Names of the parameters of the model's forward.
-        state: The parameter of these that takes what is kept; empty where there is none.
-        hands_back: Whether the model makes what it keeps by itself and hands it back.
-        pieces: Whether several tokens may be read behind kept ones; without, a text is read at once or one by one.
-        positions: Whether the model must be told where tokens stand that it reads behind kept ones.
-        alone: Whether each row is run by itself, since the model mixes rows that go on from what it keeps.
-    """
+    """How a model's keys and values are kept."""
 
     kind: MemoryKind
     reason: str

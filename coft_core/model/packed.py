@@ -33,19 +33,12 @@ class PackedLinear(nn.Linear):
     """A linear layer over packed weights; its parameters are those of the layer that it replaces.
 
     Its own weights are read as before where gradients are wanted, and where they have changed since they were packed.
-
-    Attributes:
-        packed: The weights in oneDNN's order, which only oneDNN can read; None once the layer was moved or converted.
     """
 
     packed: Tensor | None
 
     def __init__(self, linear: nn.Linear) -> None:
-        """Pack.
-
-        Raises:
-            RuntimeError: oneDNN cannot hold these weights.
-        """
+        """Pack."""
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
@@ -86,15 +79,7 @@ class PackedLinear(nn.Linear):
 
 
 def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
-    """Pack the linear layers of a model that is held by the CPU, and remember with the model what came of it.
-
-    Args:
-        model: The model; its layers are replaced in place, its parameters stay the same tensors.
-        most_bytes: Nothing is packed where the weights to be packed are larger.
-
-    Returns:
-        Why nothing was packed, as half a sentence; empty if the layers are packed now.
-    """
+    """Pack the linear layers of a model that is held by the CPU, and remember with the model what came of it."""
     reason = _packed(model, most_bytes)
     model.keep_finding(_KEPT_AS, reason)
     return reason

@@ -31,11 +31,7 @@ _onednn: Any = torch.ops.mkldnn
 
 
 def packed_weights(weight: Tensor) -> Tensor:
-    """Weights ``(out, in)`` in the order in which oneDNN multiplies a few rows by them.
-
-    Raises:
-        RuntimeError: oneDNN cannot hold these weights.
-    """
+    """Weights ``(out, in)`` in the order in which oneDNN multiplies a few rows by them."""
     packed: Tensor = _onednn._reorder_linear_weight(weight.detach(), ROWS)
     return packed
 
@@ -102,11 +98,7 @@ class Placement:
     quantization: str = "none"
 
     def arguments(self, name: str, config: Any) -> dict[str, Any]:
-        """What ``from_pretrained`` takes for this placement of the model of a name and a configuration.
-
-        Raises:
-            ModelLoadError: A choice is unknown, two of them exclude each other, or a package for it is missing.
-        """
+        """What ``from_pretrained`` takes for this placement of the model of a name and a configuration."""
         device_map = self._device_map()
         device = _device(self.device)
         dtype = _dtype(self.dtype, device, config)

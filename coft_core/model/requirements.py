@@ -169,11 +169,7 @@ def require_offsets(name: str, tokenizer: Any) -> None:
 
 
 def output_width(name: str, module: Any) -> int:
-    """The number of tokens that a model's logits are over.
-
-    Raises:
-        ModelLoadError: It has no head that gives logits over tokens.
-    """
+    """The number of tokens that a model's logits are over."""
     head = module.get_output_embeddings()
     if getattr(head, "weight", None) is None:
         raise ModelLoadError(f"{name!r} has no head that gives logits over tokens; choose a causal language model.")

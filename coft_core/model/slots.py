@@ -42,12 +42,6 @@ class Slots:
     The tensors stay where they are until a row outgrows its capacity. Going back makes lengths shorter and copies
     nothing. Cells are zero at first: an attention weight of 0 times a value that was never written must be 0. A layer
     is allocated when it is first written, in the shape that it then has.
-
-    Attributes:
-        lengths: Of the rows, ``(R,)`` on the device, changed in place.
-        longest: Length of the longest row, known without asking the device.
-        uniform: Whether all rows have one length.
-        capacity: Tokens a row for which memory is there.
     """
 
     @torch.inference_mode()
@@ -200,13 +194,7 @@ def rows_size(model: LanguageModel, rows: int, length: int) -> int:
 
 
 class RowTokens:
-    """Prompts of R rows, and the tokens generated behind them; column 0 of the latter is each prompt's last token.
-
-    Attributes:
-        longest: Tokens of the longest prompt.
-        uniform: Whether all prompts have one length.
-        generated: Number of generated tokens; fewer go back.
-    """
+    """Prompts of R rows, and the tokens generated behind them; column 0 of the latter is each prompt's last token."""
 
     def __init__(self, prompts: Sequence[Sequence[int]], context_length: int, device: torch.device) -> None:
         self.prompts = tuple(tuple(prompt) for prompt in prompts)

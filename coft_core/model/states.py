@@ -39,13 +39,7 @@ Tape = dict[tuple[int, str], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state after some tokens, without its growing tensors; nothing changes it, so that forks share it.
-
-    Attributes:
-        state: What the model hands back, of its own kind.
-        lengths: Tokens that each growing tensor had.
-        size: Bytes held.
-    """
+    """A state after some tokens, without its growing tensors; nothing changes it, so that forks share it."""
 
     state: Any
     lengths: dict[tuple[int, str], int]
@@ -103,9 +97,6 @@ class StateGroup:
     """Rows whose prompts have one length, so that none of them is padded: what padding does to a state is unknown.
 
     Places count generated tokens that were read: 0 has read the prompts, -1 all but their last tokens.
-
-    Attributes:
-        tokens: The rows' prompts, and what was generated behind them.
     """
 
     def __init__(self, model: LanguageModel, tokens: RowTokens, fit: Fit, budget: int) -> None:

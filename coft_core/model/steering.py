@@ -28,13 +28,7 @@ PROJECTIONS = ("self_attn.o_proj", "attn.c_proj", "attention.dense")
 
 @dataclass(frozen=True, slots=True)
 class HeadGeometry:
-    """The attention heads of a model.
-
-    Attributes:
-        projections: The projection that reads the heads' outputs, one a layer; its input is ``(..., heads * width)``.
-        heads: Heads a layer.
-        width: Width of a head's output.
-    """
+    """The attention heads of a model."""
 
     projections: tuple[Any, ...]
     heads: int
@@ -47,14 +41,7 @@ class HeadGeometry:
 
 
 def head_geometry(module: Any) -> HeadGeometry:
-    """Find the attention heads of a transformers module.
-
-    Args:
-        module: A causal language model of the Llama, Mistral, Mixtral, Qwen2, GPT-2 or GPT-NeoX kind.
-
-    Raises:
-        InvalidInputError: It is of another kind.
-    """
+    """Find the attention heads of a transformers module."""
     for layers_path, projection_path in zip(LAYERS, PROJECTIONS, strict=True):
         layers = _at(module, layers_path)
         if layers is None or len(layers) == 0:
@@ -130,11 +117,7 @@ class Directions:
 
     @classmethod
     def load(cls, path: Path) -> Directions:
-        """Read a file written by :meth:`save`.
-
-        Raises:
-            InvalidInputError: There is no such file, or it holds something else.
-        """
+        """Read a file written by :meth:`save`."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
@@ -148,11 +131,7 @@ class Directions:
             raise InvalidInputError(f"{path} is no file of directions ({error}); {_made_by('MODEL')}.") from error
 
     def require(self, model: LanguageModel) -> None:
-        """Refuse a model that the directions were not fitted on.
-
-        Raises:
-            InvalidInputError: The weights differ.
-        """
+        """Refuse a model that the directions were not fitted on."""
         if not any(same_digests(model.weights_digest, fitted) for fitted in self.weights):
             raise InvalidInputError(
                 f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; "
@@ -165,10 +144,6 @@ class SteeringHook:
     """Moves the outputs of some heads along their directions while it is attached to a module.
 
     Every position is moved, in the prompt and behind it, so that a chain reads the same with and without a cache.
-
-    Attributes:
-        directions: The heads.
-        strength: How many standard deviations.
     """
 
     directions: Directions

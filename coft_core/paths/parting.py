@@ -43,15 +43,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The total variation between two samples.
-
-    Attributes:
-        distance: Of the sampled distributions, in [0, 1].
-        low: Lower end of its bootstrap interval.
-        high: Its upper end.
-        by_chance: Mean total variation where the paths are shuffled between the worlds.
-        p_value: Of the permutation test.
-    """
+    """The total variation between two samples."""
 
     distance: float
     low: float
@@ -62,14 +54,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """How two worlds go on behind a common beginning.
-
-    Attributes:
-        node: The beginning, by its number in the tree.
-        visits: Paths of the two worlds that begin so.
-        difference: Between their next tokens, the end of a path being one of them.
-        adjusted: p-value adjusted for the number of beginnings that were tested (Holm 1979).
-    """
+    """How two worlds go on behind a common beginning."""
 
     node: int
     visits: tuple[int, int]
@@ -78,11 +63,7 @@ class Parting:
 
 
 def total_variation(first: Sequence[int], second: Sequence[int]) -> float:
-    """Total variation between two samples, each given by how often each value was seen.
-
-    Raises:
-        InvalidInputError: One of them is empty, or they count different numbers of values.
-    """
+    """Total variation between two samples, each given by how often each value was seen."""
     a, b = _checked(first, second)
     return float(_distances(a, b))
 
@@ -90,18 +71,7 @@ def total_variation(first: Sequence[int], second: Sequence[int]) -> float:
 def compare_counts(
     first: Sequence[int], second: Sequence[int], seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
 ) -> Difference:
-    """The total variation between two samples with its interval, and what chance alone would give.
-
-    Args:
-        first: How often each value was seen in the first sample.
-        second: The same of the second, over the same values.
-        seed: Of what is drawn anew and shuffled.
-        resamples: Draws of each kind.
-        level: Level of the interval.
-
-    Raises:
-        InvalidInputError: As :func:`total_variation`.
-    """
+    """The total variation between two samples with its interval, and what chance alone would give."""
     a, b = _checked(first, second)
     generator = np.random.default_rng(seed)
     seen = float(_distances(a, b))
@@ -126,13 +96,6 @@ def partings(
 
     A beginning behind which all paths go on alike is no test. Which beginnings are tested depends on how many paths of
     each world have them, and on the ways on of both worlds taken together, which shuffling leaves as they are.
-
-    Args:
-        tree: The merged tree.
-        first: A world.
-        second: Another one.
-        seed: Of what is drawn anew and shuffled; each beginning has draws of its own.
-        least_visits: Paths of either world that a beginning must have.
     """
     visits = {
         number: min(node.visits[first], node.visits[second])

@@ -19,16 +19,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class ShareEstimate:
-    """How often a world's paths answer one way.
-
-    Attributes:
-        yes: Paths that do.
-        no: Paths that answer the other way.
-        unscored: Paths that answer neither way, in no share.
-        low: Lower end of the exact 95 % interval of the share (Clopper and Pearson 1934), which is that of a number of
-            paths that was fixed beforehand; None without a scored path.
-        high: Its upper end.
-    """
+    """How often a world's paths answer one way."""
 
     yes: int
     no: int
@@ -45,15 +36,7 @@ class ShareEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two worlds' shares compared.
-
-    Attributes:
-        first: Number of the first world.
-        second: Number of the other.
-        alpha: Risk of this comparison: that of the question, shared equally among its comparisons.
-        bet: What betting on a difference has come to.
-        decided_after: Paths of each world after which it was decided; None where it is not.
-    """
+    """Two worlds' shares compared."""
 
     first: int
     second: int
@@ -70,12 +53,7 @@ def estimate(outcomes: Outcomes) -> ShareEstimate:
 
 
 def compare(worlds: Sequence[Outcomes], alpha: float) -> tuple[Comparison, ...]:
-    """The first world compared with each other one.
-
-    Args:
-        worlds: Outcomes of each world's paths in the order of their numbers.
-        alpha: Risk that any of the comparisons finds a difference where there is none, whenever one looks.
-    """
+    """The first world compared with each other one."""
     each = _shared(alpha, worlds)
     return tuple(
         Comparison(

@@ -26,18 +26,7 @@ where there is no threshold that belongs to the policy."""
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One sampled continuation.
-
-    Attributes:
-        seed: Seed of its draws: the prompt with this seed, alone and under the same policy, is continued the same way.
-        token_ids: Its tokens.
-        tokens: Their texts, as they continue the sentence.
-        text: The continuation.
-        finished: ``"length"``, ``"end"`` or ``"context"``.
-        thresholds: What the threshold of each step did.
-        parts: Which part each token belongs to, thinking or answer; empty where the model marks no thinking.
-        divided: The texts of both; None where there is no thinking.
-    """
+    """One sampled continuation."""
 
     seed: int
     token_ids: tuple[int, ...]
@@ -66,40 +55,20 @@ def path_seed(seed: int, world: str, number: int) -> int:
 
     It depends on nothing else, so that neither further worlds nor more paths change a path. Different worlds have
     different seeds: their paths are drawn independently of each other.
-
-    Args:
-        seed: Seed of all.
-        world: The world, by its name.
-        number: The path, from 0.
     """
     digest = hashlib.blake2b(f"{seed}|path|{world}|{number}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big")
 
 
 def batch_paths(planned: Plan, most_bytes: int | None) -> int:
-    """Paths of one batch: at least one, and no more than a batch's rows and memory hold.
-
-    Args:
-        planned: What is continued.
-        most_bytes: Bytes of keys and values that a batch should take at most; None sets no limit.
-    """
+    """Paths of one batch: at least one, and no more than a batch's rows and memory hold."""
     rows = max(BATCH_ROWS // len(planned.policy.branches(planned.prompt)), 1)
     size = reserved_bytes(planned, planned.max_new_tokens)
     return rows if most_bytes is None or not size else max(min(rows, most_bytes // size), 1)
 
 
 def sample_paths(planned: Plan, seeds: Sequence[int], room: Room, marks: ThinkingMarks | None = None) -> list[Path]:
-    """Continue one prompt once for each seed, all in one batch.
-
-    Args:
-        planned: The prompt and the policy; its own seed is not looked at.
-        seeds: The paths' seeds.
-        room: Where the batch's memory is taken from.
-        marks: What the model writes before and behind its thinking; None tells no thinking from the answer.
-
-    Raises:
-        InvalidInputError: The plan takes the likeliest token instead of drawing, so that all paths would be the same.
-    """
+    """Continue one prompt once for each seed, all in one batch."""
     if planned.greedy:
         raise InvalidInputError("The likeliest token is taken at every step, so all paths are the same; draw instead.")
     plans = [replace(planned, seed=seed) for seed in seeds]

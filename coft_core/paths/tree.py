@@ -10,16 +10,7 @@ TokenPath = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A beginning of paths.
-
-    Attributes:
-        parent: Number of the node without the last token; -1 for the root.
-        depth: Tokens of the beginning; 0 for the root.
-        token_id: Its last token; -1 for the root.
-        visits: Paths of each world that begin so.
-        ends: Paths of each world that are no longer than this.
-        children: Numbers of the nodes with one token more, those of the largest mean share first.
-    """
+    """A beginning of paths."""
 
     parent: int
     depth: int
@@ -63,11 +54,7 @@ class PathTree:
 
 
 def merge_paths(worlds: Sequence[Sequence[TokenPath]]) -> PathTree:
-    """Merge the paths of several worlds.
-
-    Args:
-        worlds: The paths of each world, tokens by their ids; equal paths count as often as they stand there.
-    """
+    """Merge the paths of several worlds."""
     totals = [max(len(paths), 1) for paths in worlds]
     nodes: list[Node] = []
 

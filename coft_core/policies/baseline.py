@@ -21,25 +21,13 @@ from coft_core.types import CertificateState
 
 
 def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:
-    """A branch that reads a text with the model of a role, put through the model's chat template where the prompt is.
-
-    Raises:
-        InvalidInputError: The text is empty.
-    """
+    """A branch that reads a text with the model of a role, through the chat template where the prompt is."""
     return BranchSpec(name, prompt_ids(model.tokenizer, text, model.prompting), role)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy draws from at a step; tensors are ``(G, V)``.
-
-    Attributes:
-        log_p: Log-probabilities at the policy's temperature.
-        certified: Tokens that it accepts; None when it accepts all.
-        log_tau: Log-threshold behind ``certified``; ``-inf`` when there is none.
-        state: What the threshold rests on.
-        margins: As in :class:`coft_core.policies.base.Views`.
-    """
+    """What a policy draws from at a step; tensors are ``(G, V)``."""
 
     log_p: Tensor
     certified: Tensor | None = None

@@ -44,13 +44,6 @@ class CafiePolicy(SubstitutingPolicy):
       step does not depend on how long the prompt is.
     - Their threshold below which differences are ignored, which is 0 there, their list of words that are never weighed,
       which is empty, and contexts of other sentences before the prompt.
-
-    Attributes:
-        sharpness: The paper's lambda.
-        share: The paper's alpha; 0 is vanilla decoding.
-        most: Counterfactuals at most; each is a branch of its own.
-        pairs: The reviewer's own substitutions, as in
-            :class:`~coft_core.policies.cf_substitution.CfSubstitutionPolicy`.
     """
 
     share: float = parameter(

@@ -39,12 +39,7 @@ def size_range(margins: Tensor, noise: float) -> Tensor:
 
 
 def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
-    """Corollary 1's bound ``sqrt(KL / 2) / tau`` on the total variation on the certified set; above 1 it says nothing.
-
-    Args:
-        kl: ``KL(fused || masked)``, ``(...)``.
-        log_tau: Log-threshold; ``-inf`` gives an infinite bound.
-    """
+    """Corollary 1's bound ``sqrt(KL / 2) / tau`` on total variation on the certified set; vacuous above 1."""
     tau = torch.exp(torch.as_tensor(log_tau, dtype=kl.dtype, device=kl.device))
     bound = torch.sqrt(kl / 2) / tau
     # tau = 0 states nothing even where KL is 0, and 0 / 0 would be NaN.

@@ -40,13 +40,7 @@ def own_pairs() -> Any:
 
 
 class SubstitutingPolicy(BaselinePolicy):
-    """A policy that reads the prompt and counterfactual substitutions of it, each in a branch of its own.
-
-    Attributes:
-        most: Substitutions at most; each is a branch of its own.
-        pairs: The reviewer's own substitutions, in place of the shipped ones: ``old = new``, several that belong
-            together with a semicolon between them. Those that do not fit a prompt are left out for it.
-    """
+    """A policy that reads the prompt and counterfactual substitutions of it, each in a branch of its own."""
 
     most: int
     pairs: tuple[str, ...]
@@ -97,12 +91,6 @@ class CfSubstitutionPolicy(SubstitutingPolicy):
     A substitution changes one attribute and every word that belongs to it: she and he are exchanged with the words and
     names that tell the gender, or become they; groups are replaced by others of their kind, ages by other ages. Which
     ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.text.counterfactuals`).
-
-    Attributes:
-        most: Substitutions at most, K; each is a branch of its own.
-        weight: What a substitution counts, as a multiple of what the prompt itself counts; 0 is vanilla decoding.
-        pairs: The reviewer's own substitutions, in place of the shipped ones: ``old = new``, several that belong
-            together with a semicolon between them. Those that do not fit a prompt are left out for it.
     """
 
     most: int = parameter(4, "whole", "Substitutions", "At most so many; each is one more reading.", low=1, high=16)

@@ -40,12 +40,6 @@ class ContrastivePolicy(BaselinePolicy):
     Against a smaller model, the expert is the audited model on the prompt, as in the paper. Against the masked branch,
     which the paper does not know, the expert is the masked reading and the amateur the factual one: what the attribute
     adds is what is to be moved away from. The other way round would amplify it.
-
-    Attributes:
-        amateur: The amateur model; needed where ``against`` is ``"amateur"``.
-        expert_weight: Weight of the expert's own log-probability; 0 in the paper.
-        plausibility: The paper's alpha; 0.1 there.
-        amateur_temperature: Divides the amateur's logits; the paper uses 0.5 for GPT-2 and 1 for OPT.
     """
 
     against: str = parameter(

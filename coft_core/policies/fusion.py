@@ -10,11 +10,7 @@ from coft_core.types import is_number
 
 
 def check_lambda(lam: float) -> float:
-    """Return ``lam`` if it is a fusion weight.
-
-    Raises:
-        InvalidInputError: ``lam`` is NaN or outside [0, 1].
-    """
+    """Return ``lam`` if it is a fusion weight."""
     if not (is_number(lam) and 0.0 <= lam <= 1.0):
         raise InvalidInputError(f"lambda is {lam}; choose a number from 0 (factual only) to 1 (masked only).")
     return float(lam)

@@ -52,11 +52,6 @@ class NeutralRewritePolicy(BaselinePolicy):
     prompt, and nothing but its instruction keeps it from changing more than that.
 
     What the prompt was rewritten to is said with everything that is made from it.
-
-    Attributes:
-        rewriter: The model that rewrites; it may have another tokenizer.
-        instruction: What the rewriter reads, with ``{text}`` where the prompt stands; the user's turn of a chat model.
-        rewriting: The rewriting, once :meth:`bound` has made it.
     """
 
     by: str = parameter(RULES, "choice", "Rewritten by", "Rules, or a model.", choices=(RULES, MODEL))
@@ -89,12 +84,7 @@ class NeutralRewritePolicy(BaselinePolicy):
         return f"{super().label}, rewording {rewording_version()}" if self.by == RULES else super().label
 
     def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
-        """This policy with the rewritten prompt.
-
-        Raises:
-            InvalidInputError: The model wrote nothing.
-            PromptTooLongError: The instruction with the prompt fills the rewriting model's context.
-        """
+        """This policy with the rewritten prompt."""
         writer = models.get(REWRITER, model)
         rewriting = _by_rules(prompt) if self.by == RULES else self._by_model(writer, prompt)
         return replace(self, rewriting=rewriting, method_branches=(reading(REWRITTEN, model, rewriting.text),))

@@ -32,16 +32,7 @@ or the weights."""
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A decoding method that can be chosen by name.
-
-    Attributes:
-        summary: What it does, in a sentence.
-        source: Where it was published.
-        policy: The class of its policies.
-        differs: How it differs from what its authors published, in a sentence or two.
-        calibrated: Whether it takes a calibration.
-        fuses: Whether it has a lambda to set.
-    """
+    """A decoding method that can be chosen by name."""
 
     name: str
     kind: Kind
@@ -69,15 +60,7 @@ class Method:
         return parameters_of(self.policy)
 
     def build(self, parameters: Mapping[str, object] | None = None, **controls: Any) -> Policy:
-        """A policy of this method.
-
-        Args:
-            parameters: Its own parameters by name; those that are left out keep their defaults.
-            controls: Sampling and mask controls, and for COFT ``lam``, ``calibration`` and ``accept_mismatch``.
-
-        Raises:
-            InvalidInputError: A parameter is unknown, of another type, or outside its range.
-        """
+        """A policy of this method."""
         values = dict(parameters or {})
         known = [item.name for item in self.parameters]
         for name in values:
@@ -206,11 +189,7 @@ METHODS: tuple[Method, ...] = (
 
 
 def method(name: str) -> Method:
-    """The method of a name.
-
-    Raises:
-        InvalidInputError: There is none.
-    """
+    """The method of a name."""
     for item in METHODS:
         if item.name == name:
             return item

@@ -19,14 +19,6 @@ def keyed_uniform(seed: int, path: str, step: int) -> float:
     """A uniform number that depends on nothing but its key, on every machine.
 
     Pausing, resuming, replaying and forking therefore reproduce their draws.
-
-    Args:
-        seed: The session's seed.
-        path: The branch's path in the session's tree.
-        step: Step index, 0-based.
-
-    Returns:
-        A number in [0, 1) with 53 random bits.
     """
     key = f"{int(seed)}|{path}|{int(step)}".encode()
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 11) / float(1 << 53)
@@ -34,12 +26,7 @@ def keyed_uniform(seed: int, path: str, step: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Tokens chosen for G prompts; all tensors live on the logits' device.
-
-    Attributes:
-        token_ids: ``(G,)``.
-        fallback: ``(G,)`` boolean; True where the certified set was empty and the argmax was taken.
-    """
+    """Tokens chosen for G prompts; all tensors live on the logits' device."""
 
     token_ids: Tensor
     fallback: Tensor

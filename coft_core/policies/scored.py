@@ -34,12 +34,7 @@ def sentence_start(text: str) -> int:
 
 @dataclass(frozen=True)
 class ScoredPolicy(BaselinePolicy):
-    """A policy with a scorer.
-
-    Attributes:
-        scorer: Name of the scorer, as :func:`coft_core.scorers.load_scorer` takes it.
-        loaded: The scorer itself, once :meth:`with_scorers` has given it.
-    """
+    """A policy with a scorer."""
 
     scorer: str = parameter(
         EMBEDDED, "model", "Toxicity scorer", "The embedded one, or a sequence classifier by id or folder."
@@ -59,9 +54,6 @@ class ScoredPolicy(BaselinePolicy):
         """How toxic each chain's sentence becomes with each candidate as its next token; both tensors are ``(G, K)``.
 
         Sentences that are over are left out: one that is too toxic would otherwise refuse every token behind it.
-
-        Raises:
-            InvalidInputError: The scorer has not been loaded.
         """
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")
@@ -118,9 +110,6 @@ class DtcdPolicy(ScoredPolicy):
 
     The certificate, where there is one, is for the minimum probability alone: the toxicity cap only takes tokens away,
     and how often it takes the true one is not calibrated. It says nothing of the masked reading.
-
-    Attributes:
-        calibration: Single-branch thresholds; None takes ``minimum``.
     """
 
     calibration: Calibration | None = None

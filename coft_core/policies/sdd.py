@@ -38,9 +38,6 @@ class SddPolicy(BaselinePolicy):
     distribution is normalised. The paper gives no floor; its authors' code uses 0.01, which keeps a token that every
     reading finds likely from vanishing. It describes toxicity; the descriptions here are about the attributes that an
     audit masks, and can be replaced. Probabilities are taken at the policy's temperature.
-
-    Attributes:
-        decay: How fast the factor falls with the difference; the paper's values are 10, 50 and 100.
     """
 
     descriptions: tuple[str, ...] = parameter(

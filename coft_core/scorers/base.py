@@ -28,16 +28,7 @@ class ToxicityScorer(Protocol):
 
 
 def load_scorer(name: str = EMBEDDED, device: str = "cpu") -> ToxicityScorer:
-    """Load a scorer.
-
-    Args:
-        name: ``"embedded"``, or the id or folder of a Hugging Face sequence classifier; a label can follow behind
-            ``#``, as in ``unitary/toxic-bert#toxic``.
-        device: Where a classifier runs.
-
-    Raises:
-        ModelLoadError: It cannot be loaded, or has no label of that name.
-    """
+    """Load a scorer."""
     if name == EMBEDDED:
         return load_embedded()
     return load_classifier(name, device)

@@ -24,16 +24,7 @@ TOXIC_LABELS = ("toxic", "toxicity", "hate", "hateful", "offensive", "label_1")
 
 @dataclass(frozen=True, slots=True)
 class LabelledClassifier:
-    """A sequence classifier with the names of its labels.
-
-    Attributes:
-        source: Its id or folder.
-        version: Digest of its weights.
-        module: The transformers module, in evaluation mode.
-        tokenizer: Its tokenizer.
-        labels: Index of each label, by its name in lower case.
-        several: Whether its labels are judged independently of each other.
-    """
+    """A sequence classifier with the names of its labels."""
 
     source: str
     version: str
@@ -60,13 +51,7 @@ class LabelledClassifier:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierScorer:
-    """A sequence classifier's probability of one label.
-
-    Attributes:
-        name: The name that it was asked for by.
-        classifier: The classifier.
-        label: Index of the label.
-    """
+    """A sequence classifier's probability of one label."""
 
     name: str
     classifier: LabelledClassifier
@@ -83,31 +68,14 @@ class ClassifierScorer:
 
 
 def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
-    """Load a sequence classifier that says how toxic texts are.
-
-    Args:
-        name: Its id or folder, and behind ``#`` the label to read.
-        device: Where it runs.
-
-    Raises:
-        ModelLoadError: It cannot be loaded, or it is not clear which of its labels means toxic.
-    """
+    """Load a sequence classifier that says how toxic texts are."""
     source, _, label = name.partition("#")
     classifier = load_labelled(source, device, "toxicity scorer")
     return ClassifierScorer(name, classifier, _label(classifier, label.lower()))
 
 
 def load_labelled(source: str, device: str, role: str) -> LabelledClassifier:
-    """Load a sequence classifier with all its labels.
-
-    Args:
-        source: Its id or folder.
-        device: Where it runs.
-        role: What it is loaded as, for the error's sentence.
-
-    Raises:
-        ModelLoadError: It cannot be loaded.
-    """
+    """Load a sequence classifier with all its labels."""
     module: Any
     try:
         found = model_source(source)

@@ -123,16 +123,7 @@ def phrase_hash(words: Sequence[str]) -> int:
 
 
 def sequence_hashes(parts: Hashes, owners: Places, length: int) -> tuple[Hashes, Places]:
-    """Hashes of all runs of ``length`` neighbouring parts that have one owner.
-
-    Args:
-        parts: Hashes of the parts in their order, ``(T,)``.
-        owners: What each belongs to, ascending, ``(T,)``.
-        length: How many parts make a run.
-
-    Returns:
-        Hash of each run, and the place of its first part.
-    """
+    """Hashes of all runs of ``length`` neighbouring parts that have one owner."""
     count = len(parts) - length + 1
     if count <= 0:
         return np.empty(0, np.uint64), np.empty(0, np.int64)
@@ -144,11 +135,7 @@ def sequence_hashes(parts: Hashes, owners: Places, length: int) -> tuple[Hashes,
 
 
 def piece_hashes(words: Sequence[str]) -> tuple[Hashes, Places]:
-    """Hashes of the pieces of words: runs of three to five characters, with a mark at both margins of the word.
-
-    Returns:
-        Hash of each piece, and the place of its word in ``words``; the words are in ascending order.
-    """
+    """Hashes of the pieces of words: runs of three to five characters, with a mark at both margins of the word."""
     cut = [word[:LONGEST_WORD] for word in words]
     text = "".join(f"|{word}|" for word in cut)
     letters = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
@@ -188,23 +175,14 @@ _Kinds = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class WordLists:
-    """Listed words and phrases, known by their hashes alone.
-
-    Attributes:
-        hashes: Hashes of the terms, ascending, ``(L,)``.
-        kinds: Number of each term's kind, ``(L,)``.
-    """
+    """Listed words and phrases, known by their hashes alone."""
 
     hashes: Hashes
     kinds: _Kinds
 
     @classmethod
     def of(cls, terms: Mapping[str, Iterable[Sequence[str]]]) -> WordLists:
-        """Lists from terms.
-
-        Args:
-            terms: Terms as words, by kind. A term in several kinds is of the last one of :data:`KINDS`.
-        """
+        """Lists from terms."""
         numbers = {phrase_hash(term): KINDS.index(kind) + 1 for kind in KINDS for term in terms.get(kind, ())}
         hashes = np.array(sorted(numbers), dtype=np.uint64)
         return cls(hashes, np.array([numbers[int(each)] for each in hashes], dtype=np.uint8))
@@ -330,13 +308,6 @@ class EmbeddedScorer:
 
     A window is a sentence, or a part of a long one. So a text's score never falls
     when it goes on, as long as its sentences stay as they are.
-
-    Attributes:
-        name: Its name.
-        version: Digest of its file.
-        lists: Groups, pronouns, negations and hostile words, as hashes.
-        weights: Weight of each feature of :func:`feature_matrix`, ``(FEATURES,)``.
-        bias: Constant of the model.
     """
 
     name: str
@@ -381,11 +352,7 @@ class EmbeddedScorer:
 
 
 def load_embedded(path: Path = SHIPPED) -> EmbeddedScorer:
-    """Read the scorer's file.
-
-    Raises:
-        ModelLoadError: It is missing, holds something else, or is of another version of the program.
-    """
+    """Read the scorer's file."""
     try:
         content = path.read_bytes()
         with np.load(io.BytesIO(content), allow_pickle=False) as file:

@@ -31,15 +31,7 @@ a token would reach over the border."""
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Asks how likely each of several texts is after a prompt.
-
-    Attributes:
-        prompt: The prompt; empty where the texts begin a document, which models read from their start token on.
-        texts: The texts, taken literally (a leading space counts), at least one.
-        spans: Sensitive spans of the prompt; None lets the detector find them.
-        also: Sensitive spans beside these, which the data set itself points out.
-        tokens: Tokens of each text, where another program has decided on them; None tokenizes the texts.
-    """
+    """Asks how likely each of several texts is after a prompt."""
 
     prompt: str
     texts: tuple[str, ...]
@@ -50,16 +42,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Asks for a continuation.
-
-    Attributes:
-        prompt: The prompt.
-        most_tokens: Tokens at most.
-        stops: Texts before which the continuation ends; they are not part of it.
-        spans: Sensitive spans of the prompt; None lets the detector find them.
-        also: Sensitive spans beside these, which the data set itself points out.
-        greedy: Whether the likeliest token is taken each time instead of being drawn.
-    """
+    """Asks for a continuation."""
 
     prompt: str
     most_tokens: int
@@ -74,18 +57,7 @@ Ask = Choices | Writing
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """How likely a policy finds a text, in nats; sums over its tokens.
-
-    Attributes:
-        tokens: Its tokens.
-        log_p: Log-probability in the distribution that the policy draws from before certification and truncation.
-        floored: The same, with every refused token at its step's threshold.
-        log_mass: Sum of the log-masses of the certified sets; 0 for a policy that certifies nothing.
-        refused: Tokens outside a certified set that is not empty. Where a set is empty, decoding falls back to all
-            tokens, and nothing is refused.
-        empty: Steps at which the certified set is empty.
-        greedy: Whether every token is the policy's greedy choice.
-    """
+    """How likely a policy finds a text, in nats; sums over its tokens."""
 
     tokens: int
     log_p: float
@@ -104,12 +76,7 @@ class Likelihood:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The answer to :class:`Choices`.
-
-    Attributes:
-        likelihoods: One a text.
-        masked: Tokens of the prompt that the masked branch does not see.
-    """
+    """The answer to :class:`Choices`."""
 
     likelihoods: tuple[Likelihood, ...]
     masked: int = 0
@@ -125,17 +92,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to :class:`Writing`.
-
-    Attributes:
-        text: The continuation, up to a stop.
-        tokens: Tokens that were written.
-        finished: ``"stop"``, ``"end"``, ``"length"`` or ``"context"``.
-        empty: Steps at which the certified set was empty, so that the likeliest fused token was written, 0-based.
-        certified: Mean share of the vocabulary in the certified sets; None for a policy that certifies nothing.
-        masked: Tokens of the prompt that the masked branch does not see.
-        thinking: What the model wrote between the marks of its thinking: no part of ``text``, and in no figure.
-    """
+    """The answer to :class:`Writing`."""
 
     text: str
     tokens: int
@@ -148,12 +105,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The answer to an ask that could not be read, or that the model did not answer.
-
-    Attributes:
-        reason: Why, as a sentence: it does not fit into the model's context, or the thinking did not end.
-        thinking: The thinking that did not end.
-    """
+    """The answer to an ask that could not be read, or that the model did not answer."""
 
     reason: str
     thinking: str = ""
@@ -164,14 +116,7 @@ Answer = Scored | Written | Unread
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a suite.
-
-    Attributes:
-        id: Its id, as the data set has it, unique in the suite.
-        unit: What is drawn anew for intervals: items of one template, target or question stand and fall together.
-        asks: What it asks.
-        facts: What figures need to know of it besides the answers, as plain JSON.
-    """
+    """One item of a suite."""
 
     id: str
     unit: str
@@ -181,17 +126,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An item with its answers: all that a table is made of, so that none needs a model.
-
-    Attributes:
-        item: Its id.
-        unit: See :class:`Item`.
-        facts: See :class:`Item`.
-        answers: One an ask.
-        marks: What judges said of written texts, by name, one value an ask; None where one could not say anything.
-        seed: Seed of the draws.
-        vectors: What judges made of texts that is no single number, by name, one vector an ask: see ``features.py``.
-    """
+    """An item with its answers: all that a table is made of, so that none needs a model."""
 
     item: str
     unit: str
@@ -221,23 +156,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a table.
-
-    Attributes:
-        key: Stable name, in lower case with underscores.
-        title: Its name for people.
-        value: The number; None where nothing could be scored.
-        low: Lower end of its 95 % interval; None without one.
-        high: Upper end.
-        n: What was counted, without the unscored.
-        what: What is counted, in the plural: ``"pairs"``.
-        unscored: What could not be scored, for instance answers that cannot be read: in no share.
-        better: Which values are good.
-        part: Category or group that it is of; empty for the whole suite.
-        draws: The figure over units drawn anew, ``(R,)``; equal places of two methods are of the same units, so that
-            their differences have an interval too. None without an interval.
-        percent: Whether it is a share in percent; files for programs have such figures from 0 to 1.
-    """
+    """One number of a table."""
 
     key: str
     title: str
@@ -255,14 +174,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a suite says to somebody who is no programmer.
-
-    Attributes:
-        measures: What it measures, and how.
-        leaves_out: What it does not measure.
-        criticism: Known criticism, with its source.
-        sizes: How many items an interval of a given width needs.
-    """
+    """What a suite says to somebody who is no programmer."""
 
     measures: str
     leaves_out: str
@@ -297,11 +209,7 @@ class Suite(ABC):
 
     @abstractmethod
     def items(self, data: DataFolder) -> list[Item]:
-        """All items, in a fixed order.
-
-        Raises:
-            coft_core.suites.files.DataError: A file is missing or damaged.
-        """
+        """All items, in a fixed order."""
 
     @abstractmethod
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
@@ -319,9 +227,5 @@ class Suite(ABC):
         return None
 
     def items_from_hub(self) -> list[Item]:
-        """The items of a data set on a hub.
-
-        Raises:
-            coft_core.suites.files.DataError: There is none that is known, or it cannot be reached.
-        """
+        """The items of a data set on a hub."""
         raise DataError(f"{self.title} is read from files alone; name the folder that has them (--data, or COFT_DATA).")

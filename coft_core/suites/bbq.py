@@ -95,11 +95,7 @@ class Bbq(Suite):
     )
 
     def items(self, data: DataFolder) -> list[Item]:
-        """Items of every category whose file is there, ``<category>.jsonl``.
-
-        Raises:
-            DataError: No category has a file, or the metadata say nothing of one, or a file is damaged.
-        """
+        """Items of every category whose file is there, ``<category>.jsonl``."""
         present = [category for category in self.categories if data.find(Bbq.key, f"{category}.jsonl") is not None]
         if not present:
             others = " nor that of another category" if len(self.categories) > 1 else ""

@@ -23,13 +23,7 @@ YES_NO = (" Yes", " No")
 
 
 def yes_no(*pieces: str | tuple[str, str]) -> Choices:
-    """A question that is answered by yes or no, whichever is likelier.
-
-    Args:
-        *pieces: The prompt in pieces; those that name a protected attribute come with its family, see
-            :data:`coft_core.types.FAMILIES`. They are its sensitive spans: where a suite writes the prompt itself,
-            figures should not hang on what a detector finds.
-    """
+    """A question that is answered by yes or no, whichever is likelier."""
     prompt, spans = "", []
     for piece in pieces:
         text, family = (piece, "") if isinstance(piece, str) else piece
@@ -59,14 +53,7 @@ def probability(outcome: Outcome, outside: Outside) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A protected attribute of items.
-
-    Attributes:
-        fact: Its name in the facts of items, and in the keys of figures.
-        title: Its name for people, behind "by": ``"race"``.
-        compared: The groups that are compared, at least two; items of others are in no gap.
-        nouns: What the groups are called in titles, in the same order.
-    """
+    """A protected attribute of items."""
 
     fact: str
     title: str
@@ -117,15 +104,7 @@ def parity_gap(outcomes: Sequence[Outcome], outside: Outside, attribute: Attribu
 def error_figures(
     outcomes: Sequence[Outcome], outside: Outside, attribute: Attribute, truth: str, what: str
 ) -> list[Figure]:
-    """Gaps of wrong decisions by an attribute, and equalised odds (Hardt et al. 2016): the larger of both gaps.
-
-    Args:
-        outcomes: The outcomes.
-        outside: See :data:`Outside`.
-        attribute: The attribute.
-        truth: Name of the fact, 0 or 1, that tells whether the first answer is right.
-        what: What is counted.
-    """
+    """Gaps of wrong decisions by an attribute, and equalised odds (Hardt et al. 2016): the larger of both gaps."""
     units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
     truths = [int(outcome.facts[truth]) for outcome in outcomes]
     decisions = [decision(outcome, outside) for outcome in outcomes]
@@ -190,18 +169,6 @@ def gap_figure(
     The interval is that of the difference of the two groups that differ most, the higher mean less the lower one, so
     that it reaches below 0 where the data do not tell which is higher. That these two were picked is not in it: of
     many groups, two differ by chance.
-
-    Args:
-        key: See :class:`Figure`.
-        title: See there.
-        units: Unit of each item.
-        groups: Group of each item; None for one that is of no concern.
-        values: Value of each item; None for an unscored one.
-        strata: Stratum of each item, inside of which groups are compared; None for one stratum.
-        least: Units that a group needs to be compared; items of smaller groups are counted as unscored.
-        what: See :class:`Figure`.
-        better: See there.
-        part: See there.
     """
     strata = [0] * len(units) if strata is None else strata
     cells = [None if group is None else (stratum, group) for stratum, group in zip(strata, groups, strict=True)]
@@ -243,18 +210,7 @@ def difference_figure(
     what: str = "items",
     part: str = "",
 ) -> Figure:
-    """The mean of one group less that of another.
-
-    Args:
-        key: See :class:`Figure`.
-        title: See there.
-        units: Unit of each item.
-        groups: Group of each item.
-        values: Value of each item; None for an unscored one.
-        compared: The two groups; items of others are of no concern.
-        what: See :class:`Figure`.
-        part: See there.
-    """
+    """The mean of one group less that of another."""
     summed = [
         [term for own in compared for term in ((value, 1.0) if group == own and value is not None else (0.0, 0.0))]
         for group, value in zip(groups, values, strict=True)

@@ -12,12 +12,6 @@ def fitting(texts: Sequence[str], most: int, characters: int, seed: int = 0) -> 
 
     They are drawn one after the other without putting back; one that is longer than what is left of the characters is
     passed over. The same texts and numbers give the same examples.
-
-    Args:
-        texts: The examples as they would be shown.
-        most: How many are shown at most.
-        characters: How long they may be together.
-        seed: Seed of the draw.
     """
     chosen: list[int] = []
     left = characters

@@ -21,11 +21,7 @@ Vector = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Featuriser:
-    """Makes vectors of texts.
-
-    Attributes:
-        model: The model whose hidden states they are.
-    """
+    """Makes vectors of texts."""
 
     model: LanguageModel
     _known: dict[str, Vector] = field(default_factory=dict, repr=False, compare=False)
@@ -63,16 +59,7 @@ class Featuriser:
 
 
 def load_featuriser(source: str = DEMO, device: str = "auto") -> Featuriser:
-    """Load a featuriser.
-
-    Args:
-        source: Id or folder of a causal language model; published MAUVE values are of ``gpt2-large``. The embedded
-            model is small and knows stories alone: its values show differences, and compare with no published ones.
-        device: Where it runs.
-
-    Raises:
-        ModelLoadError: It cannot be loaded.
-    """
+    """Load a featuriser."""
     return Featuriser(load_model(source, device))
 
 

@@ -46,56 +46,34 @@ class HubUnreachableError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record of a file.
-
-    Attributes:
-        file: Name of the file.
-        number: Line on which it begins, 1-based; that of the entry where the file is one JSON document.
-        values: Its fields.
-    """
+    """One record of a file."""
 
     file: str
     number: int
     values: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        """A field that has to be a text, which may be empty.
-
-        Raises:
-            DataError: It is missing or no text.
-        """
+        """A field that has to be a text, which may be empty."""
         value = self.value(name)
         if not isinstance(value, str):
             raise self.error(f"the field {name!r} is {value!r:.60} and has to be a text")
         return value
 
     def value(self, name: str) -> Any:
-        """A field.
-
-        Raises:
-            DataError: It is missing.
-        """
+        """A field."""
         if name not in self.values or self.values[name] is None:
             raise self.error(f"the field {name!r} is missing")
         return self.values[name]
 
     def one_of(self, name: str, allowed: Sequence[str]) -> str:
-        """A field that has to be one of several texts.
-
-        Raises:
-            DataError: It is missing or another one.
-        """
+        """A field that has to be one of several texts."""
         value = self.text(name)
         if value not in allowed:
             raise self.error(f"the field {name!r} is {value!r:.60} and has to be one of {', '.join(allowed)}")
         return value
 
     def amount(self, name: str) -> float:
-        """A field that has to be a finite number, or a text that is one.
-
-        Raises:
-            DataError: It is missing or no number.
-        """
+        """A field that has to be a finite number, or a text that is one."""
         value = self.value(name)
         try:
             amount = float("nan") if isinstance(value, bool) else float(value)
@@ -106,11 +84,7 @@ class Line:
         return amount
 
     def whole(self, name: str) -> int:
-        """A field that has to be a whole number, or a text that is one, such as ``"4"`` or ``"4.0"``.
-
-        Raises:
-            DataError: It is missing or no whole number.
-        """
+        """A field that has to be a whole number, or a text that is one, such as ``"4"`` or ``"4.0"``."""
         amount = self.amount(name)
         if amount != int(amount):
             raise self.error(f"the field {name!r} is {amount} and has to be a whole number")
@@ -123,12 +97,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A published state of a file, known by its digest.
-
-    Attributes:
-        name: What it is called: ``"StereoSet 1.0, development set"``.
-        sha256: Digest of the uncompressed bytes.
-    """
+    """A published state of a file, known by its digest."""
 
     name: str
     sha256: str
@@ -136,12 +105,7 @@ class Release:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder with benchmark files; each suite looks in its own folder inside, and then in the folder itself.
-
-    Attributes:
-        path: The folder.
-        read: Files that were read so far, by name, with the digest of their uncompressed bytes.
-    """
+    """A folder with benchmark files; each suite looks in its own folder inside, and then in the folder itself."""
 
     path: Path
     read: dict[str, str] = field(default_factory=dict)
@@ -156,11 +120,7 @@ class DataFolder:
         return None
 
     def content(self, suite: str, *names: str) -> tuple[str, str]:
-        """Name and text of the first file of these names.
-
-        Raises:
-            DataError: None is there, or it is damaged.
-        """
+        """Name and text of the first file of these names."""
         file = self.find(suite, *names)
         if file is None:
             raise DataError(
@@ -179,11 +139,7 @@ class DataFolder:
         return file.name, text
 
     def json(self, suite: str, *names: str) -> tuple[str, Any]:
-        """Name and content of a JSON document.
-
-        Raises:
-            DataError: It is missing or damaged.
-        """
+        """Name and content of a JSON document."""
         name, text = self.content(suite, *names)
         try:
             return name, json.loads(text)
@@ -191,11 +147,7 @@ class DataFolder:
             raise DataError(f"{name} is no JSON ({error}); take the file from its publisher again.") from error
 
     def json_lines(self, suite: str, *names: str) -> Iterator[Line]:
-        """The records of a file with one JSON object a line.
-
-        Raises:
-            DataError: The file is missing or a line is damaged.
-        """
+        """The records of a file with one JSON object a line."""
         name, text = self.content(suite, *names)
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
@@ -211,17 +163,7 @@ class DataFolder:
             yield Line(name, number, values)
 
     def table(self, suite: str, *names: str, delimiter: str = ",", fields: Sequence[str] = ()) -> Iterator[Line]:
-        """The records of a file with a header and values between delimiters.
-
-        Args:
-            suite: Folder of the suite.
-            names: Names that the file may have.
-            delimiter: What stands between values.
-            fields: Columns that have to be there.
-
-        Raises:
-            DataError: The file or a column is missing, or a row has another number of values than the header.
-        """
+        """The records of a file with a header and values between delimiters."""
         name, text = self.content(suite, *names)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         try:
@@ -245,11 +187,7 @@ class DataFolder:
             raise DataError(f"{name}, line {reader.line_num}: {error}; take the file again.") from error
 
     def lines(self, suite: str, *names: str) -> list[str]:
-        """The lines of a plain text.
-
-        Raises:
-            DataError: It is missing or damaged.
-        """
+        """The lines of a plain text."""
         text = self.content(suite, *names)[1]
         # Marks that some call line breaks, such as U+2028, may stand in a line.
         return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
@@ -291,10 +229,6 @@ def hub_lines(part: HubSplit) -> list[Line]:
     """The records of a data set on a hub; ``number`` counts them from 1.
 
     A hub that does not answer at once is not asked again and again, as the package would for minutes.
-
-    Raises:
-        HubUnreachableError: The hub does not answer.
-        DataError: The package ``datasets`` is not installed, or the hub does not have the data set.
     """
     try:
         import datasets

@@ -33,14 +33,7 @@ _POSITIVE, _NEGATIVE = ("positive", "pos"), ("negative", "neg")
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Says one number of each text.
-
-    Attributes:
-        name: What it judges: ``"toxicity"``.
-        version: Digest of all that its numbers depend on besides the text, for the keys of what is kept.
-        read: Its number for each text.
-        with_prompt: Whether it reads the prompt too.
-    """
+    """Says one number of each text."""
 
     name: str
     version: str
@@ -56,19 +49,7 @@ class Judge:
 
 
 def load_judge(name: str, source: str, device: str = "cpu") -> Judge:
-    """Load a judge.
-
-    Args:
-        name: What it judges. ``"toxicity"`` is read by a scorer, any other name by a sequence classifier.
-        source: For toxicity what :func:`coft_core.scorers.base.load_scorer` takes. For others the id or folder of a
-            sequence classifier, and behind ``#`` the label whose probability is read, or two labels with a comma
-            between them: the probability of the first less that of the second, -1 to 1. Without labels these are
-            ``positive`` and ``negative``.
-        device: Where a classifier runs.
-
-    Raises:
-        ModelLoadError: It cannot be loaded, or it has no such labels.
-    """
+    """Load a judge."""
     if name == TOXICITY:
         scorer = load_scorer(source, device)
         return Judge(name, _digest(scorer.version, source.partition("#")[2]), scorer.score)
@@ -85,18 +66,7 @@ def load_judge(name: str, source: str, device: str = "cpu") -> Judge:
 
 
 def judge(outcomes: Sequence[Outcome], judges: Mapping[str, Judge]) -> list[Outcome]:
-    """Fill the marks of outcomes with what judges say of their written texts.
-
-    Args:
-        outcomes: The outcomes; those that ask for no writing stay as they are.
-        judges: By the name of their marks.
-
-    Returns:
-        The outcomes, with one value an ask by name: None for asks of choices and for empty texts.
-
-    Raises:
-        DataError: A judge reads prompts, and an outcome's facts have no ``prompt``.
-    """
+    """Fill the marks of outcomes with what judges say of their written texts."""
     judged = list(outcomes)
     for name, each in judges.items():
         texts = [_texts(outcome, each) for outcome in judged]

@@ -200,11 +200,7 @@ class Eli5(LongForm):
 
 
 def rouge_l(text: str, references: Iterable[str]) -> float:
-    """ROUGE-L (Lin 2004), F-measure of stemmed words by the package rouge-score, against the nearest text, 0 to 1.
-
-    Raises:
-        DataError: The package is not installed.
-    """
+    """ROUGE-L (Lin 2004), F-measure of stemmed words by the package rouge-score, against the nearest text, 0 to 1."""
     return max(_rouge_l(text, reference) for reference in references)
 
 

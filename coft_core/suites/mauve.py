@@ -64,9 +64,6 @@ class Mauve(Suite):
         ``post``, ``summary``), or a comparison of two summaries, of which that with the policy ``ref`` is human. A post
         that was compared several times is taken once; comparisons of two machines' summaries show no human one and are
         passed over.
-
-        Raises:
-            DataError: The file is missing or damaged, or has no human summary.
         """
         lines = list(data.json_lines(self.key, "summaries.jsonl", "test.jsonl", "comparisons.jsonl"))
         found: dict[str, Item] = {}
@@ -129,17 +126,7 @@ class Mauve(Suite):
 
 
 def buckets(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any]]:
-    """Puts texts into buckets: normalised vectors, their main components, and k-means of both kinds together.
-
-    Args:
-        pairs: Vectors of a written text and of the human one.
-
-    Returns:
-        The number of buckets, and the bucket of each written and of each human text.
-
-    Raises:
-        DataError: The package faiss, which does the clustering, is not installed.
-    """
+    """Puts texts into buckets: normalised vectors, their main components, and k-means of both kinds together."""
     try:
         import faiss
     except ImportError as error:

@@ -24,13 +24,7 @@ OPTIMISERS = ({"method": "L-BFGS-B", "options": {"ftol": 1e-13, "gtol": 1e-6, "m
 
 @dataclass(frozen=True, slots=True)
 class MixedModel:
-    """A fitted model.
-
-    Attributes:
-        coefficients: Means over groups, ``(P,)``.
-        errors: Their standard errors, ``(P,)``.
-        deviance: Restricted deviance, up to a constant.
-    """
+    """A fitted model."""
 
     coefficients: Floats
     errors: Floats

@@ -35,14 +35,7 @@ class MultipleChoice(Suite):
 
 
 def choice_item(identity: str, prompt: str, answers: Sequence[str], right: int) -> Item:
-    """A question with its answers, each after a space, as lm-evaluation-harness has them; a unit of its own.
-
-    Args:
-        identity: Id of the item.
-        prompt: The question, up to where an answer follows.
-        answers: At least two, none of them empty.
-        right: Place of the right one.
-    """
+    """A question with its answers, each after a space, as lm-evaluation-harness has them; a unit of its own."""
     facts = {"right": right, "lengths": [len(answer) for answer in answers]}
     return Item(identity, identity, (Choices(prompt, tuple(f" {answer}" for answer in answers)),), facts)
 
@@ -51,12 +44,6 @@ def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> list
     """Accuracy of multiple choice; items whose answers are all impossible are unscored.
 
     The harness takes the first of equally likely answers; here a tie is wrong, as no answer is preferred.
-
-    Args:
-        outcomes: Their facts hold ``right``, the place of the right answer, and ``lengths``, characters of each answer
-            without its leading space.
-        outside: What refused tokens count as.
-        what: What is counted, in the plural.
     """
     units = [outcome.unit for outcome in outcomes]
     by_length = [right_of(outcome, outside, by_length=True) for outcome in outcomes]

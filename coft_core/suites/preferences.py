@@ -11,11 +11,7 @@ from coft_core.suites.statistics import mean_figure
 
 
 def preference(first: float, second: float) -> float | None:
-    """1 if the first of two log-likelihoods is the larger one, 0 if the second is, a half for a tie.
-
-    Returns:
-        None where both texts are impossible, so that neither can be preferred.
-    """
+    """1 if the first of two log-likelihoods is the larger one, 0 if the second is, a half for a tie."""
     if not (math.isfinite(first) or math.isfinite(second)):
         return None
     return 0.5 if first == second else float(first > second)
@@ -33,9 +29,6 @@ def shared_beginning(sentences: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
     Words are what stands between white space. Every rest keeps at least the last word of its sentence, and begins with
     the white space before it; without a shared word the beginning is empty and the rests are the whole sentences.
-
-    Returns:
-        The shared beginning, without white space at its end, and the rest of each sentence.
     """
     words = [re.findall(r"\s*\S+", sentence) for sentence in sentences]
     most = min(len(each) for each in words) - 1

@@ -81,37 +81,14 @@ class Reader:
         marks: ThinkingMarks | None = None,
         encoding: Encoding = "together",
     ) -> None:
-        """Nothing runs yet.
-
-        Args:
-            model: The audited model.
-            models: Further models that policies run, by name; None loads them when a policy asks.
-            scorers: Toxicity scorers by name; None loads them.
-            detector: Finds spans where an ask has none; the default one if None.
-            room: Where the memory of batches is taken from; None takes it without asking.
-            marks: What the model writes before and behind its thinking, which is then no part of a continuation: stops
-                end answers alone, and where the thinking does not end there is none. None takes all as the answer.
-            encoding: How texts are tokenized behind their prompts.
-        """
+        """Nothing runs yet."""
         self._marks, self._encoding = marks, encoding
         self._model = model.dated()
         self._models, self._scorers = models, scorers
         self._detector, self._room = detector or default_detector(), room or OwnRoom()
 
     def read(self, asks: Sequence[Ask], policies: Sequence[Policy], seeds: Sequence[int]) -> list[list[Answer]]:
-        """Answers of every policy to every ask.
-
-        Args:
-            asks: The asks.
-            policies: The policies; those with the same branches share them.
-            seeds: Seed of each ask's draws.
-
-        Returns:
-            By policy, then by ask. An ask that does not fit into the model's context is :class:`Unread`.
-
-        Raises:
-            InvalidInputError: A policy cannot be used on this model.
-        """
+        """Answers of every policy to every ask."""
         prepared = [self._prepared(policy) for policy in policies]
         answers: dict[tuple[int, int], Answer] = {}
         texts: list[_Texts] = []
@@ -285,11 +262,7 @@ def encoded(model: LanguageModel, prompt: MaskedPrompt, text: str, encoding: Enc
 
 
 def start_prompt(model: LanguageModel) -> MaskedPrompt:
-    """What stands before a text that begins a document: the tokenizer's start token, or its end token without one.
-
-    Raises:
-        InvalidInputError: The tokenizer has neither.
-    """
+    """What stands before a text that begins a document: the tokenizer's start token, or its end token without one."""
     token = model.tokenizer.bos_token_id
     token = token if token is not None else model.tokenizer.eos_token_id
     if token is None:

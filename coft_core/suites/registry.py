@@ -56,11 +56,7 @@ SUITES: tuple[Suite, ...] = (
 
 
 def suite(key: str) -> Suite:
-    """The suite of a key.
-
-    Raises:
-        InvalidInputError: There is none.
-    """
+    """The suite of a key."""
     for known in SUITES:
         if known.key == key:
             return known

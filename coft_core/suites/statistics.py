@@ -76,12 +76,7 @@ def unit_draws(units: int, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
 
 
 def unit_sums(units: Sequence[Hashable], values: npt.ArrayLike) -> Floats:
-    """Sums of values by unit, ``(U, ...)``, units in the order in which they first appear.
-
-    Args:
-        units: The unit of each item, N of them.
-        values: ``(N, ...)``.
-    """
+    """Sums of values by unit, ``(U, ...)``, units in the order in which they first appear."""
     places = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
     array = np.asarray(values, dtype=float)
     sums = np.zeros((len(places), *array.shape[1:]))
@@ -216,9 +211,6 @@ def ahead(figures: Mapping[str, Figure]) -> dict[str, set[str]]:
 
     One is if the 95 % interval of the difference of badness, over the same drawn units, lies on its side of 0; without
     draws if its value is better at all.
-
-    Args:
-        figures: One figure by method, of the same items.
     """
     values = {name: badness(own.value, own.better) for name, own in figures.items() if own.value is not None}
     drawn = {
@@ -251,9 +243,6 @@ def ranks(figures: Mapping[str, Figure]) -> dict[str, float]:
 
     A method's rank is one more than the number of methods that are ahead of it (:func:`ahead`), plus half the number of
     those it is tied with.
-
-    Args:
-        figures: By method; those without a value are left out.
     """
     return ranks_among(ahead(figures))
 

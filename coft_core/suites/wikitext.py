@@ -33,13 +33,7 @@ AFTER_BRACKETS = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Words of an article with those before them.
-
-    Attributes:
-        before: The last words of the former window; empty at the beginning.
-        text: The words, with the space before them.
-        end: Where they end in the article.
-    """
+    """Words of an article with those before them."""
 
     before: str
     text: str

@@ -11,15 +11,7 @@ from coft_core.suites.statistics import mean_figure
 def shares(
     key: str, title: str, outcomes: Sequence[Outcome], right: Sequence[float | None], what: str
 ) -> tuple[Figure, Figure]:
-    """The share of right answers among those that could be read, and among all, as published figures have it.
-
-    Args:
-        key: Of the first; the second's ends in ``_unscored_wrong``.
-        title: Of the first.
-        outcomes: The outcomes.
-        right: 1 or 0 for each; None where nothing could be read.
-        what: What is counted, in the plural.
-    """
+    """The share of right answers among those that could be read, and among all, as published figures have it."""
     units = [outcome.unit for outcome in outcomes]
     every = [value or 0.0 for value in right]
     return (

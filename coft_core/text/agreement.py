@@ -240,13 +240,7 @@ _BEFORE_BARE_VERB = word_set(
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """One pronoun of a text.
-
-    Attributes:
-        sets: The sets that it belongs to: one, or both of ``she`` and ``he`` for forms such as "he/she" and "s/he".
-        role: Its role.
-        sure: Whether the role is beyond doubt.
-    """
+    """One pronoun of a text."""
 
     start: int
     end: int

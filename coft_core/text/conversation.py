@@ -26,13 +26,7 @@ class TemplateSettingError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation as one prompt.
-
-    Attributes:
-        prompt: What the model reads.
-        rendering: How it is read, for :meth:`coft_core.model.language_model.LanguageModel.rendered_as`.
-        note: A sentence to be shown with it; empty where a template rendered it.
-    """
+    """A conversation as one prompt."""
 
     prompt: GivenPrompt
     rendering: Rendering
@@ -45,16 +39,6 @@ def conversation(
     """Put turns through the tokenizer's chat template, or one behind the other where it has none.
 
     The model goes on with what the assistant says next; where the last turn is the assistant's, with that turn.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        turns: At least one.
-        moment: The moment that fingerprints name for a template that prints the date; None is the present.
-        told: What the template is told besides, by name: ``{"enable_thinking": False}``.
-
-    Raises:
-        InvalidInputError: There is no turn, nothing is said, or the template takes no such conversation.
-        TemplateSettingError: The template asks for nothing of a name that it is told, or there is no template.
     """
     given = dict(told or {})
     if not any(turn.content.strip() for turn in turns):
@@ -87,11 +71,7 @@ def conversation(
 
 
 def _told(source: str, given: Mapping[str, Any]) -> Thinking:
-    """What a template is told of thinking, as fingerprints hold it.
-
-    Raises:
-        TemplateSettingError: It does not ask for something that it is told, or thinking is neither on nor off.
-    """
+    """What a template is told of thinking, as fingerprints hold it."""
     asked = template_settings(source)
     for name in given:
         if name not in asked:

@@ -50,12 +50,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Substitutions:
-    """What a prompt's attributes can be substituted by.
-
-    Attributes:
-        found: Reworded prompts, in the order in which they are to be used.
-        left: Sensitive words for which no substitution is known.
-    """
+    """What a prompt's attributes can be substituted by."""
 
     found: tuple[Substitution, ...]
     left: tuple[str, ...]
@@ -211,11 +206,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def parse_pairs(written: str) -> Pairs:
-    """The pairs of one substitution: ``old = new``, several with a semicolon between them.
-
-    Raises:
-        InvalidInputError: A pair has no equals sign, or one of its sides is empty.
-    """
+    """The pairs of one substitution: ``old = new``, several with a semicolon between them."""
     pairs = []
     for pair in written.split(";"):
         old, sign, new = (part.strip() for part in pair.partition("="))

@@ -47,21 +47,7 @@ class SpanDetector:
         masked_families: Iterable[str] | None = None,
         user_list: UserList | None = None,
     ) -> None:
-        """Build a detector.
-
-        Args:
-            lexicons: Lexicons to match; None loads the shipped ones.
-            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` chooses one by itself,
-                ``"embedded"`` is the one that comes with the program; None matches the lexicons alone.
-            masked_families: Families whose spans are masked; spans of the others are suggestions. None masks every
-                family but :data:`coft_core.types.PROXY_FAMILIES`. With exactly these families, whoever chose them,
-                :func:`coft_core.text.merging.settle_hints` decides what is masked of all that only hints.
-            user_list: A reviewer's own terms, which win over everything else that is found.
-
-        Raises:
-            LexiconError: The shipped lexicons are damaged.
-            InvalidInputError: The chosen pipeline cannot be loaded, or a family is unknown.
-        """
+        """Build a detector."""
         terms, self._matcher = _shipped() if lexicons is None else (lexicons, LexiconMatcher(lexicons))
         self._pipeline = EntityPipeline.choose(pipeline)
         named = self._pipeline.version if self._pipeline else "no pipeline"

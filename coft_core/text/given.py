@@ -17,13 +17,7 @@ from coft_core.text.rendering import Rendering, Tokens
 
 @dataclass(frozen=True, slots=True)
 class GivenPrompt:
-    """A text with the tokens that the model reads of it.
-
-    Attributes:
-        text: The text, special tokens written out where they are part of it.
-        ids: Its tokens.
-        offsets: Character range of each in the text; see :func:`coft_core.text.placing.read_tokens`.
-    """
+    """A text with the tokens that the model reads of it."""
 
     text: str
     ids: tuple[int, ...]
@@ -51,12 +45,7 @@ def prompt_of_text(tokenizer: Any, text: str, special: bool) -> GivenPrompt:
 
 
 def prompt_of_ids(tokenizer: Any, ids: Sequence[int]) -> GivenPrompt:
-    """The text of tokens, and where they stand in it.
-
-    Raises:
-        InvalidInputError: The tokenizer would read that text as other tokens, so that it is not known which of them
-            hold a sensitive word.
-    """
+    """The text of tokens, and where they stand in it."""
     given = tuple(int(token) for token in ids)
     written = {False: tuple(given), True: _without_added(tokenizer, given)}
     for special, inner in written.items():

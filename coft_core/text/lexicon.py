@@ -64,14 +64,7 @@ class ContextRule:
 
 @dataclass(frozen=True, slots=True)
 class ContextRules:
-    """The word lists and rules of a lexicon folder.
-
-    Attributes:
-        word_lists: Lower-case words by class name.
-        rules: Rules by the name that a lexicon's ``context`` column uses.
-        people_details: Details of entries that always denote people.
-        plural_people_details: Details of entries that denote people when in the plural (``"Americans"``).
-    """
+    """The word lists and rules of a lexicon folder."""
 
     word_lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     rules: Mapping[str, ContextRule] = field(default_factory=dict)
@@ -131,11 +124,7 @@ class TokenClasses:
 
 
 def parse_context_rules(data: Mapping[str, Any]) -> ContextRules:
-    """Read context rules from decoded JSON.
-
-    Raises:
-        LexiconError: A rule has a part that is none, or a step that is malformed or names an unknown class.
-    """
+    """Read context rules from decoded JSON."""
     lists = {name: _word_list(value) for name, value in data["word_lists"].items()}
     classes = {*lists, *_SHAPES, *LABELS, _BORDER}
     return ContextRules(
@@ -186,19 +175,7 @@ FALSE_FRIEND = "none"
 
 @dataclass(frozen=True, slots=True)
 class LexiconEntry:
-    """One term of a lexicon.
-
-    Attributes:
-        term: The term as written in running text; a space also stands for a hyphen.
-        family: One of :data:`coft_core.types.FAMILIES`, or :data:`FALSE_FRIEND`.
-        detail: What kind of term it is, e.g. ``"pronouns"``.
-        source: Where the term is from, e.g. ``"curated"``.
-        case: ``"any"``; ``"capital"``: words that begin with a capital in the term do so in the text;
-            ``"exact"``: only as written.
-        match: ``"exact"``, or ``"lemma"``: the plural is a hit too.
-        forms: Further inflected forms; for ``"lemma"`` they replace the regular plural.
-        context: Names of context rules of which one must hold; empty if every occurrence is a hit.
-    """
+    """One term of a lexicon."""
 
     term: str
     family: str
@@ -219,11 +196,7 @@ class LexiconEntry:
 
 @dataclass(frozen=True, slots=True)
 class TokenPattern:
-    """A pattern of tokens, such as an age in years; the other fields are as in :class:`LexiconEntry`.
-
-    Attributes:
-        pattern: JSON text of one spaCy ``Matcher`` pattern over words without compound hyphens.
-    """
+    """A pattern of tokens, such as an age in years; the other fields are as in :class:`LexiconEntry`."""
 
     pattern: str
     family: str
@@ -244,9 +217,6 @@ def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | Tok
     """Read one lexicon file: a CSV file with a header, or a JSONL file with one object a line; UTF-8.
 
     Its ``context`` field may name the given rules.
-
-    Raises:
-        LexiconError: The file is missing or malformed; names the file, the line and the field.
     """
     readers = {".csv": _csv_records, ".jsonl": _jsonl_records}
     if path.suffix.lower() not in readers:
@@ -367,14 +337,7 @@ def _pattern_problem(pattern: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lexicons:
-    """A set of lexicons with the context rules that they use.
-
-    Attributes:
-        entries: Terms, in the order of the files.
-        patterns: Token patterns, in the order of the files.
-        rules: Context rules.
-        version: Version of the shipped lexicons, e.g. ``"1.0"``; ``"custom"`` without them.
-    """
+    """A set of lexicons with the context rules that they use."""
 
     entries: tuple[LexiconEntry, ...]
     patterns: tuple[TokenPattern, ...] = ()
@@ -383,16 +346,7 @@ class Lexicons:
 
     @classmethod
     def load(cls, paths: Iterable[str | Path] = (), *, shipped: bool = True) -> Lexicons:
-        """Read lexicon files.
-
-        Args:
-            paths: CSV or JSONL files of a reviewer, read after the shipped ones; the shipped README says how
-                they are written.
-            shipped: Whether to include the shipped lexicons; their context rules are there in any case.
-
-        Raises:
-            LexiconError: A file is missing or malformed; names the file, the line and the field.
-        """
+        """Read lexicon files."""
         manifest = json.loads(_read_text(assets_path("lexicons", "lexicons.json")))
         rules = parse_context_rules(json.loads(_read_text(assets_path("lexicons", manifest["contexts"]))))
         files = [assets_path("lexicons", name) for name in manifest["files"]] if shipped else []

@@ -145,11 +145,7 @@ def mask_prompt(
 
 
 def prompt_ids(tokenizer: Any, text: str, chat: bool | Rendering = False) -> tuple[int, ...]:
-    """The tokens of a text as the factual branch reads it; nothing is masked, so no sentinel is needed.
-
-    Raises:
-        InvalidInputError: The text holds a lone surrogate, or the template rewrites it.
-    """
+    """The tokens of a text as the factual branch reads it; nothing is masked, so no sentinel is needed."""
     require_encodable(text)
     return read_tokens(tokenizer, text, chat)[0]
 
@@ -226,11 +222,7 @@ def _folded(term: str) -> str:
 
 
 def check_families(families: Collection[str] | None) -> tuple[str, ...] | None:
-    """Families in the order in which pages list them, each once; None stands for all.
-
-    Raises:
-        InvalidInputError: None is named, or one is unknown.
-    """
+    """Families in the order in which pages list them, each once; None stands for all."""
     if families is None:
         return None
     if isinstance(families, str) or not families:
@@ -289,19 +281,7 @@ MaskLayout = Literal["joint", "factorized"]
 
 @dataclass(frozen=True, slots=True)
 class MaskSettings:
-    """How spans are masked.
-
-    Attributes:
-        mode: ``"hard"``, or ``"soft"`` with a hint.
-        hint: Hint of the soft mask.
-        sentinel: Sentinel text; None is the model's own.
-        families: Attribute families that are masked; None masks all.
-        layout: ``"joint"`` or ``"factorized"``.
-        whitelist: Terms that are never masked.
-
-    Raises:
-        InvalidInputError: A family is unknown.
-    """
+    """How spans are masked."""
 
     mode: MaskMode = "hard"
     hint: str = DEFAULT_HINT
@@ -335,9 +315,6 @@ def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: s
 
     Prompt and continuation are tokenized together when that leaves the prompt's tokens unchanged. Where a token would
     straddle the border, the continuation, which is taken literally, is tokenized on its own.
-
-    Raises:
-        InvalidInputError: The continuation has no tokens, or holds a lone surrogate.
     """
     require_encodable(continuation, "The continuation")
     tokenizer = model.tokenizer
@@ -361,14 +338,6 @@ def harness_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: str) -
     Where a token reaches over the border, the prompt keeps its own last token. Nothing is left of a continuation that
     the tokenizer joins with the prompt. Behind an empty prompt, and behind a chat template, which ends what was said
     before, the continuation is tokenized by itself.
-
-    Args:
-        model: The model.
-        prompt: The prompt without white space at its end, which belongs to the continuation.
-        continuation: The text.
-
-    Raises:
-        InvalidInputError: The continuation has no tokens, or holds a lone surrogate.
     """
     if model.chat:
         return continuation_ids(model, prompt, continuation)
@@ -389,11 +358,5 @@ def joined(prompt: str, reference: str) -> str:
 
 
 def following(model: LanguageModel, prompt: str, reference: str) -> str:
-    """The reference as the model reads it behind a prompt: a chat template ends what is said before an answer.
-
-    Args:
-        model: The model.
-        prompt: A prompt, or a conversation's text, whose answer may have begun.
-        reference: What follows it.
-    """
+    """The reference as the model reads it behind a prompt: a chat template ends what is said before an answer."""
     return reference if model.chat and not frame_of(prompt).prefill else joined(prompt, reference)

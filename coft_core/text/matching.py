@@ -37,18 +37,7 @@ _VETO = "not_"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A term found in a text.
-
-    Attributes:
-        start: First token.
-        end: One past the last token.
-        inflected: Whether an inflected form matched, such as a plural.
-        score: How sure it is, 0 to 1. An unambiguous term has 1.0, which says that the term is listed without a
-            condition and nothing of this text. An ambiguous term has the trained pipeline's probability that it names
-            or reveals a protected attribute here; without a pipeline, for a token pattern, for a name whose rule holds
-            and for a term whose rules only exclude (``not_...``), :data:`RULE_SCORE`.
-        in_rule: Whether one of the record's context rules holds, or it has none.
-    """
+    """A term found in a text."""
 
     start: int
     end: int
@@ -60,13 +49,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class LexicalMatches:
-    """What the lexicons find in one text.
-
-    Attributes:
-        view: The text's tokens.
-        hits: Hits; disjoint and in order where the context has been read.
-        shielded: Token ranges of false friends, disjoint or not.
-    """
+    """What the lexicons find in one text."""
 
     view: TokenView
     hits: tuple[Hit, ...]

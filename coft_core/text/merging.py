@@ -37,11 +37,7 @@ def disjoint(items: Iterable[Item], place: Callable[[Item], tuple[int, int]]) ->
 
 
 def validate_spans(text: str, spans: Iterable[Span]) -> None:
-    """Check that every span lies in the text, has a known category and source, and a score that is a share.
-
-    Raises:
-        InvalidInputError: Names the first span that is outside the text, empty or of an unknown kind.
-    """
+    """Check that every span lies in the text, has a known category and source, and a score that is a share."""
     for number, span in enumerate(spans, start=1):
         if problem := _problem(span, len(text)):
             raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
@@ -84,9 +80,6 @@ def resolve_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     it. Suggested spans give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked
     spans that overlap merge, and so do kept ones and suggested ones. A span that is kept is not a suggestion, whatever
     it says. The result can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
-
-    Returns:
-        Disjoint spans sorted by their start, kept and suggested ones included.
     """
     given = list(spans)
     chosen = merge_spans(span for span in given if span.masked and span.source == "user")

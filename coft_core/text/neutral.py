@@ -49,14 +49,7 @@ _NUMERAL = re.compile(r".*\d.*")
 
 @dataclass(frozen=True, slots=True)
 class NeutralText:
-    """A neutral rewriting.
-
-    Attributes:
-        replacements: What was changed, in reading order.
-        left: Sensitive words that stay, because no neutral ones are known for them.
-        merged: Different words that became the same one, or went: the text may no longer tell apart whom they told
-            apart; one tuple for each.
-    """
+    """A neutral rewriting."""
 
     text: str
     replacements: tuple[Replacement, ...]
@@ -83,13 +76,7 @@ def neutral_text(text: str, spans: Sequence[Span]) -> NeutralText:
 
 
 class _Rewriter:
-    """What takes the place of each span of a text.
-
-    Attributes:
-        pronouns: Pronouns that become they.
-        words: New words by span; empty ones take the span out.
-        left: Sensitive words that stay.
-    """
+    """What takes the place of each span of a text."""
 
     def __init__(self, text: str, spans: Sequence[Span], words: LexiconWords) -> None:
         self._text, self._words, self._tables = text, words, shipped_tables()

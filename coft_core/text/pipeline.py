@@ -43,13 +43,7 @@ _UNUSED = ["tagger", "parser", "attribute_ruler", "lemmatizer"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Something that a pipeline found.
-
-    Attributes:
-        label: ``PERSON``, ``NORP`` or ``GPE``; or a family in capitals, such as ``RACE``.
-        score: Mean probability over its words that they name or reveal a protected attribute, 0 to 1, by the component
-            that classifies words; None if the pipeline has none.
-    """
+    """Something that a pipeline found."""
 
     start: int
     end: int
@@ -59,11 +53,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
-    """What a pipeline makes of one text.
-
-    Attributes:
-        entities: Entities in order; those of families do not overlap the named ones.
-    """
+    """What a pipeline makes of one text."""
 
     entities: tuple[Entity, ...]
     _starts: npt.NDArray[np.int64]  # (N,)
@@ -80,11 +70,7 @@ class EntityPipeline:
     """A trained pipeline that names entities; unchanging after construction."""
 
     def __init__(self, name_or_path: str) -> None:
-        """Load an installed spaCy package, or a folder that ``Language.to_disk`` wrote.
-
-        Raises:
-            InvalidInputError: It cannot be loaded, or it finds no entities.
-        """
+        """Load an installed spaCy package, or a folder that ``Language.to_disk`` wrote."""
         self._nlp = _load(name_or_path)
         meta = self._nlp.meta
         self.version: Final = f"{meta['lang']}_{meta['name']} {meta['version']}+{_digest(self._nlp)}"
@@ -92,11 +78,7 @@ class EntityPipeline:
 
     @classmethod
     def choose(cls, name_or_path: str | None) -> EntityPipeline | None:
-        """The pipeline by name: a package, a folder, :data:`AUTO` or :data:`EMBEDDED`, or None for no pipeline.
-
-        Raises:
-            InvalidInputError: The chosen pipeline cannot be loaded, or it finds no entities.
-        """
+        """The pipeline by name: a package, a folder, :data:`AUTO` or :data:`EMBEDDED`, or None for no pipeline."""
         if name_or_path is None:
             return None
         embedded = name_or_path in (AUTO, EMBEDDED)
@@ -107,9 +89,6 @@ class EntityPipeline:
 
         People (``PERSON``), nationalities and religions (``NORP``) and places (``GPE``) come without a leading article
         and a trailing possessive, and, if the pipeline classifies words, with those of a family.
-
-        Raises:
-            InvalidInputError: The text is longer than the pipeline takes.
         """
         if len(text) > self._nlp.max_length:
             raise InvalidInputError(

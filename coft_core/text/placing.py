@@ -34,13 +34,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, slots=True)
 class ChosenTokens:
-    """Which tokens are masked.
-
-    Attributes:
-        families: Attribute family of each masked token, by index.
-        offsets: The ranges of all tokens, those between characters put into the spans that they touch.
-        warnings: Sentences that must be shown with the prompt.
-    """
+    """Which tokens are masked."""
 
     families: Mapping[int, str]
     offsets: tuple[Range, ...]
@@ -48,15 +42,7 @@ class ChosenTokens:
 
 
 def read_tokens(tokenizer: Any, text: str, chat: bool | Rendering) -> Tokens:
-    """The tokens of a prompt with their places in the reviewer's text, as they were kept or as they are made now.
-
-    Returns:
-        Tokens, and the character range of each: :data:`NOWHERE` for template and special tokens, an empty one for a
-        token that stands between two characters, :data:`LOST` where that is not known.
-
-    Raises:
-        InvalidInputError: The template rewrites the text.
-    """
+    """The tokens of a prompt with their places in the reviewer's text, as they were kept or as they are made now."""
     rendering = Rendering.of(chat)
     return rendering.tokens(text, partial(_tokenize, tokenizer, rendering))
 
@@ -78,11 +64,7 @@ def copies_of(offsets: Sequence[Range]) -> tuple[int, ...]:
 
 
 def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) -> ChosenTokens:
-    """Choose the tokens at ``offsets`` that hold a character of a masked span, in every copy of the text.
-
-    Raises:
-        InvalidInputError: The tokenizer does not say which tokens hold a masked span.
-    """
+    """Choose the tokens at ``offsets`` that hold a character of a masked span, in every copy of the text."""
     masked = [span for span in spans if span.masked]
     if not masked:
         return ChosenTokens({}, tuple(offsets))

@@ -51,17 +51,7 @@ Tokens = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How texts are rendered, and those that were.
-
-    Attributes:
-        chat: Whether they go through the tokenizer's chat template.
-        moment: The local time at which a template that prints the time is rendered; None takes the present each time
-            and records nothing of it, as in audits of earlier versions.
-        kept: Ids and offsets of each text rendered so far; a text that is there is not rendered anew. None keeps none.
-        as_it_stands: Whether texts hold what a template, or the tokenizer, puts around them already: they are then
-            tokenized as they stand, whatever ``chat`` says of where they come from.
-        frame: What is put around each text beside the template, and whether the model is asked to think.
-    """
+    """How texts are rendered, and those that were."""
 
     chat: bool = False
     moment: datetime | None = None
@@ -102,11 +92,7 @@ class Rendering:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild from :meth:`to_dict`.
-
-        Raises:
-            InvalidInputError: Something is missing or of another kind.
-        """
+        """Rebuild from :meth:`to_dict`."""
         try:
             kept = {
                 str(item["text"]): (
@@ -129,11 +115,7 @@ def present() -> datetime:
 
 
 def parse_moment(text: str | None) -> datetime | None:
-    """The local time of ``"2026-11-21"`` or ``"2026-11-21T09:30"``; None and an empty text stand for the present.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
+    """The local time of ``"2026-11-21"`` or ``"2026-11-21T09:30"``; None and an empty text stand for the present."""
     if text is None or not text.strip():
         return None
     try:
@@ -177,18 +159,7 @@ def thinking_switch(source: str) -> str:
 def render(
     tokenizer: Any, content: str | Sequence[Turn], moment: datetime | None = None, thinking: Thinking = "auto"
 ) -> str:
-    """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        content: The text, or the turns of a conversation; the model goes on with the last one where it is the
-            assistant's.
-        moment: The local time.
-        thinking: Whether the model is asked to think, where the template knows of it.
-
-    Raises:
-        InvalidInputError: The template takes no such messages.
-    """
+    """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present."""
     turns = (Turn(USER, content),) if isinstance(content, str) else content
     messages = [{"role": turn.role, "content": turn.content} for turn in turns]
     goes_on = turns[-1].role == ASSISTANT
@@ -217,9 +188,6 @@ def rendering_label(tokenizer: Any, moment: datetime | None = None) -> str:
 
     A template that prints the date gives another label on another day; the label then names the coarsest moment (a
     year's or month's first day, a day, a minute, ...) at which the rendering is the same, so that it can be had again.
-
-    Returns:
-        A SHA-256 (64 hexadecimal digits), with ``" as of 2026-11-21"`` behind it where the template prints the date.
     """
     moment = moment or datetime.now()
     text = render(tokenizer, PROBE, moment)
@@ -262,11 +230,7 @@ def rendering_note(label: str) -> str:
 
 
 def require_steady(label: str) -> None:
-    """Refuse to calibrate under a template that renders one text in several ways.
-
-    Raises:
-        InvalidInputError: The label is of such a template.
-    """
+    """Refuse to calibrate under a template that renders one text in several ways."""
     if not is_steady(label):
         raise InvalidInputError(NO_CALIBRATION)
 

@@ -22,13 +22,7 @@ from coft_core.types import Span
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One change of the characters from ``start`` to ``end`` (exclusive) of a prompt as typed.
-
-    Attributes:
-        kind: ``span``, ``pronoun``, ``verb`` or ``article``.
-        role: Role of a pronoun; empty otherwise.
-        sure: Whether a pronoun's role is beyond doubt.
-    """
+    """One change of the characters from ``start`` to ``end`` (exclusive) of a prompt as typed."""
 
     start: int
     end: int
@@ -41,14 +35,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class RewordedText:
-    """A text after replacements.
-
-    Attributes:
-        spans: The spans that were given, where they are now; those that now cover the same characters are one, and
-            those whose words are gone are left out.
-        replacements: What was changed, in reading order.
-        notes: What should be checked, one sentence each.
-    """
+    """A text after replacements."""
 
     text: str
     spans: tuple[Span, ...]
@@ -138,14 +125,6 @@ def swap_text(
 
     With the pronouns of the target spans all others of their set change too, in the roles that they have, but for those
     in spans that are kept visible.
-
-    Args:
-        text: The text.
-        spans: All its spans.
-        words: New words of some of the spans.
-        wanted: The set of pronouns that takes the others' place; None leaves pronouns alone.
-        targets: Spans whose pronouns are replaced; spans without a pronoun do not matter.
-        roles: Role by the start of a pronoun, where it is known better than it can be read.
     """
     if wanted is None:
         return reword(text, spans, words or {}, {})

@@ -65,11 +65,7 @@ def default_sentence(tokenizer: Any) -> str:
 
 
 def require_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel:
-    """The sentinel of :func:`resolve_sentinel`.
-
-    Raises:
-        SentinelError: The wanted one cannot be used, or the vocabulary has none.
-    """
+    """The sentinel of :func:`resolve_sentinel`."""
     chosen = resolve_sentinel(tokenizer, sentinel)
     if chosen is None:
         raise SentinelError(
@@ -86,17 +82,6 @@ def resolve_sentinel(tokenizer: Any, sentinel: str | None = None) -> Sentinel | 
     Without a wish it is the first that the vocabulary has of: the mask token, a reserved or unused special token, a
     neutral piece (:data:`NEUTRAL`, then a space), the unknown token. Tokens that end, begin or pad a text, and those
     that the chat template writes, have a meaning of their own and are never taken.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        sentinel: The wanted one: a text that is one token, or a piece of the vocabulary by its name, also with a space
-            written as a space.
-
-    Returns:
-        The sentinel; None if none was named and the vocabulary has none.
-
-    Raises:
-        SentinelError: The wanted one is not one token, or one that ends, begins or pads a text.
     """
     if sentinel is not None:
         return _named(tokenizer, sentinel)

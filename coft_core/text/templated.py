@@ -29,13 +29,7 @@ _REWRITES_TURNS = (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One place of the templated text at which a template prints the reviewer's text, or a turn of it.
-
-    Attributes:
-        start: Its first character in the templated text.
-        end: One past its last character there.
-        shift: Where it begins in the reviewer's text: behind white space that the template stripped, or at a turn.
-    """
+    """One place of the templated text at which a template prints the reviewer's text, or a turn of it."""
 
     start: int
     end: int
@@ -47,11 +41,7 @@ class Copy:
 
 
 def read_text(tokenizer: Any, text: str, rendering: Rendering) -> tuple[str, tuple[Copy, ...]]:
-    """What a model reads of a text under a rendering, and all places at which it holds the reviewer's text.
-
-    Raises:
-        InvalidInputError: The template rewrites it, or it is no conversation although it begins as one.
-    """
+    """What a model reads of a text under a rendering, and all places at which it holds the reviewer's text."""
     if rendering.as_it_stands:
         return text, (Copy(0, len(text)),)
     turns = said_turns(text)
@@ -64,15 +54,7 @@ def read_text(tokenizer: Any, text: str, rendering: Rendering) -> tuple[str, tup
 def apply_chat_template(
     tokenizer: Any, turns: Sequence[Turn], moment: datetime | None = None, thinking: Thinking = "auto"
 ) -> tuple[str, tuple[Copy, ...]]:
-    """Put turns into the tokenizer's chat template, as of a moment; None takes the present.
-
-    Returns:
-        The templated text and all places at which it holds a turn, at least one for each.
-
-    Raises:
-        InvalidInputError: The template takes no such turns, or does anything else with them than to print them, with or
-            without the white space around them, so that spans cannot be placed in all that comes of it.
-    """
+    """Put turns into the tokenizer's chat template, as of a moment; None takes the present."""
     moment = moment or present()
     probes = [replace(turn, content=f"\u2042coft{number}\u2042") for number, turn in enumerate(turns)]
     templated, probe = (render(tokenizer, said, moment, thinking) for said in (turns, probes))

@@ -18,23 +18,14 @@ Part = Literal["thinking", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class ThinkingMarks:
-    """What a model writes before and behind its thinking.
-
-    Attributes:
-        opens: Before it.
-        closes: Behind it.
-    """
+    """What a model writes before and behind its thinking."""
 
     opens: str
     closes: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Marks from ``"<think> </think>"``, with a space between both.
-
-        Raises:
-            InvalidInputError: There are not two, or both are the same.
-        """
+        """Marks from ``"<think> </think>"``, with a space between both."""
         marks = text.split()
         if len(marks) != 2 or marks[0] == marks[1]:
             raise InvalidInputError(
@@ -45,11 +36,7 @@ class ThinkingMarks:
 
 
 def named_marks(text: str) -> tuple[ThinkingMarks, ...]:
-    """Marks that are named in one text, separated by commas.
-
-    Raises:
-        InvalidInputError: Some are not written as marks are.
-    """
+    """Marks that are named in one text, separated by commas."""
     return tuple(ThinkingMarks.parse(part) for part in text.split(",") if part.strip())
 
 
@@ -65,12 +52,7 @@ KNOWN = (
 
 
 def thinking_marks(tokenizer: Any, further: Sequence[ThinkingMarks] = ()) -> ThinkingMarks | None:
-    """The marks of a model's thinking: those that its chat template or its vocabulary has; None where it has none.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        further: Marks that are looked for before the known ones.
-    """
+    """The marks of a model's thinking: those that its chat template or its vocabulary has; None where it has none."""
     template = str(tokenizer.chat_template or "")
     vocabulary = tokenizer.get_added_vocab()
 
@@ -81,24 +63,13 @@ def thinking_marks(tokenizer: Any, further: Sequence[ThinkingMarks] = ()) -> Thi
 
 
 def begun(read: str, marks: ThinkingMarks) -> bool:
-    """Whether what a model goes on with is its thinking: what it read has begun it and not ended it.
-
-    Args:
-        read: All that it read, special tokens written out.
-        marks: The marks.
-    """
+    """Whether what a model goes on with is its thinking: what it read has begun it and not ended it."""
     return read.rfind(marks.opens) > read.rfind(marks.closes)
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """What a model wrote, in two.
-
-    Attributes:
-        thinking: Its thinking, without the marks.
-        answer: The rest. White space between a thinking and the answer belongs to neither.
-        ended: Whether the thinking ended, so that there can be an answer; True where there is no thinking.
-    """
+    """What a model wrote, in two."""
 
     thinking: str
     answer: str
@@ -120,12 +91,7 @@ class _Thought:
 
 @dataclass(frozen=True, slots=True)
 class ChainThinking:
-    """How the thinking of a chain is told from its answer.
-
-    Attributes:
-        marks: What the model writes before and behind its thinking.
-        inside: Whether the chain goes on with a thinking that was begun before it.
-    """
+    """How the thinking of a chain is told from its answer."""
 
     marks: ThinkingMarks
     inside: bool = False
@@ -141,13 +107,7 @@ class ChainThinking:
         return tuple(told)
 
     def divided(self, token_ids: Sequence[int], tokens: Sequence[str], text_of: Callable[..., str]) -> Divided:
-        """A chain's texts.
-
-        Args:
-            token_ids: Its tokens.
-            tokens: Their texts, special tokens written out, as many.
-            text_of: The text of tokens that follow each other, special ones left out.
-        """
+        """A chain's texts."""
         thoughts, ended = self._thoughts("".join(tokens))
         if not thoughts:
             return Divided("", text_of(token_ids), True)
@@ -208,13 +168,7 @@ def _assembled(written: Iterable[int | str], text_of: Callable[..., str]) -> str
 
 
 def thinking_of(tokenizer: Any, prompt_ids: Sequence[int], marks: ThinkingMarks | None) -> ChainThinking | None:
-    """How the thinking of what follows a prompt is told from its answer; None where the model has no marks.
-
-    Args:
-        tokenizer: The model's tokenizer.
-        prompt_ids: All that the model reads.
-        marks: The model's marks.
-    """
+    """How the thinking of what follows a prompt is told from its answer; None where the model has no marks."""
     if marks is None:
         return None
     read = tokenizer.decode(list(prompt_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)

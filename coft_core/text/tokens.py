@@ -42,11 +42,7 @@ def surrogate_problem(text: str) -> str:
 
 
 def require_encodable(text: str, what: str = "A text that the model is to read") -> None:
-    """Refuse a text with a lone surrogate.
-
-    Raises:
-        InvalidInputError: It holds one; the sentence begins with ``what`` and says which and where.
-    """
+    """Refuse a text with a lone surrogate."""
     if problem := surrogate_problem(text):
         raise InvalidInputError(f"{what} {problem}.")
 
@@ -73,16 +69,7 @@ _SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u20
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """The words of one text, in order; all tuples have one item per word.
-
-    Attributes:
-        words: Folded words in their letter case.
-        lowers: The same in lower case.
-        starts: Character offset of each word's first character in the text as typed.
-        ends: One past its last character.
-        opens_sentence: Whether the word begins a sentence, as far as line breaks and punctuation tell.
-        opens_paragraph: Whether a blank line (or nothing) stands before the word.
-    """
+    """The words of one text, in order; all tuples have one item per word."""
 
     words: tuple[str, ...]
     lowers: tuple[str, ...]

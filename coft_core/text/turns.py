@@ -46,13 +46,7 @@ class ConversationError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What somebody says in a conversation.
-
-    Attributes:
-        role: Who, as chat templates name it: ``system``, ``user``, ``assistant``.
-        content: The text.
-        start: Where it begins in the conversation's text.
-    """
+    """What somebody says in a conversation."""
 
     role: str
     content: str
@@ -66,15 +60,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is put around each prompt before a model reads it, beside its chat template.
-
-    Attributes:
-        system: System prompt; empty for none. :data:`OWN` where each prompt of a set has another one.
-        prefill: What the answer begins with; empty for nothing.
-        thinking: Whether the model is asked to think before it answers.
-        turns: Whether prompts have earlier turns: empty for none, :data:`SEVERAL`, or :data:`OWN`. It says what the
-            prompts are and adds nothing to them.
-    """
+    """What is put around each prompt before a model reads it, beside its chat template."""
 
     system: str = ""
     prefill: str = ""
@@ -82,11 +68,7 @@ class Frame:
     turns: str = ""
 
     def __post_init__(self) -> None:
-        """Validate.
-
-        Raises:
-            InvalidInputError: There is no such thinking.
-        """
+        """Validate."""
         if self.thinking not in THINKING:
             raise InvalidInputError(f"There is no thinking {self.thinking!r}; choose {', '.join(THINKING)}.")
 
@@ -116,11 +98,7 @@ class Frame:
 
 
 def conversation_text(turns: Iterable[Turn]) -> str:
-    """The turns as one text.
-
-    Raises:
-        ConversationError: A turn has an unknown role, or holds a line that would begin another one.
-    """
+    """The turns as one text."""
     parts = []
     for number, turn in enumerate(turns, start=1):
         if turn.role not in ROLES:
@@ -134,14 +112,7 @@ def conversation_text(turns: Iterable[Turn]) -> str:
 
 
 def conversation_from(messages: object) -> tuple[str, tuple[Turn, ...]]:
-    """The text of messages as chat programs write them, and its turns.
-
-    Args:
-        messages: A list of objects with ``role`` and ``content``.
-
-    Raises:
-        ConversationError: It is no such list, or no conversation.
-    """
+    """The text of messages as chat programs write them, and its turns."""
     if not isinstance(messages, list) or not messages:
         raise ConversationError('The messages are no list of objects such as {"role": "user", "content": "…"}.')
     turns = []
@@ -175,14 +146,7 @@ def turns_of(text: str) -> tuple[Turn, ...]:
 
 
 def said_turns(text: str) -> tuple[Turn, ...]:
-    """The turns that a model is to read: a system prompt and an answer's beginning count only where they say something.
-
-    Returns:
-        None where the text is no conversation.
-
-    Raises:
-        ConversationError: A turn is empty, or they do not take turns, beginning with the user.
-    """
+    """The turns that a model reads; an empty system prompt or answer's beginning is left out."""
     turns = turns_of(text)
     if not turns:
         return ()
@@ -252,17 +216,7 @@ def framed(
     frame: Frame,
     detect: Callable[[str], Sequence[Span]],
 ) -> tuple[str, tuple[Span, ...] | None]:
-    """A prompt in a frame, and its spans there; what a conversation has of its own stays.
-
-    Args:
-        text: A prompt, or a conversation's text.
-        spans: Its spans; None leaves them to be detected in all of it.
-        frame: What is put around it.
-        detect: Finds the spans of what the frame adds, where spans are given.
-
-    Raises:
-        ConversationError: The text or the frame holds a line with which turns begin.
-    """
+    """A prompt in a frame, and its spans there; what a conversation has of its own stays."""
     if not frame.adds or not text.strip():
         return text, None if spans is None else tuple(spans)
     turns = turns_of(text) or (Turn(USER, text),)

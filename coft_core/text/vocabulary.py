@@ -25,11 +25,7 @@ Reading = Literal["adjective", "noun"]
 
 @dataclass(frozen=True, slots=True)
 class GenderedWord:
-    """A word for a woman or a girl, the one for a man or a boy, and one that says neither, if there is one.
-
-    Attributes:
-        neutral_plural: Plural of the neutral one; empty where it is spelled regularly.
-    """
+    """A word for a woman or a girl, the one for a man or a boy, and one that says neither, if there is one."""
 
     female: str
     male: str
@@ -39,14 +35,7 @@ class GenderedWord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Words of one kind that can take each other's place, in a fixed order.
-
-    Attributes:
-        reading: ``"adjective"``, ``"noun"`` or ``"any"``: as what they can stand.
-        kinds: Kinds of the lexicons whose other words this row stands in for.
-        words: The words; rows of one family list what belongs together at the same place, such as "Muslim" and
-            "mosque".
-    """
+    """Words of one kind that can take each other's place, in a fixed order."""
 
     family: str
     reading: str
@@ -64,15 +53,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Hypernym:
-    """What says as much as words of a kind, but for the attribute.
-
-    Attributes:
-        kind: Kind of the lexicons; empty for all others of the family.
-        noun: Noun that takes a noun's place; empty where there is none.
-        article: Whether an article must be put before the noun where the word had none ("in Mexico", "in a country").
-        predicate: What takes the place of an adjective after a verb ("is Muslim", "is of a certain religion"); empty
-            where the words are no adjectives.
-    """
+    """What says as much as words of a kind, but for the attribute."""
 
     family: str
     kind: str
@@ -84,13 +65,7 @@ class Hypernym:
 
 @dataclass(frozen=True, slots=True)
 class RewordingTables:
-    """All tables.
-
-    Attributes:
-        gendered: Gendered words; the first row of a word is the one that counts, in all tables.
-        groups: Groups.
-        hypernyms: Neutral words.
-    """
+    """All tables."""
 
     gendered: tuple[GenderedWord, ...]
     groups: tuple[GroupRow, ...]

@@ -33,19 +33,7 @@ FEWEST_ITEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class TuningItem:
-    """One prompt with its right answer.
-
-    Attributes:
-        prompt: The prompt.
-        answer: Its right continuation, taken literally (its leading space counts).
-        others: Wrong continuations to choose from. Without any, the answer is right when the method's greedy choice is
-            its first token.
-        pair: Id of the counterfactual group: items that share it differ in the attribute alone, and a fair method
-            answers them alike. None for items that only count for accuracy.
-        spans: Sensitive spans; None lets the detector find them.
-        graded: Whether the answer is right and counts for accuracy; where it is not, the item only shows how far its
-            pair is apart.
-    """
+    """One prompt with its right answer."""
 
     prompt: str
     answer: str
@@ -61,12 +49,7 @@ class TuningItem:
 
 
 def check_items(items: Sequence[TuningItem]) -> None:
-    """Refuse items that nothing can be tuned on.
-
-    Raises:
-        InvalidInputError: There are too few, none is graded, an answer is empty or given twice, no two items share a
-            pair, or the items of a pair have different answers to choose from.
-    """
+    """Refuse items that nothing can be tuned on."""
     if len(items) < FEWEST_ITEMS:
         raise InvalidInputError(f"There are {len(items)} prompts to tune on; give at least {FEWEST_ITEMS}.")
     for number, item in enumerate(items, 1):
@@ -88,12 +71,7 @@ def check_items(items: Sequence[TuningItem]) -> None:
 
 
 class GivenToken(NamedTuple):
-    """What a policy says of one token of a given continuation.
-
-    Attributes:
-        log_p: Log-probability with which it is drawn, up to the certified set's normalisation; ``-inf`` if refused.
-        greedy: Whether it is the policy's greedy choice.
-    """
+    """What a policy says of one token of a given continuation."""
 
     log_p: float
     greedy: bool
@@ -181,17 +159,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a method does on the items.
-
-    Attributes:
-        accuracy: Share of graded items that are answered rightly.
-        accuracy_interval: Its 95 % bootstrap interval; pairs are drawn, not items, since those of a pair are dependent.
-        gap: Mean over pairs of the largest total variation distance between the answers of two of its items.
-        gap_interval: Its 95 % bootstrap interval over pairs.
-        items: Number of graded items.
-        pairs: Number of pairs with at least two items.
-        gaps: The largest distance of each such pair, in the order of the items.
-    """
+    """What a method does on the items."""
 
     accuracy: float
     accuracy_interval: Interval
@@ -206,9 +174,6 @@ class Measured:
 
         Pairs are drawn again, the same ones for both: the mean difference must be below 0 in all but a share of the
         draws that is 0.025 for one comparison and is divided by the number of points that were tried.
-
-        Raises:
-            InvalidInputError: The pairs are not the same.
         """
         if len(self.gaps) != len(other.gaps) or not self.gaps:
             raise InvalidInputError("The two gaps were not measured on the same pairs; measure both on one set.")
@@ -235,16 +200,6 @@ def measure_many(
     certified set refuses while it certifies others has probability 0, as it has in decoding. Without choices, the
     answer distribution is (p, 1 - p) for the first token of the answer, and it is right if the greedy choice is that
     token.
-
-    Args:
-        model: The model.
-        items: Checked items.
-        policies: The policies, for instance one method at several strengths.
-        models: Further models that the policies run, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
-        detector: Finds the spans where an item gives none.
-        progress: Called with the number of items done after each.
-        room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
     model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
     right: list[list[bool]] = [[] for _ in policies]

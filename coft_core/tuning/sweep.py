@@ -43,15 +43,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All points of one method, and the one to use.
-
-    Attributes:
-        method: The method.
-        points: The points, in the order in which they were tried.
-        best: The chosen point; None where every point loses too much accuracy or none has a smaller gap than vanilla
-            decoding beyond noise.
-        floor: Accuracy below which a point is not chosen.
-    """
+    """All points of one method, and the one to use."""
 
     method: str
     points: tuple[Point, ...]
@@ -71,17 +63,6 @@ def variants_of(
 
     A method is turned by the parameter that it declares as its strength, COFT by lambda and, where calibrations are
     given, by alpha. A method without strength has one variant.
-
-    Args:
-        method: The method.
-        strengths: Values of its strength (of lambda for COFT); None takes multiples of the default, within its range.
-        calibrations: For COFT, a calibration for each lambda; None tries it without certification.
-        alphas: Risk levels at which these are read; none takes their own.
-        parameters: The method's other parameters.
-        controls: Sampling and mask controls.
-
-    Raises:
-        InvalidInputError: A value is outside its range, or a lambda has no calibration.
     """
     fixed = dict(parameters or {})
     if method.fuses:
