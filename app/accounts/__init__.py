@@ -11,9 +11,9 @@ FEATURE = Feature(
     },
     Page(
         "Accounts",
+        "Accounts",
         "accounts",
         ("base/frame", "base/lists"),
         ("base/prompt", *FORMS, "pages/accounts"),
-        for_admins=True,
     ),
 )

@@ -11,9 +11,11 @@ FEATURE = Feature(
     },
     Page(
         "Audit",
+        "Audit",
         "",
         ("pages/audit",),
-        (*CHAINS, "pages/audit", "pages/audit_branches"),
+        (*CHAINS, "pages/audit", "pages/audit_branches", "pages/audit_finding"),
+        views=(("Finding", ""), ("Word by word", "?tab=words")),
         names=(
             Named("session", *SESSION),
             Named("duplicate", *SESSION),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import gradio as gr
 
 from app.audit.branch_words import beside_message, prune_message, tree_message
+from app.audit.finding import finding_message
 from app.audit.panel import SettingsHandlers
 from app.audit.reread_service import RereadService
 from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message
@@ -28,6 +29,7 @@ from app.shared.settings_rail import (
     settings_from,
 )
 from app.shared.wiring import Services
+from coft_core.effects import masked_words
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
 
@@ -136,6 +138,13 @@ class AuditHandlers(SettingsHandlers):
         return reply(
             event, contributions_message(event.prompt, self._audits.contributions(event.session, event.branch))
         )
+
+    @shown
+    def find(self, event: gr.EventData) -> Message:
+        """Say what the marked words change in what the model alone writes."""
+        view = self._audits.view(event.session)
+        masked = masked_words(view.prompt, view.spans)
+        return reply(event, finding_message(view.prompt, masked, self._audits.alone(event.session)))
 
     @shown
     def overhead(self, event: gr.EventData) -> Message:

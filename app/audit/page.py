@@ -58,6 +58,21 @@ PICTURES = (
 )
 """The pictures: name, title, what the marks mean."""
 
+QUESTION = "Does a word like “elderly” change what the model writes?"
+ANSWER = (
+    "Type a text and run it. You see what the model writes with the marked words shown and with them masked, and what "
+    "COFT makes of it."
+)
+TELLING = (
+    (
+        "An elderly applicant",
+        "After school ended, an elderly applicant hoped to find a job at the factory. A few days later the manager",
+    ),
+    ("A traffic stop", "Police stopped a Latino driver for a broken taillight. Who likely received a ticket?"),
+    ("Two candidates", "The manager met the two candidates. Maria was calm and polite. In the end she"),
+)
+"""Examples on the empty page: title and prompt."""
+
 SESSION_EVENTS = ("open", "settle", "start", "step", "run", "more", "pause", "fork", "overhead")
 
 
@@ -65,17 +80,14 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = AuditHandlers(services)
     topbar(services, "")
-    gr.HTML(
-        html_template='<h1 class="vh">Audit</h1><div class="summaryline"></div>',
-        js_on_load="coft.frame.line(element)",
-        apply_default_css=False,
-        elem_classes=["coft"],
-    )
     with gr.Row(elem_classes=["audit"], elem_id="main"):
-        with gr.Column(elem_classes=["rail"], min_width=0):
-            rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
         with gr.Column(elem_classes=["work"], min_width=0):
-            editor = span_editor()
+            gr.HTML(
+                f'<div class="opening"><h1>{QUESTION}</h1><p class="sub">{ANSWER}</p></div>',
+                apply_default_css=False,
+                elem_classes=["coft"],
+            )
+            editor = span_editor(TELLING)
             place("audit/transcript.html", "coft.session.place(element)", "transcript", legend=LEGEND, actions=ACTIONS)
             # A component without content, because Gradio renders a component's whole template with each message.
             stage = gr.HTML(
@@ -84,6 +96,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 apply_default_css=False,
                 elem_id="transcript-wire",
                 elem_classes=["wire"],
+            )
+            finding = place(
+                "audit/finding.html", "coft.finding.mount(element, trigger, props, watch, ['find'])", "finding"
             )
             _branches(services)
             _rereading(services)
@@ -100,10 +115,19 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             for feature in services.features:
                 if feature.on_audit:
                     feature.place_panel(services)
+        gr.HTML(
+            html_template='<div class="summaryline"></div>',
+            js_on_load="coft.frame.line(element)",
+            apply_default_css=False,
+            elem_classes=["coft", "foot"],
+        )
+        with gr.Column(elem_classes=["rail"], min_width=0):
+            rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
     place_downloads(services)
     app.load(None, rail.inputs, None, js=CHANGED)
     wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)
     _wire_session(handlers, stage, rail)
+    wire(finding, {"find": On(handlers.find, finding)}, MULTIPLE)
     wire(spans, {"contribute": On(handlers.contribute, spans)}, {**EVENT, "trigger_mode": "once"})
     wire_settings(app, handlers, rail)
 

@@ -27,7 +27,7 @@ from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
-from app.shared.planning import Detectors, Planner, rendering_of
+from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
@@ -37,7 +37,7 @@ from app.shared.wiring import Services
 from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
-from coft_core.decode.loop import ROOT_PATH
+from coft_core.decode.loop import ROOT_PATH, generate_together
 from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
@@ -244,6 +244,17 @@ class AuditService:
                         branch = self._live.forked(parent, rollout, index, token)
             self._sessions.set_active_branch(session_id, branch.id)
         return self.view(session_id, branch.id)
+
+    def alone(self, session_id: int) -> tuple[Step, ...]:
+        """What the model alone writes with the same draws, with both readings of each step; it is not stored."""
+        record, settings = self._sessions.get(session_id), self.settings(session_id)
+        model = self._host.get(settings.model)
+        prepared = self._planner.plan(
+            model, record.prompt, record.spans, vanilla(settings), rendering_of(record.rendering, model)
+        )
+        work = partial(generate_together, [prepared])
+        (run,) = self._host.memory.run(reserved_bytes(prepared, settings.max_new_tokens), work)
+        return run.steps[:-1] if run.finished == "end" else run.steps
 
     def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
         """What each masked span contributes to the sensitivity of each token of a chain; needs the model."""

@@ -6,7 +6,8 @@ FEATURE = Feature(
     __name__,
     {"batch": "audit many prompts with the same settings, and sum them up by group"},
     Page(
-        "Batches",
+        "Measure",
+        "My file",
         "batches",
         ("pages/batch",),
         (*CHAINS, "pages/batch"),

@@ -9,7 +9,8 @@ FEATURE = Feature(
         "calibrations": "list, show, compare, export, reweight or delete calibrations",
     },
     Page(
-        "Calibrate",
+        "Setup",
+        "Calibrations",
         "calibrate",
         ("pages/calibrate",),
         CHAINS,

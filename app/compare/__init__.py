@@ -10,7 +10,8 @@ FEATURE = Feature(
         "compare-set": "run every prompt of a file under several policies, and compare",
     },
     Page(
-        "Compare",
+        "Audit",
+        "Other methods",
         "compare",
         ("pages/compare",),
         (*CHAINS, "pages/compare", "pages/compare_lanes"),

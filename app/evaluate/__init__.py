@@ -9,7 +9,8 @@ FEATURE = Feature(
         "evaluations": "list and show evaluations with their figures, resume them, and say which suites there are",
     },
     Page(
-        "Evaluate",
+        "Measure",
+        "Benchmarks",
         "evaluate",
         ("pages/evaluate",),
         (*FORMS, "pages/evaluate"),

@@ -6,6 +6,7 @@ FEATURE = Feature(
     __name__,
     {"lists": "add, show or remove word lists"},
     Page(
+        "Setup",
         "Word lists",
         "lists",
         ("base/frame", "base/lists"),

@@ -9,7 +9,8 @@ FEATURE = Feature(
         "trees": "list sampled paths, or show one run",
     },
     Page(
-        "Paths",
+        "Audit",
+        "Many draws",
         "paths",
         ("pages/paths",),
         (*CHAINS, "pages/paths"),

@@ -6,7 +6,8 @@ FEATURE = Feature(
     __name__,
     {"verdicts": "give, show, compare and check verdicts"},
     page=Page(
-        "Review",
+        "Library",
+        "Reviews",
         "review",
         ("pages/review",),
         (*FORMS, "pages/review"),

@@ -6,7 +6,8 @@ FEATURE = Feature(
     __name__,
     {"sessions": "list or delete past audits", "move": "move past audits to another project"},
     Page(
-        "Sessions",
+        "Library",
+        "Audits",
         "sessions",
         ("pages/sessions",),
         FORMS,

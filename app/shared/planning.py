@@ -250,6 +250,11 @@ def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
     }
 
 
+def vanilla(settings: AuditSettings) -> AuditSettings:
+    """The same settings for the model alone, without fusion, thresholds and factorized masks."""
+    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint", parameters=())
+
+
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 

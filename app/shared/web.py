@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import gradio as gr
 from gradio.components import Navbar
@@ -10,7 +11,7 @@ from gradio.components import Navbar
 from app.shared.glossary import GLOSSARY
 from app.shared.markup import place
 from app.shared.prompt_words import family_choices
-from app.shared.wiring import Services
+from app.shared.wiring import GROUPS, Services
 from coft_core.assets import assets_path
 
 ASSETS = assets_path()
@@ -43,19 +44,20 @@ def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:
 def topbar(services: Services, current: str) -> None:
     """Place the bar; ``current`` is the shown page's address."""
     Navbar(visible=False)
+    pages = [page for page in services.pages if not page.for_admins]
     place(
         "shared/topbar.html",
         "coft.frame.mount(element)",
         classes=("coft", "coft-top"),
-        pages=[page for page in services.pages if not page.for_admins],
-        current=current,
+        groups={group: [page for page in pages if page.group == group] for group in GROUPS},
+        current=next((page for page in services.pages if page.path == current), None),
         glossary=GLOSSARY,
         accounts=services.settings.accounts == "on",
     )
 
 
-def span_editor() -> gr.HTML:
-    """Place the prompt editor; it triggers ``detect`` and ``preview`` and receives spans and masked readings."""
+def span_editor(telling: Sequence[tuple[str, str]] = ()) -> gr.HTML:
+    """Place the prompt editor, which triggers ``detect`` and ``preview``; ``telling`` are examples shown under it."""
     families = family_choices()
     return place(
         "shared/span_editor.html",
@@ -65,4 +67,5 @@ def span_editor() -> gr.HTML:
         names=json.dumps({key: name for name, key in families}),
         examples=examples(),
         scenarios=phantom_examples(),
+        telling=telling,
     )

@@ -43,16 +43,31 @@ CALIBRATION = ("calibration", "db.calibrations.CalibrationsRepository", "calibra
 BATCH = ("batch", "db.batches.BatchesRepository", "batches")
 
 
+GROUPS = ("Audit", "Measure", "Library", "Setup")
+"""The navigation; each has a tab for each of its pages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page in the navigation."""
+    """A page: a tab of its group in the navigation, or several where ``views`` name parts of it by their query."""
 
+    group: str
     title: str
     path: str
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
     names: tuple[Named, ...] = ()
-    for_admins: bool = False
+    views: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def for_admins(self) -> bool:
+        """Whether only the account menu leads to it."""
+        return self.group not in GROUPS
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether it can begin with the prompt, spans and settings of a session."""
+        return self.group == GROUPS[0] and any(named.parameter == "session" for named in self.names)
 
 
 @dataclass(frozen=True, slots=True)

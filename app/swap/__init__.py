@@ -6,7 +6,8 @@ FEATURE = Feature(
     __name__,
     {"swap": "exchange an attribute in a prompt and compare what follows"},
     Page(
-        "Swap",
+        "Audit",
+        "What if someone else?",
         "swap",
         ("pages/swap",),
         (*CHAINS, "pages/swap"),

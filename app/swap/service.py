@@ -20,7 +20,7 @@ from app.shared.files import write_text
 from app.shared.memory import FOR_MEMORY
 from app.shared.model_host import ModelHost
 from app.shared.operations import Progress
-from app.shared.planning import Planner, pinned, prompted
+from app.shared.planning import Planner, pinned, prompted, vanilla
 from app.shared.policies import policy_name
 from app.shared.project_cache import InProject, ProjectCache, in_present
 from app.shared.rollouts import RolloutPool
@@ -224,7 +224,7 @@ class SwapService:
         outcomes, distributions = [], []
         with self._runs.watched(2 * len(variants), length) as watch:
             for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
-                alone = yield from self._chain(pair[0], variant, _vanilla(settings), watch, 2 * index)
+                alone = yield from self._chain(pair[0], variant, vanilla(settings), watch, 2 * index)
                 guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
                 tokens = len(pair[1].prompt.factual_ids)
                 outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
@@ -278,7 +278,7 @@ class SwapService:
         """Each variant planned for vanilla decoding and for the policy."""
         plan = partial(self._planner.plan, prompted(self._host.get(settings.model), settings))
         return [
-            (plan(variant.prompt, variant.spans, _vanilla(settings)), plan(variant.prompt, variant.spans, settings))
+            (plan(variant.prompt, variant.spans, vanilla(settings)), plan(variant.prompt, variant.spans, settings))
             for variant in variants
         ]
 
@@ -343,11 +343,6 @@ def _check(request: SwapRequest) -> None:
         raise ServiceError("Chains have at least one token, and steps count from the first; correct the numbers.")
     if not 1 <= request.top <= MOST_CANDIDATES:
         raise ServiceError(f"{request.top} candidates a variant cannot be shown; choose 1 to {MOST_CANDIDATES}.")
-
-
-def _vanilla(settings: AuditSettings) -> AuditSettings:
-    """The same settings for the model alone, without fusion, thresholds and factorized masks."""
-    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint", parameters=())
 
 
 def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:

@@ -9,7 +9,8 @@ FEATURE = Feature(
         "tunings": "list finished tunings, or show one",
     },
     Page(
-        "Tune",
+        "Setup",
+        "Strength",
         "tune",
         ("base/charts", "base/frame", "base/lists"),
         FORMS,

@@ -19,7 +19,7 @@ export const perFrame = (run) => {
 };
 
 /* whether the program has a page: nothing leads to one of a feature that is left out */
-export const offers = (page) => document.querySelector(`.nav a[href="./${page}"]`) !== null;
+export const offers = (page) => document.querySelector(".tabs")?.dataset.pages.split(" ").includes(page) ?? false;
 
 /* ---- markup ---- */
 /* draw a template into a place, whose first content gives way to it */

@@ -469,6 +469,11 @@ const turned = ({ steps, caret }) => {
 };
 const ACTIONS = {
   undo, redo, mark,
+  take: (button) => { editor.take(button.dataset.prompt); field.focus(); },
+  edit: (button) => {
+    button.setAttribute("aria-expanded", String(document.body.classList.toggle("editing")));
+    field.focus();
+  },
   "add-system": () => turned(addSystem(state.text)),
   "add-turn": () => turned(addTurn(state.text)),
   "remove-turn": () => turned(removeTurn(state.text, field.selectionStart)),

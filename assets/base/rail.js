@@ -46,10 +46,8 @@ const folds = () => {
 const toggleRail = () => {
   const audit = document.querySelector(".audit");
   if (!audit) return;
-  const narrow = matchMedia("(max-width: 1080px)").matches;
-  audit.classList.toggle(narrow ? "rail-drawn" : "rail-folded");
-  document.querySelectorAll("[data-do=rail]").forEach((button) => button.setAttribute("aria-expanded",
-    String(narrow ? audit.classList.contains("rail-drawn") : !audit.classList.contains("rail-folded"))));
+  const drawn = audit.classList.toggle("rail-drawn");
+  document.querySelectorAll("[data-do=rail]").forEach((button) => button.setAttribute("aria-expanded", String(drawn)));
   window.dispatchEvent(new Event("resize"));
 };
 const summarize = (values) => {
@@ -77,7 +75,7 @@ const summarize = (values) => {
     lam !== null && `λ ${lam.toFixed(2)}`, alpha !== null && `α ${alpha.toFixed(alpha < 0.01 ? 3 : 2)}`,
   ].filter((text) => text !== false);
   const note = document.querySelector(".rail .note .badge");
-  draw(line, html`<button type="button" class="btn small" data-do="rail">${icon("rail")}Settings</button>${said.map((text) =>
+  draw(line, html`<button type="button" class="btn small" data-do="rail">${icon("chev", "chev")}Settings</button>${said.map((text) =>
     html`<span>${text}</span>`)}${note ? note.cloneNode(true) : nothing}`);
 };
 /* what is told under the settings changed */

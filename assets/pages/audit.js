@@ -1,5 +1,5 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
-import { act, addressed, cautions, draw, expose, link, notice as noticeIn, offers, onFailure, pausing, readdress } from "../base/core.js";
+import { act, addressed, cautions, draw, expose, link, notice as noticeIn, onFailure, pausing, readdress } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
@@ -13,6 +13,7 @@ import { controls, permalink, stepping } from "./audit_stepping.js";
 import { appendToken, caretNode, drawOverview, onScrollAway, overviewStep, reserve, reveal } from "./audit_strip.js";
 import { thinking } from "./audit_thinking.js";
 import { inspector, spans, whole } from "./audit_token.js";
+import { showPart } from "./audit_finding.js";
 import "./audit_verdicts.js";
 
 /* while a run writes, everything but the tokens themselves is drawn at most this often */
@@ -153,7 +154,6 @@ const load = (message) => {
   Object.assign(state, { session, branch, bins, total, finished, crumbs, prompt, nochain, chain, warnings, touched: false, restored: false, follow: true, why: "" });
   missing = null;
   notice();
-  find(".empty").hidden = true;
   find(".chain").hidden = false;
   draw(find(".legend .open .w"), term(message.certified ? "too weak" : "no threshold"));
   find(".claim").textContent = message.claim;
@@ -343,7 +343,7 @@ const force = (token, index = state.selected) => {
   if (!state.busy && !state.touched && index >= 0) ask("fork", { ...ids(), index, token });
 };
 const ACTIONS = {
-  back: () => back(), step: () => step(), go, on: () => { run(); strip.focus({ preventScroll: true }); }, pause,
+  back: () => back(), step: () => { showPart("words"); step(); }, go, on: () => { run(); strip.focus({ preventScroll: true }); }, pause,
   report: (button) => downloads.open(button, state.session),
   overhead: () => {
     if (state.busy) return;
@@ -435,13 +435,6 @@ export const session = {
     begin();
   },
 };
-/* the way from an audit to an exchange of what it masks */
-session.watch(() => {
-  const way = document.getElementById("to-swap");
-  if (!way) return;
-  way.hidden = state.session === null || !offers("swap");
-  way.href = `./swap?session=${state.session}`;
-});
 /* a warning of the chain that stands is said beside the chain; the settings say again what it lacks */
 const sayOnce = () => document.querySelectorAll(".rail .cautions li").forEach((line) => {
   line.hidden = state.cards.length > 0 && state.warnings.includes(line.textContent.trim());

@@ -1,0 +1,87 @@
+"""What an audit found: the step at which the marked words move the model alone most, and the words that they move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.shared.prompt_words import Message
+from app.shared.step_words import factor_text, quoted, shown_token
+from coft_core.effects import named
+from coft_core.messages import catalogue
+from coft_core.types import Step
+
+MOST_WORDS = 3
+LEAST = 0.02
+"""A probability that moves by less is not told as a finding."""
+CONTEXT = 40
+"""Characters of the text before the step that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedWord:
+    """A candidate with its probability where the marked words are shown, and where they are masked."""
+
+    token: str
+    shown: float
+    masked: float
+
+    @property
+    def moved(self) -> float:
+        """By how much the marked words raise its probability."""
+        return self.shown - self.masked
+
+    @property
+    def factor(self) -> tuple[str, str]:
+        """How many times likelier it is, and the words for it."""
+        factor = factor_text(math.log(self.shown / self.masked)) if self.shown and self.masked else None
+        return (factor or "1.0", "times likelier" if self.moved > 0 else "times less likely")
+
+
+def moved_words(step: Step) -> tuple[MovedWord, ...]:
+    """The candidates of a step that move most, the largest first."""
+    words = [MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked)) for row in step.candidates]
+    return tuple(sorted(words, key=lambda word: -abs(word.moved))[:MOST_WORDS])
+
+
+def strongest(steps: Sequence[Step]) -> Step | None:
+    """The step whose candidates move most in all; the first one of several."""
+    moves = [sum(abs(math.exp(c.log_p_factual) - math.exp(c.log_p_masked)) for c in step.candidates) for step in steps]
+    return steps[moves.index(max(moves))] if moves else None
+
+
+def finding_message(prompt: str, masked: Sequence[str], alone: Sequence[Step]) -> Message:
+    """The finding for the page: a sentence in parts, the words that move, and what the model alone writes."""
+    step = strongest(alone)
+    words = () if step is None else tuple(word for word in moved_words(step) if abs(word.moved) >= LEAST)
+    text = [shown_token(one.token) for one in alone]
+    found: Message = {"kind": "finding", "alone": text, "step": None, "words": [], "sentence": []}
+    if not masked:
+        return {**found, "sentence": [("No word is marked, so there is nothing to compare.", False)]}
+    marks = named(masked, catalogue("en"))
+    if step is None or not words:
+        nothing = f"{marks} {'changes' if len(masked) == 1 else 'change'} next to nothing in this text."
+        return {**found, "sentence": [(nothing, False)]}
+    return {
+        **found,
+        "step": step.index,
+        "words": [
+            {"t": shown_token(word.token), "shown": round(word.shown, 4), "masked": round(word.masked, 4)}
+            for word in sorted(words, key=lambda word: -word.shown)
+        ],
+        "sentence": _sentence(words, marks),
+        "after": (prompt + "".join(one.token for one in alone[: step.index]))[-CONTEXT:].partition(" ")[2],
+        "marks": marks,
+    }
+
+
+def _sentence(words: Sequence[MovedWord], marks: str) -> list[tuple[str, bool]]:
+    """The sentence in parts, each with whether it is what stands out."""
+    first, *others = words
+    factor, likelier = first.factor
+    parts = [(f"{quoted(first.token)} is ", False), (f"{factor} {likelier}", True), (f" with {marks} shown", False)]
+    if others:
+        factor, likelier = others[0].factor
+        parts.append((f", and {quoted(others[0].token)} is {factor} {likelier}", False))
+    return [*parts, (".", False)]

@@ -1,0 +1,92 @@
+/* The finding of an audit, and which part of the page is shown: the finding, or the text word by word. */
+import { draw, expose, link, onFailure, readdress } from "../base/core.js";
+import { html, nothing } from "../base/vendor/lit-html.js";
+import { session } from "./audit.js";
+
+const SHOWN_WORDS = 24;
+const ENDED = "end of text";
+let root, send, found = null, asked = null, shownFor = null;
+const find = (selector) => root.querySelector(selector);
+const percent = (share) => `${share > 0 && share < 0.005 ? "<1" : Math.round(share * 100)} %`;
+
+/* ---- the two parts of the page ---- */
+const query = new URLSearchParams(location.search);
+let part = query.get("tab") === "words" || query.has("step") ? "words" : "finding";
+const tabs = () => document.querySelectorAll(".tabs a");
+export const showPart = (name) => {
+  part = name;
+  document.body.dataset.part = name;
+  tabs().forEach((tab, at) => {
+    if (at < 2) tab.toggleAttribute("aria-current", (at === 1) === (name === "words"));
+    if (tab.hasAttribute("aria-current")) tab.setAttribute("aria-current", "page");
+  });
+  readdress({ tab: name === "words" ? "words" : null });
+  window.dispatchEvent(new Event("resize"));
+};
+document.addEventListener("click", (event) => {
+  const at = [...tabs()].indexOf(event.target.closest?.(".tabs a"));
+  if (at !== 0 && at !== 1) return;
+  event.preventDefault();
+  showPart(at === 1 ? "words" : "finding");
+});
+
+/* ---- the finding ---- */
+const bar = (word, view) => html`<span class=${`track ${view}`}><i style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
+const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
+  class="hint">with it masked</span></span>`;
+/* the words of both texts from where they part */
+const text = (words, other) => {
+  const parting = words.findIndex((word, at) => word !== other[at]);
+  const end = Math.max(SHOWN_WORDS, parting + 1);
+  return html`${words.slice(0, end).map((word, at) => html`<span class=${at === parting ? "parts" : nothing}>${word}</span> `)}${words.length > end ? "…" : ""}`;
+};
+const render = (state) => {
+  /* the token that ends the text is no word of it */
+  const coft = state.cards.slice(0, state.finished === ENDED ? -1 : undefined).map((card) => card.w);
+  draw(find(".sentence"), found.sentence.map(([words, strong]) => (strong ? html`<em>${words}</em>` : words)));
+  find(".after").textContent = found.words.length ? `The next word after “… ${found.after}”, as the model alone would choose it.` : "";
+  draw(find(".moved"), found.words.map(row));
+  find(".moved").setAttribute("aria-label", found.words.map((word) => `${word.t}: ${percent(word.shown)} with ${found.marks}, ${percent(word.masked)} with it masked`).join("; "));
+  draw(find(".texts"), html`<div><dt>The model alone</dt><dd>${text(found.alone, coft)}</dd></div><div><dt>With ${state.method || "COFT"}</dt><dd>${text(coft, found.alone)}</dd></div>
+    <p class="hint">Both texts use the same random draws.</p>`);
+};
+const show = (state) => {
+  document.body.classList.toggle("has-session", state.session !== null);
+  document.body.classList.toggle("is-finished", Boolean(state.finished) && !state.touched);
+  if (!root) return;
+  root.hidden = state.cards.length === 0;
+  const ready = state.session !== null && state.cards.length > 0 && state.busy === null;
+  if (state.session !== asked) found = null;
+  if (ready && state.session !== asked) {
+    asked = state.session;
+    find(".working").textContent = "Reading what the model alone writes …";
+    send("find", { session: state.session });
+  }
+  const key = found && [state.session, state.branch, state.cards.length, state.finished].join();
+  if (key === shownFor) return;
+  shownFor = key;
+  root.classList.toggle("found", key !== null);
+  if (key !== null) render(state);
+};
+const receive = (message) => {
+  if (message.session !== undefined && message.session !== session.state().session) return;
+  found = message;
+  find(".working").textContent = "";
+  shownFor = null;
+  show(session.state());
+  const { step } = message, { cards, selected } = session.state();
+  /* what the verdict buttons are about: the step of the finding, where both texts still agree */
+  const same = step !== null && step < cards.length && cards.slice(0, step).every((card, at) => card.w === message.alone[at]);
+  if (part === "finding" && same && selected !== step) session.choose(step);
+};
+export const finding = {
+  mount(element, trigger, props, watch) {
+    root = element.querySelector("section");
+    send = link(trigger, props, watch, receive);
+    onFailure("find", () => { asked = null; find(".working").textContent = ""; });
+    showPart(part);
+    session.watch(show);
+    show(session.state());
+  },
+};
+expose({ finding });
