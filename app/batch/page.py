@@ -429,7 +429,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = BatchFormHandlers(services)
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
-            '<div class="pagehead"><h1>Batches</h1><p class="sub">Many prompts under the same settings: a session of '
+            '<div class="pagehead"><h1>My file</h1><p class="sub">Many prompts under the same settings: a session of '
             "each, a table of all, and totals by group.</p>"
             '<a class="btn backtonew" href="./batches">All batches</a></div>',
             js_on_load="coft.calibrate.mount()",

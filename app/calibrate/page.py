@@ -225,7 +225,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "calibrate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
-            '<div class="pagehead"><h1>Calibrate</h1><p class="sub">Learn from your own prompts how likely a word must '
+            '<div class="pagehead"><h1>Calibrations</h1><p class="sub">Learn from your own prompts how likely a word must '
             "be, in both views, before it is certified.</p></div>",
             js_on_load="coft.calibrate.mount()",
             apply_default_css=False,

@@ -329,7 +329,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "evaluate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
-            '<div class="pagehead"><h1>Evaluate</h1><p class="sub">Benchmarks of bias and of usefulness, read with '
+            '<div class="pagehead"><h1>Benchmarks</h1><p class="sub">Benchmarks of bias and of usefulness, read with '
             "every method; each figure with its interval, each item open to an audit.</p></div>"
         )
         with gr.Row(elem_classes=["calib"]):

@@ -37,7 +37,7 @@ def _part(name: str, script: str, frame: str) -> gr.HTML:
 
 def session_picker() -> gr.HTML:
     """Place the reviewer's name and the search for a session."""
-    frame = html("""<div class="pagehead"><h1>Review</h1>
+    frame = html("""<div class="pagehead"><h1>Reviews</h1>
           <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
           <p class="reviewer-line"><span class="sub named"></span>
             <button type="button" class="btn small" data-do="rename">Change name</button></p></div>

@@ -141,7 +141,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = SessionHandlers(services)
     topbar(services, "sessions")
     with gr.Column(elem_classes=["page"], elem_id="main"):
-        markup('<div class="pagehead"><h1>Sessions</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
+        markup('<div class="pagehead"><h1>Audits</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
         library = gr.HTML(
             html_template=browser(),
             js_on_load=f"coft.library.mount(element, trigger, props, watch, {EVENTS})",

@@ -142,7 +142,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "tune")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
-            '<div class="pagehead"><h1>Tune</h1><p class="sub">How strong can each method be before accuracy '
+            '<div class="pagehead"><h1>Strength</h1><p class="sub">How strong can each method be before accuracy '
             "drops 5 %? Each is compared there, by the gap between groups that it leaves.</p></div>"
         )
         with gr.Row(elem_classes=["calib"]):

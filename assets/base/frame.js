@@ -2,7 +2,7 @@
 import { account } from "./account.js";
 import { address } from "./address.js";
 import { bell } from "./bell.js";
-import { act, download, expose, failed, perFrame, whenReady } from "./core.js";
+import { act, addressed, download, expose, failed, perFrame, whenReady } from "./core.js";
 import "./errors.js";
 import { glossary, list } from "./glossary.js";
 import { help, keys } from "./keys.js";
@@ -40,6 +40,15 @@ export const frame = {
     if (line) line.textContent = text || "";
   },
 };
+/* the parts of an audit share its prompt, spans and settings: their tabs lead to those of the session that is open */
+document.addEventListener("click", ({ target }) => {
+  const way = target.closest?.("a[data-carries]");
+  const number = window.coft.session?.state().session ?? addressed("session");
+  if (!way || number === null) return;
+  const to = new URL(way.href);
+  to.searchParams.set("session", number);
+  way.href = to.href;
+}, true);
 /* parts of a page end what waits for an answer when the server is lost */
 export const onLost = (run) => ending.push(run);
 

@@ -256,7 +256,7 @@ const compare = () => {
   state.touched = touched;
   const lead = state.restored ? "What you had changed before the page was reloaded is here again." : "The prompt or the settings changed.";
   if (!touched) notice();
-  else notice(`${lead} Start begins a new audit with them; this one stays under Sessions.`, revert(state.restored ? "Discard" : "Back to this audit"));
+  else notice(`${lead} Start begins a new audit with them; this one stays in the Library.`, revert(state.restored ? "Discard" : "Back to this audit"));
   controls.show();
 };
 /* the first answer of the server is the ground on which what was kept is laid; what was typed meanwhile stays */

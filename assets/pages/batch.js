@@ -61,7 +61,7 @@ const overview = (push = true) => {
   again.cancel();
   state.batch = null;
   if (push) history.pushState(history.state, "", address());
-  document.title = "Batches";
+  document.title = "My file";
   showPart();
   past.setAttribute("aria-busy", "true");
   state.wanted = send("listed", {});
@@ -115,7 +115,7 @@ const receive = (message) => {
   asked.pager(root, message);
   if (message.said || state.running !== message.running) say(message.said);
   state.running = message.running;
-  document.title = `${message.name} · Batches`;
+  document.title = `${message.name} · My file`;
   if (state.finished !== message.finished && (!message.running || Date.now() - state.told > TOTALS_EVERY)) {
     Object.assign(state, { finished: message.finished, told: Date.now() });
     showGroups(state.batch);
