@@ -225,8 +225,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "calibrate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
-            '<div class="pagehead"><h1>Calibrations</h1><p class="sub">Learn from your own prompts how likely a word must '
-            "be, in both views, before it is certified.</p></div>",
+            '<div class="pagehead"><h1>Calibrations</h1><p class="sub">Set the minimum likelihood that a word '
+            "must reach, using your own prompts.</p></div>",
             js_on_load="coft.calibrate.mount()",
             apply_default_css=False,
             elem_classes=["coft"],

@@ -193,8 +193,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "paths")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
-            '<div class="pagehead"><h1>Many draws</h1><p class="sub">Many continuations of one prompt, as typed, masked and '
-            "with the attribute exchanged: where they part, and whether their answers differ.</p></div>"
+            '<div class="pagehead"><h1>Many draws</h1><p class="sub">Many continuations of one prompt, as typed, '
+            "masked and with the attribute exchanged: where they part, and whether their answers differ.</p></div>"
         )
         with gr.Row(elem_classes=["pathsform"]):
             with gr.Column(min_width=0, elem_classes=["group"]):

@@ -174,8 +174,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "swap")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
-            '<div class="pagehead"><h1>What if someone else?</h1><p class="sub">The same prompt with one attribute exchanged: what '
-            "changes for the model alone, and what is left of it under the policy.</p></div>",
+            '<div class="pagehead"><h1>What if someone else?</h1><p class="sub">The same prompt with one attribute '
+            "exchanged: what changes for the model alone, and what is left of it under the policy.</p></div>",
             apply_default_css=False,
             elem_classes=["coft"],
         )
