@@ -48,6 +48,7 @@ class SubstitutingPolicy(BaselinePolicy):
             together with a semicolon between them. Those that do not fit a prompt are left out for it.
     """
 
+    # Only named here: as fields they would come before those of the policies, which give them their order.
     most: int
     pairs: tuple[str, ...]
 
@@ -105,6 +106,7 @@ class CfSubstitutionPolicy(SubstitutingPolicy):
             together with a semicolon between them. Those that do not fit a prompt are left out for it.
     """
 
+    # pyrefly: ignore[bad-override]
     most: int = parameter(4, "whole", "Substitutions", "At most so many; each is one more reading.", low=1, high=16)
     weight: float = parameter(
         1.0, "number", "Weight", "What each counts beside the prompt itself; 1 is the plain mean.", low=0.0, high=20.0,
@@ -114,6 +116,7 @@ class CfSubstitutionPolicy(SubstitutingPolicy):
         PROBABILITIES, "choice", "Mean of", "Probabilities (a mixture), or logits (what all agree on).",
         choices=(PROBABILITIES, LOGITS),
     )  # fmt: skip
+    # pyrefly: ignore[bad-override]
     pairs: tuple[str, ...] = own_pairs()
 
     name: ClassVar[str] = "cf_substitution"
