@@ -7,27 +7,13 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from bench.demo_model.corpus import SOURCES, passages
-from bench.demo_model.dataset import (
-    MAX_OUTCOMES,
-    Batches,
-    encode_scenario,
-    encode_story,
-    mask_attributes,
-    mask_words,
-)
+from bench.demo_model.dataset import MAX_OUTCOMES, Batches, encode_scenario, encode_story, mask_attributes, mask_words
 from bench.demo_model.export import save_model
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.scenarios import parse
 from bench.demo_model.stages import CONTINUED_STAGES, FIRST_STAGES, stage_at, stages_of
 from bench.demo_model.tokenizer import END_ID, MASK_ID, train_tokenizer
-from bench.demo_model.train import (
-    Settings,
-    Targets,
-    Trainer,
-    load_exported_weights,
-    make_model,
-    next_token_loss,
-)
+from bench.demo_model.train import Settings, Targets, Trainer, load_exported_weights, make_model, next_token_loss
 from bench.train_demo_model import take_tokenizer
 from coft_core import load_model
 

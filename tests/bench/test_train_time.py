@@ -26,15 +26,7 @@ from bench.train_time.adversary import (
 from bench.train_time.checkpoints import write_checkpoint
 from bench.train_time.runs import AdversarialSettings, train_adversarial, train_augmented
 from bench.train_time.texts import MarkedText, augment, counterpart, planted_texts, read_texts
-from bench.train_time.training import (
-    UNLABELLED,
-    Document,
-    Schedule,
-    encode,
-    language_objective,
-    parts,
-    train_epoch,
-)
+from bench.train_time.training import UNLABELLED, Document, Schedule, encode, language_objective, parts, train_epoch
 from coft_core import LanguageModel, Span, VanillaPolicy, generate, load_model
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import byte_tokenizer, tiny_model

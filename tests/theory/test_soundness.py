@@ -12,12 +12,7 @@ from coft_core.policies.fusion import fuse_logits, log_probabilities
 from coft_core.policies.sampling import choose
 from coft_core.types import Sampling
 
-CONTROLS = [
-    Sampling(top_p=1.0),
-    Sampling(top_p=0.9),
-    Sampling(top_p=0.5, top_k=3),
-    Sampling(top_p=1.0, top_k=1),
-]
+CONTROLS = [Sampling(top_p=1.0), Sampling(top_p=0.9), Sampling(top_p=0.5, top_k=3), Sampling(top_p=1.0, top_k=1)]
 
 
 def fused_and_joint(branches, lam=0.6):

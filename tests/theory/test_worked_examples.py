@@ -94,11 +94,7 @@ def test_certified_set_is_the_papers(table):
 @TABLES
 def test_greedy_choice_is_the_papers(table):
     choice = choose(
-        table.log_column(2)[None],
-        table.members[None],
-        Sampling(),
-        torch.zeros(1, dtype=torch.float64),
-        greedy=True,
+        table.log_column(2)[None], table.members[None], Sampling(), torch.zeros(1, dtype=torch.float64), greedy=True
     )
     assert table.tokens[choice.token_ids.item()] == table.greedy
     assert not choice.fallback.item()

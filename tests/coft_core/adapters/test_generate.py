@@ -124,10 +124,7 @@ def test_a_streamer_gets_the_prompt_and_every_token_and_the_end(demo):
     streamer = Streamed()
     given = torch.tensor([demo.tokenizer(TEXTS[1])["input_ids"]])
     (row,) = demo.module.generate(
-        given,
-        max_new_tokens=5,
-        streamer=streamer,
-        custom_generate=cc.generate_with(cc.CoftPolicy(lam=0.6), model=demo),
+        given, max_new_tokens=5, streamer=streamer, custom_generate=cc.generate_with(cc.CoftPolicy(lam=0.6), model=demo)
     )
     assert streamer.tokens == row.tolist()
     assert streamer.ended == 1

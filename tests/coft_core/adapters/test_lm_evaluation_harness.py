@@ -199,10 +199,7 @@ def test_conversations_are_masked_in_every_turn_and_read_as_the_template_gives_t
     model = CoftLM("demo", lam=0.6)
     monkeypatch.setattr(model.tokenizer, "chat_template", TEMPLATE)
     text = model.apply_chat_template(
-        [
-            {"role": "system", "content": "You help an old woman."},
-            {"role": "user", "content": "Who is late?"},
-        ]
+        [{"role": "system", "content": "You help an old woman."}, {"role": "user", "content": "Who is late?"}]
     )
     assert text == "<system>You help an old woman.<user>Who is late?<a>"
     model.loglikelihood(requests("loglikelihood", (text, " He")))

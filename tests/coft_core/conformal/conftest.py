@@ -23,9 +23,7 @@ def random_values(contexts, seed, longest=24, first_context=0):
     step = np.concatenate([np.arange(length) for length in lengths])
     level = generator.normal(size=contexts)[context]
     return CalibrationValues(
-        values=-np.exp(level + 0.3 * generator.normal(size=context.size)),
-        steps=step,
-        contexts=context + first_context,
+        values=-np.exp(level + 0.3 * generator.normal(size=context.size)), steps=step, contexts=context + first_context
     )
 
 

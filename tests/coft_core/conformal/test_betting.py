@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from coft_core.conformal.betting import (
-    FRACTIONS,
-    bet_on_difference,
-    confidence_sequence,
-    log_wealth,
-    pairs_to_decide,
-)
+from coft_core.conformal.betting import FRACTIONS, bet_on_difference, confidence_sequence, log_wealth, pairs_to_decide
 from coft_core.errors import InvalidInputError
 
 ALPHA, RUNS, LOOKS = 0.1, 400, 300

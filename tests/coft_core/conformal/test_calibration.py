@@ -65,8 +65,7 @@ class TestReading:
         assert empty.coverage.coverage is None
 
     @pytest.mark.parametrize(
-        ("field", "value"),
-        [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)],
+        ("field", "value"), [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)]
     )
     def test_settings_outside_their_range_are_refused(self, calibration, field, value):
         with pytest.raises(InvalidInputError):
@@ -125,10 +124,7 @@ class TestFile:
         assert loaded.to_bytes() == calibration.to_bytes()
 
     @settings(
-        derandomize=True,
-        deadline=None,
-        max_examples=25,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(
         name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),

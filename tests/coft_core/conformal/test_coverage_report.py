@@ -66,10 +66,7 @@ class TestReport:
     def test_each_step_meets_the_threshold_of_its_own_bin(self):
         values = CalibrationValues(np.full(4, -3.0), np.array([0, 1, 2, 99]), np.arange(4))
         report = coverage_report(values, thresholds(-5.0, -2.0), POSITIONS, alpha=0.1)
-        assert [(r.label, r.contexts, r.kept) for r in report.bins] == [
-            ("1\u20132", 2, 2),
-            ("3 and later", 2, 0),
-        ]
+        assert [(r.label, r.contexts, r.kept) for r in report.bins] == [("1\u20132", 2, 2), ("3 and later", 2, 0)]
         assert (report.contexts, report.kept) == (4, 2)
 
     def test_value_at_the_threshold_is_kept(self):
@@ -89,11 +86,7 @@ class TestReport:
 
     def test_report_reproduces_by_seed_and_ignores_row_order(self):
         generator = np.random.default_rng(0)
-        columns = (
-            -generator.exponential(size=300),
-            generator.integers(0, 8, 300),
-            generator.integers(0, 90, 300),
-        )
+        columns = (-generator.exponential(size=300), generator.integers(0, 8, 300), generator.integers(0, 90, 300))
         shuffle = generator.permutation(300)
         one = coverage_report(CalibrationValues(*columns), thresholds(-1.0, -1.5), POSITIONS, 0.1, seed=4)
         other = coverage_report(

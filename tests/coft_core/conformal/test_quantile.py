@@ -28,8 +28,7 @@ decimals = st.integers(1, 999).map(lambda thousandths: thousandths / 1000)
 log_values = st.floats(-50, 0, allow_nan=False, width=32)
 # Few distinct values and few contexts, so that ties and shared contexts are the rule.
 grouped_values = st.lists(
-    st.tuples(st.integers(0, 6), st.one_of(st.integers(-8, 0).map(float), st.just(-math.inf), log_values)),
-    max_size=25,
+    st.tuples(st.integers(0, 6), st.one_of(st.integers(-8, 0).map(float), st.just(-math.inf), log_values)), max_size=25
 )
 
 

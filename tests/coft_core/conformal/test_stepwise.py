@@ -27,11 +27,7 @@ def bins_with_contexts(counts, alpha=0.1, estimator="hierarchical", repeats=1):
     values, steps, contexts = (
         (np.array(column) for column in zip(*rows, strict=True))
         if rows
-        else (
-            np.empty(0),
-            np.empty(0, dtype=int),
-            np.empty(0, dtype=int),
-        )
+        else (np.empty(0), np.empty(0, dtype=int), np.empty(0, dtype=int))
     )
     positions = PositionBins(width=2, maximum=2 * len(counts), spacing="even")
     return stepwise_bins(values, steps, contexts, alpha, Rule(estimator), positions)
@@ -148,13 +144,7 @@ class TestStates:
 
     def test_bin_without_data_borrows_from_the_nearest_calibrated_bin(self):
         bins = bins_with_contexts([20, 20, 6, 0, 0])
-        assert [b.state for b in bins] == [
-            "calibrated",
-            "calibrated",
-            "uninformative",
-            "inherited",
-            "inherited",
-        ]
+        assert [b.state for b in bins] == ["calibrated", "calibrated", "uninformative", "inherited", "inherited"]
         for borrower in bins[3:]:
             assert borrower.inherited_from == 1
             assert borrower.log_tau == bins[1].log_tau

@@ -25,9 +25,7 @@ def from_rows(entries):
 @pytest.fixture
 def values():
     return CalibrationValues(
-        values=np.array([-1.0, -2.0, -3.0, -0.5]),
-        steps=np.array([0, 1, 0, 0]),
-        contexts=np.array([4, 4, 7, 9]),
+        values=np.array([-1.0, -2.0, -3.0, -0.5]), steps=np.array([0, 1, 0, 0]), contexts=np.array([4, 4, 7, 9])
     )
 
 
@@ -42,11 +40,7 @@ def test_bytes_give_back_equal_values(entries):
 
 
 def test_arrays_have_the_promised_types_and_cannot_be_changed(values):
-    assert [values.values.dtype, values.steps.dtype, values.contexts.dtype] == [
-        np.float32,
-        np.int32,
-        np.int32,
-    ]
+    assert [values.values.dtype, values.steps.dtype, values.contexts.dtype] == [np.float32, np.int32, np.int32]
     with pytest.raises(ValueError, match="read-only"):
         values.values[0] = -9.0
 

@@ -6,13 +6,7 @@ from dataclasses import replace
 import torch
 
 import coft_core as cc
-from coft_core.decode.cost import (
-    DevicePeaks,
-    footprint_of,
-    measured,
-    reserved_bytes,
-    weight_bytes,
-)
+from coft_core.decode.cost import DevicePeaks, footprint_of, measured, reserved_bytes, weight_bytes
 from coft_core.model.slots import token_size
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import load_tiny

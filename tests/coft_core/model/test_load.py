@@ -4,13 +4,7 @@ import json
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertLMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
 from coft_core.errors import ModelLoadError

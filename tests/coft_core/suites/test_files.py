@@ -15,15 +15,7 @@ import pytest
 
 from coft_core.suites import files
 from coft_core.suites.base import Figure, Suite
-from coft_core.suites.files import (
-    DataError,
-    DataFolder,
-    HubSplit,
-    HubUnreachableError,
-    Line,
-    Release,
-    hub_lines,
-)
+from coft_core.suites.files import DataError, DataFolder, HubSplit, HubUnreachableError, Line, Release, hub_lines
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
 JSONL = "".join(f"{json.dumps(row)}\n" for row in ROWS)
