@@ -98,6 +98,15 @@ def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
     assert branches == (2,)
 
 
+def test_a_refused_request_is_an_error_and_no_time():
+    times = Times()
+    with pytest.raises(RequestError):
+        times.timed("find", lambda: (_ for _ in ()).throw(RequestError("no")))
+    assert "find" not in times.seconds
+    assert len(times.errors) == 1
+
+
+@pytest.mark.slow
 def test_a_refused_event_is_an_error_and_no_time(url):
     times = Times()
     visitor = Visitor(url, times)
@@ -109,8 +118,8 @@ def test_a_refused_event_is_an_error_and_no_time(url):
     assert len(times.errors) == 1
 
 
-def test_reviewers_who_have_no_time_left_ask_for_nothing(url):
-    found = review(url, psutil.Process(), reviewers=2, minutes=0.0)
+def test_reviewers_who_have_no_time_left_ask_for_nothing():
+    found = review("http://127.0.0.1:9", psutil.Process(), reviewers=2, minutes=0.0)
     assert (found["rounds"], found["requests"], found["errors"]) == (0, 0, [])
 
 

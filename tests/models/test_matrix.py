@@ -47,7 +47,9 @@ def test_a_class_steps_goes_back_forks_scores_and_calibrates_as_without_a_cache(
     assert (outcome.refusal, outcome.memory) == ("", WORKS[kind])
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "prophetnet" else ()) for kind in REFUSED]
+)
 def test_a_class_that_cannot_is_refused_in_one_true_sentence(kind):
     assert REFUSED[kind] in examined(configurations()[kind]).refusal
 

@@ -373,23 +373,16 @@ def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_comm
     assert "audit" in answered(installed, str(installed / "bin/coft-audit"), "--help")
 
 
-def test_without_the_extra_the_command_says_in_a_sentence_what_to_install(installed):
+def test_without_the_extra_the_command_says_what_to_install():
     script = (
         "import sys; sys.modules['typer'] = None; sys.argv = ['coft-audit']; import app.__main__; app.__main__.run()"
     )
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=installed.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip() == (
-        "coft-audit: the commands need the package 'typer', which is not installed; run pip install 'coft-audit[app]'."
-    )
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("coft-audit: ")
+    assert "'typer'" in line
+    assert "pip install 'coft-audit[app]'" in line
 
 
 def test_the_locked_requirements_are_the_pinned_ones_with_a_digest_for_every_file_and_no_host():

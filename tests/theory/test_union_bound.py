@@ -7,7 +7,7 @@ import pytest
 
 from coft_core.conformal.bins import PositionBins, stepwise_bins
 
-REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 800, 39, 50, 4, 0.1
+REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 500, 39, 50, 4, 0.1
 
 
 def disjoint_misses(shape, generator):

@@ -24,7 +24,7 @@ TEXTS = [
     for person in ("old woman", "young man", "Muslim nurse", "French engineer", "pregnant clerk")
     for place in ("at the desk", "in the office", "on the phone", "near the door", "from the bank")
 ]
-LENGTH = 12
+LENGTH = 8
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,11 @@ def written(sequence, model, text):
     return tokens[: ends[0] + 1] if ends else tokens
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_prompts_get_the_tokens_that_the_core_writes(demo, greedy):
+def test_prompts_get_the_tokens_that_the_core_writes(demo):
     policy = cc.CoftPolicy(lam=0.6)
     masked = 0
     texts = TEXTS[::28]
-    for seed, text in enumerate(texts):
+    for seed, (text, greedy) in enumerate(zip(texts, (True, False), strict=True)):
         own = cc.generate(demo, text, policy, max_new_tokens=LENGTH, seed=seed, greedy=greedy)
         given = torch.tensor([demo.tokenizer(text)["input_ids"]])
         (row,) = demo.module.generate(
@@ -89,7 +88,7 @@ def test_a_batch_of_prompts_of_unlike_lengths_gets_the_tokens_of_each_alone(demo
 
 
 def test_vanilla_at_greedy_equals_the_models_own_loop(demo):
-    given = inputs(demo, TEXTS[:4])
+    given = inputs(demo, TEXTS[:2])
     policy = method("vanilla").build(temperature=1.0, top_p=1.0)
     own = demo.module.generate(**given, max_new_tokens=LENGTH, do_sample=False)
     ours = demo.module.generate(

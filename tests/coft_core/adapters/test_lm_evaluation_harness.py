@@ -97,6 +97,8 @@ def models_read_once():
     """Each model is read once for all tests, none of which changes it for the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_evaluation_harness, "load_model", functools.cache(lm_evaluation_harness.load_model))
+        # The harness starts pip for a list of packages, which takes longer than all else.
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
         yield
 
 

@@ -72,14 +72,11 @@ class TestIteration:
         assert all(entry.contexts >= 4 for entry in few.chains.iterations)
         assert few.bin(0).state == "calibrated"
 
-    def test_same_seed_gives_the_same_file(self, model):
-        one, other = (replace(calibrate(model, EXAMPLES[:30], **SETTINGS), created="") for _ in range(2))
-        assert one.to_bytes() == other.to_bytes()
-
-    def test_references_are_not_needed_and_not_read(self, model):
+    def test_same_seed_gives_the_same_file_and_references_are_not_read(self, model):
         bare = [Example(example.prompt) for example in EXAMPLES[:30]]
-        with_reference, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], bare))
-        assert with_reference.values == without.values
+        one, other, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], EXAMPLES[:30], bare))
+        assert replace(one, created="").to_bytes() == replace(other, created="").to_bytes()
+        assert without.values == one.values
 
     @pytest.mark.parametrize(("tolerance", "rounds"), [(-1.0, 4), (math.nan, 4), (0.1, 0)])
     def test_what_cannot_be_iterated_is_refused(self, model, tolerance, rounds):
@@ -199,7 +196,7 @@ def test_rollouts_can_be_grouped(model):
 def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
     """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
     prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")
-    examples = [Example(prompts[i % 4]) for i in range(48)]
+    examples = [Example(prompts[i % 4]) for i in range(24)]
 
     def supports(batch_size):
         made = calibrate(
@@ -210,7 +207,7 @@ def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
         return dict(zip(zip(found.contexts.tolist(), found.steps.tolist(), strict=True), found.values, strict=True))
 
     alone = supports(1)
-    for batch_size in (2, 5, None):
+    for batch_size in (5, None):
         assert supports(batch_size) == pytest.approx(alone, abs=1e-4)
 
 

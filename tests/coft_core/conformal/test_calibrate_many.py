@@ -1,5 +1,6 @@
 """Calibration on references: several weights and families in one pass, against slow computations one by one."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -37,6 +38,13 @@ def model():
     return tiny_model()
 
 
+@functools.cache
+def slow_logits(ids):
+    """The logits behind a text, which no weight changes, in float64."""
+    with torch.inference_mode():
+        return tiny_model().module(input_ids=torch.tensor([ids])).logits[0, -1].double()
+
+
 def slow_support(model, example, families, lam, temperature):
     """Support of each reference token in each branch of ``families``, one forward a prefix and branch, float64."""
     given = cc.mask_prompt(model.tokenizer, example.prompt, example.spans)
@@ -47,11 +55,7 @@ def slow_support(model, example, families, lam, temperature):
     tokens = model.tokenizer.encode(" " + example.reference, add_special_tokens=False)
     rows = []
     for position, token in enumerate(tokens):
-        with torch.inference_mode():
-            z = [
-                model.module(input_ids=torch.tensor([[*ids, *tokens[:position]]])).logits[0, -1].double() / temperature
-                for ids in branches
-            ]
+        z = [slow_logits((*ids, *tokens[:position])) / temperature for ids in branches]
         fused = torch.log_softmax((1 - lam) * z[0] + lam * torch.stack(z[1:]).mean(0), -1)[token]
         rows.append([float(min(fused, torch.log_softmax(m, -1)[token])) for m in z[1:]])
     return np.array(rows)

@@ -29,7 +29,7 @@ def flags(rates, contexts, generator, common=0.5):
 class TestEvenness:
     @pytest.mark.parametrize("contexts", [30, 120, pytest.param(400, marks=pytest.mark.slow)])
     def test_bins_of_equal_steps_are_marked_at_most_as_often_as_the_level_says(self, contexts):
-        generator, repeats = np.random.default_rng(0), 1000
+        generator, repeats = np.random.default_rng(0), 400
         marked = 0
         for _ in range(repeats):
             found = bin_evenness(*flags([0.9] * 8, contexts, generator), EIGHT)

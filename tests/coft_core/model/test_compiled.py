@@ -30,8 +30,12 @@ def rollout(model, **options):
 
 @pytest.fixture(scope="module")
 def traced():
-    model = tiny_model()
-    prepare(model)
+    """A traced model, with what was told while it was made ready."""
+    model, told = tiny_model(), []
+    prepare(model, lambda share, what: told.append((share, what)))
+    assert [share for share, _ in told] == sorted(share for share, _ in told)
+    assert told[-1] == (1.0, "Steps run traced")
+    assert all(what for _, what in told)
     return model
 
 
@@ -67,8 +71,7 @@ def test_a_prompt_of_one_token_is_read_and_continued_as_without_a_trace(traced, 
         group.append(torch.full((rows,), 20))
 
 
-def test_what_a_trace_is_made_of_goes_with_its_model():
-    prepare(tiny_model())  # the first one enters what all traces share
+def test_what_a_trace_is_made_of_goes_with_its_model(traced):  # the first one enters what all traces share
     entered = len(torch.jit._state._python_cu.get_functions())
     model = tiny_model()
     prepare(model)
@@ -103,25 +106,12 @@ def test_branches_with_hooks_never_take_a_path_that_was_made_without_them(traced
     torch.testing.assert_close(hooked, 2 * plain, **NEAR)
 
 
-def test_progress_rises_to_one_and_says_what_is_done():
-    told = []
-    prepare(tiny_model(), lambda share, what: told.append((share, what)))
-    assert [share for share, _ in told] == sorted(share for share, _ in told)
-    assert told[-1] == (1.0, "Steps run traced")
-    assert all(what for _, what in told)
-
-
-@pytest.mark.parametrize(
-    ("model", "reason"),
-    [
-        (lambda: tiny_model(dtype=torch.float16), "float32"),
-        (lambda: scripted_model({" a": 0.5}, {" a": 0.5}, (" b", " a")), "transformers model"),
-    ],
-)
-def test_what_cannot_be_prepared_stays_eager_and_says_why(model, reason):
-    path = prepare(model())
-    assert path.name == "eager"
-    assert reason in path.text
+def test_what_cannot_be_prepared_stays_eager_and_says_why():
+    scripted = scripted_model({" a": 0.5}, {" a": 0.5}, (" b", " a"))
+    for model, reason in ((tiny_model(dtype=torch.float16), "float32"), (scripted, "transformers model")):
+        path = prepare(model)
+        assert path.name == "eager"
+        assert reason in path.text
 
 
 def test_a_path_with_other_logits_is_not_used(monkeypatch):

@@ -48,7 +48,8 @@ def test_on_a_processor_without_avx512_a_model_in_bfloat16_keeps_plain_weights_s
     assert results == [f"{REFUSED} False", f"traced; weights plain ({REFUSED})", "3"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+# What a packed model in float32 says is in test_packed.py.
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_model_is_packed_exactly_where_the_processor_packs_its_type_and_the_path_says_which(dtype):
     model = cc.load_model("demo", device="cpu", dtype=dtype)
     reason = why_not_packed(getattr(torch, dtype))
