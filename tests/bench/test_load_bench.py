@@ -138,7 +138,7 @@ def test_more_models_than_are_held_are_loaded_each_time(tmp_path):
     assert all(megabytes > 1 for _, megabytes in told)
 
 
-def test_the_interval_of_a_slope_holds_it_about_as_often_as_it_says():
+def test_slopes_and_percentiles_are_within_their_intervals():
     generator, at, held = np.random.default_rng(5), np.arange(120), 0
     for _ in range(60):
         # Neighbours depend on each other, as readings of a process's memory do.
@@ -146,9 +146,6 @@ def test_the_interval_of_a_slope_holds_it_about_as_often_as_it_says():
         low, high = slope(at, 100 + 0.5 * at + noise)["interval_95"]
         held += low <= 0.5 <= high
     assert held >= 50
-
-
-def test_percentiles_are_in_milliseconds_and_within_their_intervals():
     found = percentiles([number / 1000 for number in range(1, 101)])
     assert (found["n"], found["p50_ms"], found["p95_ms"]) == (100, 50.5, 95.0)
     assert found["p95_interval"][0] <= 95.0 <= found["p95_interval"][1]

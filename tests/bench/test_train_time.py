@@ -162,16 +162,13 @@ def test_an_epoch_reads_every_text_once():
     assert read != sorted(read)
 
 
-def test_the_reversal_leaves_values_alone_and_turns_gradients_round():
+def test_the_reversal_leaves_values_turns_gradients_round_and_grows_to_its_full_strength():
     values = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
     weights = torch.randn(3, generator=torch.Generator().manual_seed(1))
     (straight,) = torch.autograd.grad(((values @ weights) ** 2).sum(), values)
     assert torch.equal(reverse_gradient(values, 0.7), values)
     (turned,) = torch.autograd.grad(((reverse_gradient(values, 0.7) @ weights) ** 2).sum(), values)
     assert torch.allclose(turned, -0.7 * straight)
-
-
-def test_the_reversal_grows_from_nothing_to_its_full_strength():
     steps = [ramp(share / 10) for share in range(11)]
     assert steps[0] == 0
     assert steps == sorted(steps)

@@ -44,18 +44,9 @@ PINNED = (
 )
 
 
-def test_every_requirement_is_pinned_exactly():
+def test_every_requirement_is_pinned_exactly_and_every_package_named_in_the_documentation():
     lines = [line for name in PINNED for line in requirements(name)]
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)] == []
-
-
-def test_every_runtime_requirement_earns_its_place_in_the_documentation():
-    documented = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
-    names = [line.split("==")[0] for line in requirements("requirements.txt")]
-    assert [name for name in names if f"| {name} |" not in documented] == []
-
-
-def test_every_package_that_is_installed_for_anything_is_named_in_the_documentation():
     documented = set(re.findall(r"[a-z0-9_-]+", (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").lower()))
     files = {path.name: requirements(path.name) for path in ROOT.glob("requirements*.txt")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -63,6 +54,18 @@ def test_every_package_that_is_installed_for_anything_is_named_in_the_documentat
     named = {name: {re.match(r"[\w-]+", line)[0].lower() for line in lines} for name, lines in files.items()}
     assert len(named) >= 10
     assert {name: sorted(packages - documented) for name, packages in named.items() if packages - documented} == {}
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert (ROOT / "assets/models/demo/MODEL_CARD.md").is_file()
+    assert (ROOT / "assets/lexicons/README.md").is_file()
+    assert (ROOT / "assets/LICENSES.md").is_file()
+    copied = {source for line in instruction("COPY") for source in line.split()[:-1]}
+    assert {"coft_core", "db", "app", "assets", *LOCKS} <= copied
+
+
+def test_every_runtime_requirement_earns_its_place_in_the_documentation():
+    documented = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
+    names = [line.split("==")[0] for line in requirements("requirements.txt")]
+    assert [name for name in names if f"| {name} |" not in documented] == []
 
 
 def test_every_setting_is_documented_with_its_default():
@@ -115,11 +118,6 @@ def test_the_composed_services_fit_each_other_and_the_container():
         assert {"mem_limit", "tmpfs"} <= set(service)
     for image in (audit["build"]["args"]["BASE_IMAGE"], database["image"]):
         assert re.fullmatch(r"\$\{COFT_[A-Z_]+:\?[^}]+\}", image)
-
-
-def test_the_container_copies_every_package_that_the_program_imports():
-    copied = {source for line in instruction("COPY") for source in line.split()[:-1]}
-    assert {"coft_core", "db", "app", "assets", *LOCKS} <= copied
 
 
 def test_the_container_runs_as_another_user_with_a_volume_and_a_health_check():
@@ -279,13 +277,6 @@ def test_both_prompt_set_templates_hold_every_field_and_can_be_used_as_they_are(
         assert len(found.weights) == len(found.rows) == found.total
     assert [row for _, row in parsed[0].rows] == [row for _, row in parsed[1].rows]
     assert parsed[0].weights == parsed[1].weights
-
-
-def test_both_licences_stand_beside_what_they_cover():
-    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert (ROOT / "assets/models/demo/MODEL_CARD.md").is_file()
-    assert (ROOT / "assets/lexicons/README.md").is_file()
-    assert (ROOT / "assets/LICENSES.md").is_file()
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

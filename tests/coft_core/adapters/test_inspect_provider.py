@@ -113,17 +113,14 @@ def test_what_a_policy_does_not_do_is_refused(provider, config):
         asked(provider, [ChatMessageUser(content="The")], **config)
 
 
-def test_an_unknown_option_is_refused():
+def test_an_unknown_option_is_refused_and_the_declared_entry_point_registers_the_provider():
     with pytest.raises(InvalidInputError, match="no option 'lamda'"):
         CoftAPI("demo", lamda=0.5)
+    assert {"coft": coft_core.adapters.inspect_registry.__name__} == DECLARED
+    assert isinstance(get_model("coft/demo", memoize=False).api, CoftAPI)
 
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
-
-
-def test_the_declared_entry_point_is_a_module_that_registers_the_provider():
-    assert {"coft": coft_core.adapters.inspect_registry.__name__} == DECLARED
-    assert isinstance(get_model("coft/demo", memoize=False).api, CoftAPI)
 
 
 @pytest.mark.slow

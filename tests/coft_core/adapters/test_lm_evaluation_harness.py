@@ -153,7 +153,7 @@ def test_at_lambda_0_every_number_is_that_of_the_hf_model(folder, hf):
     assert told["fingerprint"]["lam"] == 0.0
 
 
-def test_texts_longer_than_the_context_are_read_in_the_hf_models_windows(hf):
+def test_texts_without_room_are_read_in_windows_or_cut_and_counted_as_in_the_hf_model(hf):
     text = " ".join(f"The {word} said that she was in the office." for word in ("woman", "clerk", "nurse") * 5)
     model = CoftLM("demo", "coft", lam=0.0, dtype="float32", max_length=41)
     theirs = HFLM(pretrained=hf.model, tokenizer=hf.tokenizer, max_length=40)
@@ -161,9 +161,6 @@ def test_texts_longer_than_the_context_are_read_in_the_hf_models_windows(hf):
     other = theirs.loglikelihood_rolling(requests("loglikelihood_rolling", (text,), ("He left.",)))
     assert own == pytest.approx(other, abs=1e-3)
     assert own[0] < own[1]
-
-
-def test_prompts_without_room_are_cut_at_the_beginning_as_there_and_counted(hf):
     prompt = " ".join(["The old man was at the bank and"] * 12)
     model = CoftLM("demo", "coft", lam=0.0, dtype="float32", max_length=31)
     theirs = HFLM(pretrained=hf.model, tokenizer=hf.tokenizer, max_length=30)
@@ -175,7 +172,7 @@ def test_prompts_without_room_are_cut_at_the_beginning_as_there_and_counted(hf):
     assert model.counts.cut_prompts == 2
 
 
-def test_likelihoods_of_a_policy_are_those_of_the_core():
+def test_likelihoods_and_draws_of_a_policy_are_those_of_the_core():
     model = CoftLM("demo", "coft", lam=0.6)
     prompt, texts = "The old man at the bank said that", (" he was", " she was")
     own = model.loglikelihood(requests("loglikelihood", *((prompt, text) for text in texts)))
@@ -183,9 +180,6 @@ def test_likelihoods_of_a_policy_are_those_of_the_core():
     assert [value for value, _ in own] == pytest.approx([one.floored for one in answer.likelihoods], abs=1e-5)
     assert model.counts.prompts == 1
     assert model.counts.unmasked_prompts == 0
-
-
-def test_a_sampled_task_draws_again_for_each_request_and_alike_in_each_run():
     given = [("The old man said that", {"do_sample": True, "temperature": 1.0, "max_gen_toks": 8, "until": []})] * 3
     first, second = (CoftLM("demo").generate_until(requests("generate_until", *given)) for _ in range(2))
     assert first == second
@@ -287,15 +281,12 @@ def test_options_that_cannot_be_taken_are_refused_in_a_sentence(given, sentence)
         CoftLM("demo", **given)
 
 
-def test_what_a_policy_does_not_do_is_refused():
+def test_what_a_policy_does_not_do_is_refused_by_the_registered_model():
     model = CoftLM("demo")
     with pytest.raises(InvalidInputError, match="num_beams"):
         model.generate_until(requests("generate_until", ("The", {"num_beams": 2, "until": []})))
     with pytest.raises(InvalidInputError, match="max_gen_toks"):
         model.generate_until(requests("generate_until", ("The", {"max_gen_toks": 5000, "until": []})))
-
-
-def test_the_registry_knows_the_model():
     assert get_model("coft") is CoftLM
 
 

@@ -62,14 +62,11 @@ def test_other_data_is_refused(data):
         cc.MemoryLedger.from_bytes(data)
 
 
-def test_every_truncation_is_refused():
+def test_truncations_other_versions_and_arrays_that_do_not_fit_are_refused():
     data = small().to_bytes()
     for length in range(0, len(data), 11):
         with pytest.raises(cc.LedgerMismatchError):
             cc.MemoryLedger.from_bytes(data[:length])
-
-
-def test_another_version_and_arrays_that_do_not_fit_are_refused():
     with np.load(io.BytesIO(small().to_bytes())) as archive:
         parts = {name: archive[name] for name in archive.files}
     header = json.loads(parts["header"].tobytes())
@@ -84,7 +81,7 @@ def test_another_version_and_arrays_that_do_not_fit_are_refused():
             cc.MemoryLedger.from_bytes(buffer.getvalue())
 
 
-def test_first_calibration_gives_the_key_and_others_are_refused():
+def test_first_calibration_gives_the_key_which_changes_with_all_that_results_depend_on():
     ledger = cc.MemoryLedger()
     assert ledger.key == ""
     ledger.bind("a")
@@ -93,9 +90,6 @@ def test_first_calibration_gives_the_key_and_others_are_refused():
         ledger.bind("b")
     with pytest.raises(cc.LedgerMismatchError):
         cc.MemoryLedger.from_bytes(ledger.to_bytes()).bind("b")
-
-
-def test_key_changes_with_everything_that_results_depend_on():
     examples = [cc.Example("a b", "c"), cc.Example("d", "e", (cc.Span(0, 1, "age"),))]
     keys = {
         cc.ledger_key("reference", [TOY_FINGERPRINT], examples, {}),

@@ -27,14 +27,11 @@ def slow_wealth(observations, mean):
     return course
 
 
-def test_the_wealth_is_that_of_every_stake_multiplied_out():
+def test_the_wealth_is_that_of_every_stake_multiplied_out_and_expected_to_stay_under_the_null():
     observations = np.random.default_rng(1).choice([0.0, 0.25, 0.5, 1.0], 40)
     for mean in (0.2, 0.5, 0.85):
         assert np.exp(log_wealth(observations, mean)) == pytest.approx(slow_wealth(observations, mean))
-
-
-def test_before_the_next_observation_the_wealth_is_expected_to_stay_as_it_is_under_the_null():
-    """The martingale itself: the mean of the next wealth over draws of the null is the present one."""
+    # The martingale itself: the mean of the next wealth over draws of the null is the present one.
     past = [0.0, 0.0, 1.0, 0.5, 0.0]
     chances = {0.0: 0.3, 0.5: 0.4, 1.0: 0.3}
     now = math.exp(log_wealth(past, 0.5)[-1])
@@ -77,15 +74,12 @@ def test_the_intervals_hold_the_mean_at_all_times_at_once():
     assert missed / 60 <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 60)
 
 
-def test_an_interval_holds_exactly_the_means_that_were_never_rejected():
+def test_an_interval_holds_exactly_the_means_that_were_never_rejected_inside_the_range():
     observations = np.random.default_rng(5).choice([0.0, 0.5, 1.0], 60, p=[0.1, 0.4, 0.5])
     low, high = confidence_sequence(observations, ALPHA)[-1]
     for mean in np.linspace(0.01, 0.99, 99):
         kept = bool((log_wealth(observations, mean) < -math.log(ALPHA)).all())
         assert kept == (low < mean < high), mean
-
-
-def test_intervals_of_ends_of_the_range_stay_inside_it():
     assert confidence_sequence(np.zeros(30), ALPHA)[-1, 0] == 0.0
     assert confidence_sequence(np.ones(30), ALPHA)[-1, 1] == 1.0
     assert 0 < confidence_sequence(np.zeros(30), ALPHA)[-1, 1] < 0.3
@@ -106,15 +100,12 @@ def test_a_difference_is_decided_when_its_interval_leaves_zero_out():
     assert at.difference == pytest.approx(first[:after].mean() - second[:after].mean())
 
 
-def test_exchanging_the_sides_turns_the_difference_around():
+def test_exchanging_the_sides_turns_the_difference_around_and_the_longer_one_waits_for_pairs():
     generator = np.random.default_rng(7)
     first, second = outcomes(generator, 0.7, 80), outcomes(generator, 0.5, 80)
     one, other = bet_on_difference(first, second, 0.05), bet_on_difference(second, first, 0.05)
     assert (one.low, one.high) == (pytest.approx(-other.high), pytest.approx(-other.low))
     assert (one.p_value, one.decided_after) == (pytest.approx(other.p_value), other.decided_after)
-
-
-def test_the_longer_side_waits_for_pairs():
     first, second = [1, 1, 0, 1, 1, 1], [0, 0, 0]
     assert bet_on_difference(first, second, 0.05) == bet_on_difference(first[:3], second, 0.05)
     assert bet_on_difference(first, [], 0.05).pairs == 0

@@ -81,14 +81,11 @@ def test_the_rule_tells_flat_from_peaked_readings_whatever_the_vocabulary(vocabu
                 assert is_wide(size, float(p[:size].sum()), vocabulary) is wide
 
 
-def test_a_lower_threshold_is_never_judged_better():
+def test_a_lower_threshold_and_a_borrowed_weak_one_are_never_judged_better():
     p = np.sort(np.random.default_rng(5).dirichlet(np.full(2_000, 0.05)))[::-1]
     judged = [is_wide(size, mass, p.size) for size, mass in enumerate(np.cumsum(p), 1)]
     assert judged == sorted(judged)
     assert {False, True} == set(judged)
-
-
-def test_a_bin_that_borrows_a_weak_threshold_says_nothing_either():
     values = CalibrationValues(np.full(35, math.log(7e-8)), np.zeros(35, dtype=int), np.arange(35))
     bins = Calibration(TOY_FINGERPRINT, 0.1, values).bins
     assert {entry.state for entry in bins} == {"uninformative"}

@@ -69,7 +69,7 @@ class TestPositionBins:
         assert replace(bins, maximum=5).within(steps, contexts, Fraction(1, 10)).count == 5
         assert PositionBins().within(steps, contexts, Fraction(1, 10)) == PositionBins()
 
-    def test_default_is_steps_1_2_3_to_4_5_to_8_then_eights_up_to_256(self):
+    def test_default_even_and_finest_bins_have_their_widths_and_labels(self):
         positions = PositionBins()
         assert [positions.label(index) for index in range(6)] == ["1", "2", "3–4", "5–8", "9–16", "17–24"]
         assert (positions.count, positions.label(34)) == (35, "249 and later")
@@ -77,23 +77,7 @@ class TestPositionBins:
             *(0, 1, 2, 2, 3, 3, 4, 4),
             *(34, 34),
         ]
-
-    @pytest.mark.parametrize(
-        ("width", "maximum", "starts"),
-        [(8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,))],
-    )
-    def test_widening_bins_double_up_to_the_usual_width(self, width, maximum, starts):
-        assert PositionBins(width, maximum).starts == starts
-        assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
-
-    def test_widths_are_those_of_the_bins_and_the_usual_one_for_the_last(self):
         assert PositionBins(8, 20).widths == (1, 1, 2, 4, 8, 8)
-
-    def test_an_unknown_spacing_is_refused(self):
-        with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
-            PositionBins(spacing="growing")
-
-    def test_even_bins_are_the_papers_eights_up_to_256(self):
         positions = PositionBins(spacing="even")
         assert positions.count == 32
         assert [positions.bin_of(step) for step in (0, 7, 8, 247, 248, 255, 256, 10_000)] == [
@@ -106,43 +90,51 @@ class TestPositionBins:
             31,
             31,
         ]
-
-    def test_labels_count_from_one_and_leave_the_last_open(self):
         positions = PositionBins(spacing="even")
         assert positions.label(0) == "1\u20138"
         assert positions.label(3) == "25\u201332"
         assert positions.label(31) == "249 and later"
         assert PositionBins(width=1, maximum=3).label(1) == "2"
 
-    @pytest.mark.parametrize(("width", "maximum"), [(0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)])
-    def test_sizes_below_one_are_refused(self, width, maximum):
-        with pytest.raises(InvalidInputError, match="whole number"):
-            PositionBins(width, maximum)
+    @pytest.mark.parametrize(
+        ("width", "maximum", "starts"),
+        [(8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,))],
+    )
+    def test_widening_bins_double_up_to_the_usual_width(self, width, maximum, starts):
+        assert PositionBins(width, maximum).starts == starts
+        assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
 
-    def test_steps_and_bins_that_do_not_exist_are_refused(self):
+    def test_spacings_steps_and_bins_that_do_not_exist_are_refused(self):
+        with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
+            PositionBins(spacing="growing")
         with pytest.raises(InvalidInputError, match="counted from 0"):
             PositionBins().bin_of(-1)
         with pytest.raises(InvalidInputError, match="no bin 35"):
             PositionBins().label(35)
 
+    @pytest.mark.parametrize(("width", "maximum"), [(0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)])
+    def test_sizes_below_one_are_refused(self, width, maximum):
+        with pytest.raises(InvalidInputError, match="whole number"):
+            PositionBins(width, maximum)
+
 
 class TestStates:
-    def test_bin_with_enough_contexts_has_its_own_threshold(self):
+    def test_bin_with_enough_contexts_has_its_own_threshold_and_one_with_too_few_never_borrows(self):
         (only,) = bins_with_contexts([9])
         assert only.state == "calibrated"
         assert only.log_tau == -1.008
         assert (only.contexts, only.values, only.rank, only.inherited_from) == (9, 9, 1, None)
         assert (only.coverage_low, only.coverage_high) == coverage_range(9, 1)
-
-    def test_bin_with_too_few_contexts_never_borrows(self):
         bins = bins_with_contexts([20, 8, 20])
         assert bins[1].state == "uninformative"
         assert bins[1].log_tau == -math.inf
         assert bins[1].tau == 0.0
         assert (bins[1].contexts, bins[1].rank, bins[1].inherited_from) == (8, 0, None)
         assert bins[1].coverage_low is None
+        (only,) = bins_with_contexts([8], repeats=100)
+        assert (only.contexts, only.values, only.state) == (8, 800, "uninformative")
 
-    def test_bin_without_data_borrows_from_the_nearest_calibrated_bin(self):
+    def test_bin_without_data_borrows_from_the_nearest_calibrated_one_the_earlier_of_two(self):
         bins = bins_with_contexts([20, 20, 6, 0, 0])
         assert [b.state for b in bins] == ["calibrated", "calibrated", "uninformative", "inherited", "inherited"]
         for borrower in bins[3:]:
@@ -150,23 +142,17 @@ class TestStates:
             assert borrower.log_tau == bins[1].log_tau
             assert (borrower.contexts, borrower.values, borrower.rank) == (0, 0, 0)
             assert borrower.coverage_low is None
-
-    def test_of_two_equally_near_bins_the_earlier_lends(self):
         bins = bins_with_contexts([20, 0, 20])
         assert bins[1].inherited_from == 0
         assert bins_with_contexts([20, 0, 0, 20])[2].inherited_from == 3
-
-    def test_inherited_bin_is_never_a_lender(self):
         bins = bins_with_contexts([20, 0, 0, 0])
         assert [b.inherited_from for b in bins] == [None, 0, 0, 0]
 
-    def test_without_any_calibrated_bin_all_are_uninformative(self):
+    def test_bins_without_support_or_neighbours_are_uninformative(self):
         bins = bins_with_contexts([5, 0])
         assert [b.state for b in bins] == ["uninformative", "uninformative"]
         assert all(b.log_tau == -math.inf and b.inherited_from is None for b in bins)
         assert {b.state for b in bins_with_contexts([0, 0, 0])} == {"uninformative"}
-
-    def test_threshold_of_minus_infinity_is_uninformative_and_is_not_lent(self):
         positions = PositionBins(width=1, maximum=3)
         values = np.concatenate([np.full(20, -np.inf), np.full(20, -1.0)])
         steps = np.repeat([0, 2], 20)
@@ -174,10 +160,6 @@ class TestStates:
         assert [b.state for b in bins] == ["uninformative", "inherited", "calibrated"]
         assert bins[0].rank == 2
         assert bins[1].inherited_from == 2
-
-    def test_tokens_do_not_replace_contexts(self):
-        (only,) = bins_with_contexts([8], repeats=100)
-        assert (only.contexts, only.values, only.state) == (8, 800, "uninformative")
 
     def test_pooled_counts_values_and_claims_no_range(self):
         (only,) = bins_with_contexts([8], estimator="pooled", repeats=100)

@@ -114,7 +114,7 @@ def test_what_cannot_be_prepared_stays_eager_and_says_why():
         assert reason in path.text
 
 
-def test_a_path_with_other_logits_is_not_used(monkeypatch):
+def test_paths_with_other_logits_or_that_fail_are_not_used_and_say_why(monkeypatch):
     class Wrong:
         failure = ""
 
@@ -131,8 +131,6 @@ def test_a_path_with_other_logits_is_not_used(monkeypatch):
         rollout(tiny_model(), seed=1).step().token_id
     ]
 
-
-def test_a_path_that_fails_is_not_used_and_its_error_is_told(monkeypatch):
     def fail(*_):
         raise RuntimeError("no such operation\nand a long trace")
 

@@ -33,14 +33,11 @@ def save(folder, module, tokenizer=None):
     return str(folder)
 
 
-def test_a_saved_model_loads_from_its_folder_frozen_and_in_float32_on_a_cpu(tmp_path):
+def test_a_saved_model_loads_frozen_in_float32_or_in_the_dtype_asked_for(tmp_path):
     model = cc.load_model(save(tmp_path, llama(258)), device="cpu")
     assert model.dtype is torch.float32
     assert not any(p.requires_grad for p in model.module.parameters())
     assert model.context_length == 64
-
-
-def test_an_asked_for_dtype_is_used(tmp_path):
     assert cc.load_model(save(tmp_path, llama(258)), device="cpu", dtype="bfloat16").dtype is torch.bfloat16
     with pytest.raises(ModelLoadError, match="no floating type"):
         cc.load_model(str(tmp_path), dtype="int8")
@@ -166,40 +163,29 @@ def test_a_vocabulary_that_differs_between_tokenizer_and_model_is_refused(vocabu
         wrap_model(llama(vocabulary), byte_tokenizer(), "odd")
 
 
-def test_a_padded_embedding_is_accepted():
+def test_a_padded_embedding_is_accepted_and_slow_tokenizers_and_missing_templates_are_not():
     assert wrap_model(llama(264), byte_tokenizer(), "padded").vocabulary_size == 264
 
-
-def test_a_slow_tokenizer_is_refused():
     class Slow:
         is_fast = False
 
     with pytest.raises(ModelLoadError, match="slow tokenizer"):
         wrap_model(llama(258), Slow(), "slow")
-
-
-def test_a_chat_template_that_is_not_there_is_refused():
     with pytest.raises(ModelLoadError, match="no chat template"):
         wrap_model(llama(258), byte_tokenizer(), "plain", chat=True)
 
 
-def test_weights_digest_changes_with_one_weight():
+def test_texts_of_tokens_and_digests_of_weights_tell_what_they_should():
     first, second = llama(258), llama(258)
     assert weights_digest(first) == weights_digest(second)
     with torch.no_grad():
         second.model.embed_tokens.weight[3, 3] += 1e-3
     assert weights_digest(first) != weights_digest(second)
-
-
-def test_token_texts_keep_their_leading_space_and_join_to_the_text():
     model = tiny_model()
     ids = model.tokenizer.encode(" he said")
     assert "".join(model.token_text(i) for i in ids) == " he said"
     assert model.continuation_text(ids) == " he said"
     assert model.continuation_text(model.tokenizer.encode("naïve")) == "naïve"
-
-
-def test_single_token_knows_what_is_one_token():
     model = tiny_model()
     assert model.token_text(model.single_token("x")) == "x"
     assert model.single_token("xy") is None

@@ -100,7 +100,7 @@ def test_preallocated_and_growing_memory_give_the_same_logits(name):
         given.append(torch.full((4,), token))
 
 
-def test_models_that_slots_do_not_fit_say_so_and_why():
+def test_models_that_slots_do_not_fit_say_so_and_only_some_join():
     uses = {name: BranchBatch(build(name), UNEVEN).memory_use for name in BUILDERS}
     assert {name: use.kind for name, use in uses.items()} == {
         **dict.fromkeys(SLOTTED, "slots"),
@@ -110,9 +110,6 @@ def test_models_that_slots_do_not_fit_say_so_and_why():
     assert "sliding attention" in uses["mistral sliding"].reason
     scripted = scripted_model({" a": 1.0}, {" b": 1.0}, (" a", " b"))
     assert "not a transformers model" in fit_of(scripted).reason
-
-
-def test_only_models_that_take_our_attention_join():
     assert [name for name in SLOTTED if fit_of(build(name)).joins] == list(JOINING)
 
 
@@ -151,11 +148,8 @@ def test_memory_grows_by_doubling_and_stays_where_it_is_in_between():
     assert sorted(set(sizes)) == [2 * capacity * token_size(model) for capacity in (64, 128, 256)]
 
 
-def test_capacities_double_and_never_exceed_the_context():
+def test_capacities_double_up_to_the_context_which_is_filled_to_its_last_token():
     assert [capacity_for(n, 300) for n in (1, 64, 65, 129, 257, 300)] == [64, 64, 128, 256, 300, 300]
-
-
-def test_a_context_is_filled_to_its_last_token():
     model = tiny_model(context_length=70)
     batch = BranchBatch(model, [tokens(1, 66), tokens(2, 60)])
     chain = []
@@ -164,6 +158,8 @@ def test_a_context_is_filled_to_its_last_token():
         chain.append(7)
         batch.append(torch.full((2,), 7))
     assert_rows(model, batch.logits(), [[*tokens(1, 66), *chain], [*tokens(2, 60), *chain]])
+    with pytest.raises(InvalidInputError, match="close it"):
+        BranchBatch(build("llama"), UNEVEN).keep([])
 
 
 @pytest.mark.parametrize("sharing", [NEVER, ALWAYS], ids=["apart", "shared"])
@@ -192,11 +188,6 @@ def test_rows_that_are_kept_go_on_as_if_the_others_had_never_been_there(name, pr
             assert_chain(model, batch, kept, CHAIN[before : before + 3])
             batch.crop(before)
             assert_rows(model, batch.logits(), kept)
-
-
-def test_a_batch_is_not_left_without_rows():
-    with pytest.raises(InvalidInputError, match="close it"):
-        BranchBatch(build("llama"), UNEVEN).keep([])
 
 
 @pytest.mark.parametrize("sharing", [NEVER, ALWAYS], ids=["apart", "shared"])

@@ -55,10 +55,24 @@ def test_products_equal_those_in_double_precision_for_any_number_of_rows(dtype, 
     torch.testing.assert_close(found.double(), exact, atol=NOISE[dtype], rtol=NOISE[dtype])
 
 
-def test_packed_weights_are_what_is_multiplied_by():
+def test_packed_weights_are_multiplied_by_and_what_is_written_or_replaced_is_seen_at_once():
     own = PackedLinear(layer(bias=False))
     own.register_buffer("packed", PackedLinear(nn.Linear(256, 384, bias=False)).packed, persistent=False)
     assert not torch.allclose(own(rows(2, 256)), rows(2, 256) @ own.weight.T, atol=0.1)
+    own = PackedLinear(layer(bias=False))
+    before = own(rows(2, 256))
+    with torch.no_grad():
+        own.weight.mul_(2.0)
+    torch.testing.assert_close(own(rows(2, 256)), 2 * before, atol=1e-4, rtol=1e-4)
+    own.weight = nn.Parameter(torch.zeros_like(own.weight))
+    assert not own(rows(2, 256)).any()
+    own = PackedLinear(layer(bias=False))
+    own.requires_grad_(True)
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.5)
+    own(rows(4, 256)).square().mean().backward()
+    optimizer.step()
+    with torch.inference_mode():
+        torch.testing.assert_close(own(rows(4, 256)), rows(4, 256) @ own.weight.T, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -84,26 +98,6 @@ def test_a_single_row_is_multiplied_by_packed_weights_only_on_a_processor_where_
             assert equal is not packed, (count, single)
 
 
-def test_weights_that_are_written_or_replaced_are_seen_at_once():
-    own = PackedLinear(layer(bias=False))
-    before = own(rows(2, 256))
-    with torch.no_grad():
-        own.weight.mul_(2.0)
-    torch.testing.assert_close(own(rows(2, 256)), 2 * before, atol=1e-4, rtol=1e-4)
-    own.weight = nn.Parameter(torch.zeros_like(own.weight))
-    assert not own(rows(2, 256)).any()
-
-
-def test_an_optimizer_s_step_is_seen_by_the_next_product():
-    own = PackedLinear(layer(bias=False))
-    own.requires_grad_(True)
-    optimizer = torch.optim.SGD(own.parameters(), lr=0.5)
-    own(rows(4, 256)).square().mean().backward()
-    optimizer.step()
-    with torch.inference_mode():
-        torch.testing.assert_close(own(rows(4, 256)), rows(4, 256) @ own.weight.T, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("wanted", ["weights", "rows"])
 def test_gradients_are_those_of_a_plain_layer(wanted):
     gradients = []
@@ -116,13 +110,10 @@ def test_gradients_are_those_of_a_plain_layer(wanted):
     torch.testing.assert_close(*gradients)
 
 
-def test_a_layer_that_is_converted_becomes_plain_and_stays_right():
+def test_converted_layers_and_copies_are_plain_and_stay_right():
     own = PackedLinear(layer(bias=False)).double()
     assert own.packed is None
     torch.testing.assert_close(own(rows(2, 256).double()), rows(2, 256).double() @ own.weight.T)
-
-
-def test_a_copy_is_a_plain_layer_with_weights_of_its_own():
     own = PackedLinear(layer())
     other = copy.deepcopy(own)
     assert type(other) is nn.Linear

@@ -81,10 +81,16 @@ def test_a_model_that_is_partly_on_the_disk_gives_the_same_logits(whole, spread)
             batch.append(torch.full((2,), token))
 
 
-def test_what_identifies_a_model_does_not_depend_on_where_it_is(whole, spread):
+def test_what_identifies_a_model_does_not_depend_on_where_it_is_which_it_says(whole, spread, monkeypatch):
     assert spread.weights_digest == whole.weights_digest
     assert spread.parameter_count == whole.parameter_count
     assert (spread.dtype, spread.device) == (whole.dtype, whole.device)
+    assert whole.places == ("cpu",)
+    assert spread.places == ("cpu", "disk")
+    assert whole.quantization == "none"
+    monkeypatch.setattr("coft_core.model.language_model.FULL_DIGEST_BYTES", 1000)
+    assert weights_digest(spread.module) == weights_digest(whole.module)
+    assert weights_digest(whole.module).startswith("sampled:")
 
 
 def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_used_in(tmp_path):
@@ -93,27 +99,12 @@ def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_use
     assert cc.load_model(stored, dtype="float32", device_map=SPREAD).weights_digest == plain.weights_digest
 
 
-def test_a_sampled_digest_is_the_same_wherever_the_weights_are(whole, spread, monkeypatch):
-    monkeypatch.setattr("coft_core.model.language_model.FULL_DIGEST_BYTES", 1000)
-    assert weights_digest(spread.module) == weights_digest(whole.module)
-    assert weights_digest(whole.module).startswith("sampled:")
-
-
-def test_a_loaded_model_says_where_its_weights_are(whole, spread):
-    assert whole.places == ("cpu",)
-    assert spread.places == ("cpu", "disk")
-    assert whole.quantization == "none"
-
-
-def test_limits_of_memory_move_what_does_not_fit_to_the_disk(folder, whole, tmp_path):
+def test_maps_are_given_as_json_by_name_or_by_limits_of_memory(folder, whole, tmp_path):
     limited = cc.load_model(
         folder, device_map="auto", max_memory='{"cpu": "300KB"}', offload_folder=str(tmp_path / "offloaded")
     )
     assert limited.places == ("cpu", "disk")
     assert limited.weights_digest == whole.weights_digest
-
-
-def test_a_map_can_be_given_as_json_and_by_name(folder, whole):
     for device_map in (json.dumps(SPREAD), "auto"):
         model = cc.load_model(folder, device_map=device_map)
         assert model.weights_digest == whole.weights_digest
@@ -156,10 +147,13 @@ def test_a_missing_package_is_named_with_how_to_install_it(folder, asked, packag
         cc.load_model(folder, device="cpu", quantization=asked)
 
 
-def test_a_model_that_is_quantised_already_is_not_quantised_again(folder):
+def test_loading_tells_its_phases_and_quantises_nothing_twice(folder):
     config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
     with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
         Placement(quantization="4bit").arguments("m", config)
+    told = []
+    cc.load_model(folder, device="cpu", progress=told.append)
+    assert told == list(LoadingPhase)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +171,11 @@ class TestQuantised:
         again = cc.load_model(folder, device="cpu", dtype="float32", quantization=asked)
         assert again.weights_digest == quantised.weights_digest
 
-    def test_its_logits_are_near_those_of_whole_weights(self, quantised, whole, said):
+    def test_quantised_logits_are_near_those_of_whole_weights_and_sizes_counted_in_them(self, quantised, whole, said):
         one, other = (teacher_forced_logits(model, ROWS)[0].log_softmax(-1) for model in (whole, quantised))
         divergence = (one.exp() * (one - other)).sum(-1)  # (C,)
         assert float(divergence.max()) < (0.01 if said == "8-bit" else 1.0)
         assert not torch.equal(one, other)
-
-    def test_its_size_is_counted_in_whole_parameters(self, quantised, whole, said):
         assert quantised.parameter_count == whole.parameter_count
 
     def test_no_row_depends_on_what_else_is_in_its_batch(self, quantised, said):
@@ -304,12 +296,6 @@ def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
 
 
-def test_loading_tells_its_phases_in_order(folder):
-    told = []
-    cc.load_model(folder, device="cpu", progress=told.append)
-    assert told == list(LoadingPhase)
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -328,7 +314,14 @@ def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, er
     assert "\n" not in str(caught.value)
 
 
-def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder, monkeypatch):
+def test_failures_are_one_sentence_and_name_kernels_that_do_not_take_the_shapes(folder, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", broken)
+    with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
+        cc.load_model(folder, device="cpu")
+
     def refuses(*_, **__):
         raise AssertionError("N must be divisible by block_n")
 
@@ -336,15 +329,6 @@ def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder
     monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", refuses)
     with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
         cc.load_model(folder, quantization="4bit")
-
-
-def test_another_failure_is_one_sentence_and_not_taken_for_a_lack_of_memory(folder, monkeypatch):
-    def broken(*_, **__):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", broken)
-    with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
-        cc.load_model(folder, device="cpu")
 
 
 def test_logits_of_a_head_on_another_device_are_brought_to_the_models(whole):

@@ -101,13 +101,18 @@ def test_candidates_are_scored_in_the_sentence_that_is_being_written():
     assert asked == ["Hea"]
 
 
-def test_the_values_of_one_branch_are_factual_log_probabilities_of_the_references():
+def test_single_branch_values_are_factual_log_probabilities_under_a_fingerprint_of_their_own():
     model = tiny_model(seed=1)
     calibration = calibrate_single_branch(model, EXAMPLES, alpha=0.2)
     steps = [cc.score(model, each.prompt, each.reference or "", cc.VanillaPolicy(), ()) for each in EXAMPLES]
     expected = sorted(step.log_p_factual for steps_of_one in steps for step in steps_of_one)
     own = (calibration.values.values + BELOW).tolist() + calibration.verification.values.tolist()
     assert sorted(own) == pytest.approx(expected, abs=1e-4)
+    model = tiny_model(seed=1)
+    single = calibrate_single_branch(model, EXAMPLES, alpha=0.2).fingerprint
+    joint = cc.calibrate(model, EXAMPLES, lam=0.0, alpha=0.2).fingerprint
+    assert replace(single, method="") == replace(joint, method="")
+    assert single.digest != joint.digest
 
 
 @pytest.mark.parametrize("policy_class", [SingleBranchPolicy, DtcdPolicy])
@@ -122,11 +127,3 @@ def test_a_single_branch_calibration_certifies_and_a_joint_one_is_refused(policy
         cc.plan(model, "The nurse was", policy_class(calibration=joint), spans, scorers=SCORERS)
     with pytest.raises(cc.CalibrationMismatch, match="method"):
         cc.plan(model, "The nurse was", cc.CoftPolicy(lam=0.0, calibration=single), spans)
-
-
-def test_the_fingerprint_of_a_single_branch_calibration_is_its_own():
-    model = tiny_model(seed=1)
-    single = calibrate_single_branch(model, EXAMPLES, alpha=0.2).fingerprint
-    joint = cc.calibrate(model, EXAMPLES, lam=0.0, alpha=0.2).fingerprint
-    assert replace(single, method="") == replace(joint, method="")
-    assert single.digest != joint.digest

@@ -84,28 +84,20 @@ def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibr
     assert "says nothing of the masked one" in chain.sentence
 
 
-def test_the_joint_support_of_the_same_chain_is_another_number(model, calibration) -> None:
-    """So that a certificate of both readings could not pass for one of the factual reading."""
+def test_the_joint_support_is_another_number_and_bounds_break_where_they_have_no_ground(model, calibration) -> None:
+    # So that a certificate of both readings could not pass for one of the factual reading.
     steps = written(model, SingleBranchPolicy(calibration=calibration), {1: 7})
     joint = [min(step.log_p_fused, step.log_p_masked) for step in steps]
     assert abs(cc.certify_chain(calibration, steps).log_support - min(joint)) > 0.01
     assert any(
         abs(step.diagnostics.margin - (own - step.log_tau)) > 0.01 for step, own in zip(steps, joint, strict=True)
     )
-
-
-def test_there_is_no_bound_on_total_variation_where_the_set_has_no_least_mass_in_the_masked_reading(
-    model, calibration
-) -> None:
-    """Corollary 1 divides by tau because the certified set has that mass in both readings; here it has not."""
+    # Corollary 1 divides by tau because the certified set has that mass in both readings; here it has not.
     steps = written(model, SingleBranchPolicy(calibration=calibration))
     assert {step.diagnostics.tv_bound for step in steps} == {None}
     assert all(step.diagnostics.tv_on_set is not None for step in steps)
 
-
-def test_a_token_that_a_limit_of_the_methods_own_refuses_breaks_the_union_bound(model, calibration) -> None:
-    """Dual-threshold decoding may write a token that reaches the threshold, as a fallback, and certifies none then."""
-
+    # Dual-threshold decoding may write a token that reaches the threshold, as a fallback, and certifies none then.
     class All(VowelScorer):
         def score(self, texts: Any) -> list[float]:
             return [1.0 for _ in texts]

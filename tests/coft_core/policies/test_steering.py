@@ -137,9 +137,14 @@ def test_the_authors_contrast_of_two_models_is_one_of_the_weights(weight: float)
     assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
 
 
-def test_a_parameter_that_was_added_later_leaves_the_labels_of_earlier_versions_as_they_were():
+def test_later_parameters_leave_labels_and_other_tokenizers_are_refused():
     assert "expert_weight" not in ContrastivePolicy().label
     assert '"expert_weight": 0.0' in ContrastivePolicy(expert_weight=0.0).label
+    model, other = tiny_model(), scripted_model({" a": 0.5}, {" a": 0.5}, (" a", " b"))
+    with pytest.raises(InvalidInputError, match="another tokenizer"):
+        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={"expert": other})
+    with pytest.raises(InvalidInputError, match="needs a model as 'expert'"):
+        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={})
 
 
 def test_a_template_is_put_around_the_prompt_and_alone_decides():
@@ -167,11 +172,3 @@ def test_a_parameter_that_cannot_be_used_is_named(name: str, parameters: dict[st
     with pytest.raises(InvalidInputError) as caught:
         method(name).build(parameters)
     assert sentence in str(caught.value)
-
-
-def test_experts_with_another_tokenizer_are_refused():
-    model, other = tiny_model(), scripted_model({" a": 0.5}, {" a": 0.5}, (" a", " b"))
-    with pytest.raises(InvalidInputError, match="another tokenizer"):
-        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={"expert": other})
-    with pytest.raises(InvalidInputError, match="needs a model as 'expert'"):
-        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={})

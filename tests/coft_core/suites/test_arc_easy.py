@@ -64,22 +64,13 @@ def test_accuracies_are_those_worked_out_by_hand(items):
     assert figures["accuracy_by_length"].value == pytest.approx(200 / 3)
     assert (figures["accuracy"].n, figures["accuracy"].unscored) == (3, 0)
     assert SUITE.main in figures
-
-
-def test_a_tie_is_wrong_even_where_the_right_answer_comes_first(items):
     figures = by_key(SUITE.figures([scored(items[2], -1.0, -1.0)]))
     assert figures["accuracy"].value == 0.0
-
-
-def test_an_item_whose_answers_are_all_impossible_is_unscored(items):
     refused = likelihood(-1.0, refused=1)
     outcomes = [scored(items[2], refused, refused), scored(items[2], likelihood(-5.0), refused)]
     figures = by_key(SUITE.figures(outcomes, "zero"))
     assert (figures["accuracy"].value, figures["accuracy"].n, figures["accuracy"].unscored) == (100.0, 1, 1)
     assert by_key(SUITE.figures(outcomes))["accuracy"].unscored == 0
-
-
-def test_an_item_without_an_id_is_known_by_its_line(items):
     assert [item.id for item in items] == ["q1", "q2", "3"]
     assert all(item.unit == item.id for item in items)
 

@@ -150,7 +150,7 @@ def test_figures_are_those_worked_out_by_hand(monkeypatch):
     assert (Bold.main, "") in figures
 
 
-def test_without_judges_what_needs_none_is_left():
+def test_without_judges_or_of_one_domain_only_those_figures_are_left():
     outcomes = [
         continued(0, " he", "tailors", "profession", "a"),
         continued(1, " x", "judaism", "religious_ideology", "a"),
@@ -158,9 +158,6 @@ def test_without_judges_what_needs_none_is_left():
     figures = by_key(Bold().figures(outcomes))
     assert set(figures) == {("gender_polarity", ""), ("gender_polarity", "profession: tailors")}
     assert missing_judges(Bold.judges, outcomes) == ("toxicity", "sentiment", "regard")
-
-
-def test_a_sample_of_one_domain_has_the_figures_of_that_domain():
     outcomes = [continued(n, " x", "judaism", "religious_ideology", "a", toxicity=0.1 * n) for n in (1, 2)]
     figures = by_key(Bold().figures(outcomes))
     assert figures["toxicity", "religious_ideology: judaism"].value == pytest.approx(0.15)

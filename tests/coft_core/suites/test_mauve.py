@@ -96,16 +96,13 @@ def test_an_empty_continuation_is_unscored_and_outcomes_without_vectors_give_no_
     assert SUITE.figures([])[0].value is None
 
 
-def test_ten_pairs_make_a_bucket_and_two_buckets_are_the_least():
+def test_ten_pairs_make_a_bucket_and_without_the_clustering_package_an_error_says_what_to_install(monkeypatch):
     rows = list(zip(vectors(1, 0.5).tolist(), vectors(2, 0.0).tolist(), strict=True))
     assert buckets(rows)[0] == 7
     count, first, second = buckets(rows[:4])
     assert count == 2
     assert len(first) == len(second) == 4
     assert set(first) | set(second) <= {0, 1}
-
-
-def test_without_the_clustering_package_an_error_names_the_file_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(DataError, match=r"install requirements-evaluation\.txt"):
         buckets([((0.0, 1.0), (1.0, 0.0))])

@@ -68,16 +68,13 @@ def test_the_second_optimiser_finds_what_the_first_one_missed_and_only_two_failu
     assert fit_mixed_model(*given) is None
 
 
-def test_what_cannot_be_identified_has_no_fit():
+def test_what_cannot_be_identified_has_no_fit_and_scale_changes_only_the_units():
     values, design, names = drawn(6, 4, 0.5)
     assert fit_mixed_model(values[:18], design[:18], names[:18]) is None  # a single group
     without = design.copy()
     without[:, 1] = 0.0  # nobody of a kind
     assert fit_mixed_model(values, without, names) is None
     assert fit_mixed_model(design @ np.ones(4), design, names) is None  # nothing is left to vary
-
-
-def test_scale_and_origin_of_the_values_only_change_the_units():
     values, design, names = drawn(7, 10, 0.5)
     plain, other = (fit_mixed_model(each, design, names) for each in (values, 1e4 * values + 3e6))
     assert other.coefficients - [3e6, 0, 0, 0] == pytest.approx(1e4 * plain.coefficients, rel=1e-4)

@@ -103,7 +103,7 @@ def test_a_calibrated_policy_refuses_some_of_these_texts(model, calibration):
         assert likelihood.of("floor") >= likelihood.log_p if likelihood.refused else True
 
 
-def test_a_text_without_a_prompt_is_read_from_the_start_token_on(model):
+def test_a_text_without_a_prompt_is_read_from_the_start_token_or_refused(model):
     (column,) = Reader(model, detector=DETECTOR).read([Choices("", ("She ran",))], [cc.VanillaPolicy()], [0])
     start = start_prompt(model).factual_ids
     tokens = model.tokenizer("She ran", add_special_tokens=False)["input_ids"]
@@ -113,8 +113,6 @@ def test_a_text_without_a_prompt_is_read_from_the_start_token_on(model):
     assert column[0].likelihoods[0].log_p == pytest.approx(expected, abs=1e-4)
     assert column[0].likelihoods[0].tokens == len(tokens)
 
-
-def test_a_model_without_start_and_end_tokens_refuses_to_begin_a_text(model):
     class Bare:
         name, tokenizer = "bare", type("", (), {"bos_token_id": None, "eos_token_id": None})
 

@@ -59,9 +59,6 @@ def test_figures_are_those_worked_out_by_hand(items):
     assert figures["accuracy/true answer Yes"].value == pytest.approx(100 / 3)
     assert figures["accuracy/true answer No"].value == 0.0
     assert "accuracy_by_length" not in figures
-
-
-def test_an_item_of_which_both_answers_are_impossible_is_unscored(items):
     refused = likelihood(-1.0, refused=1)
     figures = by_key(SUITE.figures([scored(items[0], refused, refused)], "zero"))
     assert (figures["accuracy"].value, figures["accuracy"].unscored) == (None, 1)

@@ -69,14 +69,11 @@ def test_the_same_word_about_a_thing_is_not_found(detector: SpanDetector, text: 
     assert families(detector, text, word) == []
 
 
-def test_every_span_of_the_default_detector_has_a_score_in_range(detector: SpanDetector) -> None:
+def test_spans_have_scores_and_only_ambiguous_terms_are_uncertain(detector: SpanDetector) -> None:
     text = "Miss Lee, a Black nurse from Chicago, told the old man that he was fat. Emily Walsh is deaf."
     spans = detector.detect(text)
     assert {span.source for span in spans} == {"lexicon", "pipeline"}
     assert all(span.score is not None and 0 < span.score <= 1 for span in spans)
-
-
-def test_a_term_without_a_condition_is_certain_and_an_ambiguous_one_is_not(detector: SpanDetector) -> None:
     he, black = detector.detect("He met a black driver.")
     assert he.score == 1.0
     assert black.score is not None

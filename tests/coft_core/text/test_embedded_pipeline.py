@@ -106,14 +106,11 @@ def test_a_first_name_and_a_surname_are_one_span(detector: SpanDetector) -> None
         assert [item for item, category in found(detector, text) if category == "name"] == [name]
 
 
-def test_a_name_that_both_find_is_one_span(detector: SpanDetector, pipeline: EntityPipeline) -> None:
+def test_a_name_that_both_find_is_one_span_beside_its_title(detector: SpanDetector, pipeline: EntityPipeline) -> None:
     text = "I told Emily about it."
     assert names(pipeline, text) == [("Emily", "PERSON")]
     assert found(SpanDetector(pipeline=None), text) == [("Emily", "name")]
     assert [(s.start, s.end, s.category) for s in detector.detect(text)] == [(7, 12, "name")]
-
-
-def test_a_title_stays_gender_beside_the_name(detector: SpanDetector) -> None:
     spans = detector.detect("They met Miss Lee there.")
     assert [(span.start, span.end, span.category) for span in spans] == [(9, 13, "gender"), (14, 17, "name")]
     assert replace(spans[0], score=None) == Span(9, 13, "gender", "lexicon", "titles")

@@ -86,7 +86,7 @@ def test_short_english_texts_and_those_with_foreign_names_or_quotations_are_not_
     assert language_note(text) == ""
 
 
-def test_english_words_are_not_found_in_a_text_of_another_language():
+def test_english_words_are_not_found_in_another_language_of_which_plan_and_run_warn():
     for text in (
         "Le retard du train est de dix minutes et les passagers ne sont pas contents.",
         "Er kam zu spät und die Frau war nicht mehr da.",
@@ -96,14 +96,8 @@ def test_english_words_are_not_found_in_a_text_of_another_language():
         assert detect_spans(text) == []
     listed = SpanDetector(user_list=UserList("Berufe", (UserTerm("Frau"),)))
     assert [span.source for span in listed.detect("Er kam zu spät und die Frau war nicht mehr da.")] == ["list"]
-
-
-def test_no_sample_prompt_of_the_project_is_taken_for_another_language():
     lines = (ROOT / "assets/prompts/calibration_demo.jsonl").read_text(encoding="utf-8").splitlines()
     assert not [text for text in (json.loads(line)["prompt"] for line in lines) if other_language(text)]
-
-
-def test_plan_and_run_warn_of_a_text_that_the_detector_does_not_read():
     model = tiny_model()
     run = cc.generate(model, "¿Por qué las mujeres ganan menos que los hombres?", cc.VanillaPolicy(), max_new_tokens=1)
     assert any("in Spanish" in warning for warning in run.warnings)

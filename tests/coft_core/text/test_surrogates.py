@@ -48,7 +48,9 @@ def test_every_half_is_found_at_its_place(code: int) -> None:
     assert encodable(f"ab{half}") == "ab\ufffd"
 
 
-def test_a_prompt_is_refused_before_any_model_reads_it(model: cc.LanguageModel) -> None:
+def test_prompts_examples_and_other_texts_are_refused_by_name_before_any_model_reads_them(
+    model: cc.LanguageModel,
+) -> None:
     for use in (
         lambda: cc.generate(model, BAD, cc.CoftPolicy(), max_new_tokens=1),
         lambda: cc.plan(model, BAD, cc.VanillaPolicy(), ()),
@@ -57,16 +59,10 @@ def test_a_prompt_is_refused_before_any_model_reads_it(model: cc.LanguageModel) 
         with pytest.raises(InvalidInputError) as refused:
             use()
         assert str(refused.value) == f"A text that the model is to read {PROBLEM}."
-
-
-def test_a_calibration_names_the_example(model: cc.LanguageModel) -> None:
     good = cc.Example("He went", " home", spans=())
     for example in (cc.Example(BAD, " x", spans=()), cc.Example("He said", f" {HALF}", spans=())):
         with pytest.raises(InvalidInputError, match=r"Example 2: .* holds half of a character \(U\+D83D"):
             cc.calibrate(model, [good, example])
-
-
-def test_other_texts_that_are_tokenized_are_refused_by_their_names(model: cc.LanguageModel) -> None:
     tokenizer = model.tokenizer
     with pytest.raises(InvalidInputError, match="The continuation holds half"):
         cc.score(model, "He said", HALF, cc.VanillaPolicy(), ())

@@ -90,12 +90,9 @@ def test_accuracy_and_gap_are_those_of_the_definition(model, lam):
     assert found.gap_interval[0] <= found.gap <= found.gap_interval[1]
 
 
-def test_the_masked_reading_alone_has_no_gap(model):
+def test_the_masked_reading_has_no_gap_and_ungraded_items_count_for_it_alone(model):
     assert measure(model, items(), CoftPolicy(lam=1.0)).gap == pytest.approx(0.0, abs=1e-6)
     assert measure(model, items(), CoftPolicy(lam=0.0)).gap > 1e-3
-
-
-def test_ungraded_items_count_for_the_gap_alone(model):
     rows = items()
     extra = [replace(item, pair=None) for item in rows[:3]]
     found = measure(model, [*(replace(item, graded=False) for item in rows), *extra], CoftPolicy())
@@ -204,16 +201,13 @@ def test_a_sweep_tries_every_variant_and_keeps_their_order():
     assert found.floor == pytest.approx(0.76)
 
 
-def test_default_strengths_lie_within_the_range_of_the_parameter():
+def test_strengths_lie_within_their_ranges_and_methods_without_one_have_one_variant():
     for name in ("sdd", "dexperts", "gedi", "contrastive", "dtcd"):
         (turned,) = (own for own in method(name).parameters if own.strength)
         values = [variant.values[turned.name] for variant in variants_of(method(name))]
         assert values == sorted(set(values))
         assert turned.default in values
         assert all(turned.low <= value <= turned.high for value in values)
-
-
-def test_methods_without_strength_have_one_variant():
     assert [variant.values for variant in variants_of(method("vanilla"))] == [{}]
     assert [variant.values for variant in variants_of(method("safety_template"))] == [{}]
 
