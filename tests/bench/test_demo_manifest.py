@@ -68,13 +68,8 @@ def test_the_shipped_examples_are_those_of_their_seed_and_say_what_is_planted():
 
 
 FIGURE = {
-    "value": 0.912,
-    "n": 1088,
-    "interval": [0.893, 0.928],
-    "unit": "cells",
-    "target": "at least 90%",
-    "shown": True,
-}
+    "value": 0.912, "n": 1088, "interval": [0.893, 0.928], "unit": "cells", "target": "at least 90%", "shown": True,
+}  # fmt: skip
 
 
 def phantom_figures():

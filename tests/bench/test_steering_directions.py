@@ -108,15 +108,11 @@ def test_pairs_are_read_from_files(tmp_path: Path, suffix: str):
     assert read_pairs(path) == [LabelledPair(**row) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
-        ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"),
-        ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
-        ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "sentence"), [
+    ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
+    ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"), ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
+    ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
+])  # fmt: skip
 def test_a_file_of_pairs_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: str, sentence: str):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InvalidInputError, match=sentence):

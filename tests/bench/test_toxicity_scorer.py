@@ -82,13 +82,13 @@ def test_hostile_words_are_in_one_split_and_twins_and_ordinary_sentences_have_no
     assert {text: insults_someone(text, words.lists) for text in given} == given
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_every_template_can_be_written_with_the_words_of_its_split(words: Words, split: str):
-    written = write_sentences(read_templates(), words, split, 3, seed=4)
-    assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
-    for sentence in written:
-        assert not set("[]{}").intersection(sentence.text)
-    assert written == write_sentences(read_templates(), words, split, 3, seed=4)
+def test_every_template_can_be_written_with_the_words_of_its_split(words: Words):
+    for split in SPLITS:
+        written = write_sentences(read_templates(), words, split, 3, seed=4)
+        assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
+        for sentence in written:
+            assert not set("[]{}").intersection(sentence.text)
+        assert written == write_sentences(read_templates(), words, split, 3, seed=4)
 
 
 def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_stays_toxic(words: Words):

@@ -288,14 +288,11 @@ def test_the_script_trains_on_files_and_measures_both_models(tmp_path: Path, cap
         main(["cda", "--out", str(tmp_path / "cda"), *common])
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.pdf", "text", "neither a .txt nor a .jsonl"),
-        ("a.jsonl", '{"text": "one"}\n{"words": "two"}\n', "Line 2 of .* is no JSON object with a text"),
-        ("a.txt", "\n \n", "hold no text"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "sentence"), [
+    ("a.pdf", "text", "neither a .txt nor a .jsonl"),
+    ("a.jsonl", '{"text": "one"}\n{"words": "two"}\n', "Line 2 of .* is no JSON object with a text"),
+    ("a.txt", "\n \n", "hold no text"),
+])  # fmt: skip
 def test_texts_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: str, sentence: str):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InvalidInputError, match=sentence):

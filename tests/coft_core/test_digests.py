@@ -9,8 +9,6 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import same_digests, shortest_digest
 from coft_core.model.fake import tiny_model
@@ -24,12 +22,12 @@ WHOLE = hashlib.sha256(b"weights").hexdigest()
 OTHER = hashlib.sha256(b"others").hexdigest()
 
 
-@pytest.mark.parametrize("digits", [12, 16, 64])
-def test_a_digest_agrees_with_its_own_beginning_alone(digits):
-    assert same_digests(f"sha256:{WHOLE[:digits]}", f"sha256:{WHOLE}")
-    assert same_digests(f"sha256:{WHOLE}", f"sha256:{WHOLE[:digits]}")
-    assert not same_digests(f"sha256:{OTHER[:digits]}", f"sha256:{WHOLE}")
-    assert not same_digests(f"sampled:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+def test_a_digest_agrees_with_its_own_beginning_alone():
+    for digits in (12, 16, 64):
+        assert same_digests(f"sha256:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+        assert same_digests(f"sha256:{WHOLE}", f"sha256:{WHOLE[:digits]}")
+        assert not same_digests(f"sha256:{OTHER[:digits]}", f"sha256:{WHOLE}")
+        assert not same_digests(f"sampled:{WHOLE[:digits]}", f"sha256:{WHOLE}")
 
 
 def test_shortened_digests_agree_with_a_whole_one_alone_and_only_from_some_digits_on():

@@ -17,13 +17,13 @@ CHANGES = {
 } | {"rendering": "other as of 2026-03-02"}
 
 
-@pytest.mark.parametrize("field", CHANGES)
-def test_every_field_changes_the_digest_and_is_named_when_it_differs(field):
-    other = replace(FINGERPRINT, **{field: CHANGES[field]})
-    assert other.digest != FINGERPRINT.digest
-    with pytest.raises(CalibrationMismatch, match=f"{field}: calibrated with") as caught:
-        FINGERPRINT.require_equal(other)
-    assert caught.value.fields == (field,)
+def test_every_field_changes_the_digest_and_is_named_when_it_differs():
+    for field in CHANGES:
+        other = replace(FINGERPRINT, **{field: CHANGES[field]})
+        assert other.digest != FINGERPRINT.digest
+        with pytest.raises(CalibrationMismatch, match=f"{field}: calibrated with") as caught:
+            FINGERPRINT.require_equal(other)
+        assert caught.value.fields == (field,)
 
 
 def test_mismatches_list_all_fields_and_equal_fingerprints_share_a_whole_digest():

@@ -15,25 +15,16 @@ import coft_core as cc
 from tests.records import make_step
 
 STEPS = (
-    make_step(0, " she"),
-    make_step(1, " said"),
-    make_step(2, "<b>x</b>", "inherited"),
-    make_step(3, " they", "none"),
-)
+    make_step(0, " she"), make_step(1, " said"), make_step(2, "<b>x</b>", "inherited"), make_step(3, " they", "none"),
+)  # fmt: skip
 
 
 def run_of(*steps: cc.Step) -> cc.Run:
     return cc.Run(
-        prompt="The nurse <said> that",
-        text="".join(step.token for step in steps),
-        tokens=tuple(step.token for step in steps),
-        steps=steps,
-        spans=(cc.Span(4, 9, "gender"),),
-        seed=0,
-        finished="length",
-        certificate="certified",
-        warnings=("Something to be said.",),
-    )
+        prompt="The nurse <said> that", text="".join(step.token for step in steps),
+        tokens=tuple(step.token for step in steps), steps=steps, spans=(cc.Span(4, 9, "gender"),), seed=0,
+        finished="length", certificate="certified", warnings=("Something to be said.",),
+    )  # fmt: skip
 
 
 def html_of(*steps: cc.Step) -> str:

@@ -36,12 +36,9 @@ def instruction(name):
 
 
 PINNED = (
-    "requirements.txt",
-    "requirements-dev.txt",
-    "requirements-quantization.txt",
-    "requirements-postgresql.txt",
+    "requirements.txt", "requirements-dev.txt", "requirements-quantization.txt", "requirements-postgresql.txt",
     "requirements-ray.txt",
-)
+)  # fmt: skip
 
 
 def test_every_requirement_is_pinned_exactly_and_every_package_named_in_the_documentation():

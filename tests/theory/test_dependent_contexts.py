@@ -125,12 +125,12 @@ def test_many_draws_approach_the_hierarchical_threshold():
     assert averaged == pytest.approx(target, rel=0.02)
 
 
-@pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
-def test_smallest_level_is_the_first_with_a_threshold(estimator):
-    for seed in range(40):
-        values, context = draw(11, seed)
-        values[context < seed % 4] = -math.inf
-        unit = units(values, context, estimator, seed)
-        smallest = unit.smallest_alpha()
-        assert unit.threshold(smallest) > -math.inf
-        assert unit.threshold(smallest * 999 / 1000) == -math.inf
+def test_smallest_level_is_the_first_with_a_threshold():
+    for estimator in ("hierarchical", "one_per_context", "pooled"):
+        for seed in range(40):
+            values, context = draw(11, seed)
+            values[context < seed % 4] = -math.inf
+            unit = units(values, context, estimator, seed)
+            smallest = unit.smallest_alpha()
+            assert unit.threshold(smallest) > -math.inf
+            assert unit.threshold(smallest * 999 / 1000) == -math.inf

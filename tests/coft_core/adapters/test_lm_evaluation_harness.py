@@ -82,12 +82,9 @@ def folder(tmp_path_factory):
         data = made / f"{name}.jsonl"
         data.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         body = {
-            "task": f"own_{name}",
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": {"test": str(data)}},
-            "test_split": "test",
-            **bodies[name],
-        }
+            "task": f"own_{name}", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}},
+            "test_split": "test", **bodies[name],
+        }  # fmt: skip
         (made / f"{name}.yaml").write_text(json.dumps(body))
     return made
 
@@ -114,12 +111,9 @@ def requests(kind, *arguments):
 def answered(model, folder):
     """What each request of the tasks got, by task, in order, and the metrics."""
     found = lm_eval.simple_evaluate(
-        model=model,
-        tasks=["own_bbq", "own_arc", "own_gsm8k"],
-        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-        bootstrap_iters=0,
-        num_fewshot=0,
-    )
+        model=model, tasks=["own_bbq", "own_arc", "own_gsm8k"],
+        task_manager=TaskManager(include_path=str(folder), include_defaults=False), bootstrap_iters=0, num_fewshot=0,
+    )  # fmt: skip
     answers = {
         task: [response for sample in sorted(samples, key=lambda one: one["doc_id"]) for response in sample["resps"]]
         for task, samples in found["samples"].items()
@@ -216,21 +210,16 @@ def thinking(monkeypatch):
     return loaded
 
 
-@pytest.mark.parametrize(
-    ("options", "answer", "asked"),
-    [
-        ({"enable_thinking": True}, "42", "on"),
-        ({"think_end_token": "</think>"}, "42", None),
+def test_thinking_is_asked_for_and_no_part_of_an_answer_whose_stops_it_may_hold(thinking):
+    for options, answer, asked in (
+        ({"enable_thinking": True}, "42", "on"), ({"think_end_token": "</think>"}, "42", None),
         ({"enable_thinking": True, "think_end_token": "<think> </think>"}, "42", "on"),
-        ({"enable_thinking": False}, "42", "off"),
-        ({}, "<think>h", None),
-    ],
-)
-def test_thinking_is_asked_for_and_no_part_of_an_answer_whose_stops_it_may_hold(thinking, options, answer, asked):
-    model, request = thinking(**options)
-    assert model.generate_until(request) == [answer]
-    assert request[0].args[0].endswith("<think></think>") == (asked == "off")
-    assert model.get_model_info()["coft"]["fingerprint"].get("thinking") == asked
+        ({"enable_thinking": False}, "42", "off"), ({}, "<think>h", None),
+    ):  # fmt: skip
+        model, request = thinking(**options)
+        assert model.generate_until(request) == [answer]
+        assert request[0].args[0].endswith("<think></think>") == (asked == "off")
+        assert model.get_model_info()["coft"]["fingerprint"].get("thinking") == asked
 
 
 def test_where_the_thinking_does_not_end_the_answer_is_empty_and_counted(thinking):
@@ -265,23 +254,15 @@ def test_options_say_what_a_calibration_was_made_for_and_are_refused_where_they_
         CoftLM("demo", calibration=path, lam=0.1).loglikelihood(requests("loglikelihood", ("The old man", " he")))
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"policy": "cofd"}, "There is no policy 'cofd'"),
-        ({"lamda": 0.5}, "no option 'lamda'"),
-        ({"lam": 3.0}, "lambda"),
-        ({"outside": "half"}, "floor or zero"),
+def test_options_and_requests_that_cannot_be_taken_are_refused():
+    for given, sentence in (
+        ({"policy": "cofd"}, "There is no policy 'cofd'"), ({"lamda": 0.5}, "no option 'lamda'"),
+        ({"lam": 3.0}, "lambda"), ({"outside": "half"}, "floor or zero"),
         ({"policy": "vanilla", "calibration": "x.zip"}, "calibration"),
         ({"calibration": "/nowhere.zip"}, "cannot be read"),
-    ],
-)
-def test_options_that_cannot_be_taken_are_refused_in_a_sentence(given, sentence):
-    with pytest.raises(InvalidInputError, match=f"(?i){sentence}"):
-        CoftLM("demo", **given)
-
-
-def test_what_a_policy_does_not_do_is_refused_by_the_registered_model():
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=f"(?i){sentence}"):
+            CoftLM("demo", **given)
     model = CoftLM("demo")
     with pytest.raises(InvalidInputError, match="num_beams"):
         model.generate_until(requests("generate_until", ("The", {"num_beams": 2, "until": []})))

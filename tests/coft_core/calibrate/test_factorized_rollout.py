@@ -31,14 +31,9 @@ FAMILIES_OF = (("gender", "age"), ("gender",), ("age",), ("gender",))
 """Families of each of four neighbouring examples."""
 
 SETTINGS: dict[str, Any] = {
-    "source": "rollout",
-    "alpha": 0.4,
-    "max_new_tokens": 4,
-    "bin_width": 4,
-    "bin_spacing": "even",
-    "max_position": 4,
+    "source": "rollout", "alpha": 0.4, "max_new_tokens": 4, "bin_width": 4, "bin_spacing": "even", "max_position": 4,
     "detector": PlainDetector(),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

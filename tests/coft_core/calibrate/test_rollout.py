@@ -19,13 +19,8 @@ from coft_core.types import Certificate, Example
 
 EXAMPLES = [Example(f"{'He' if i % 2 else 'She'} said number {i} to the nurse", f"and {i} more") for i in range(160)]
 SETTINGS = {
-    "source": "rollout",
-    "max_new_tokens": 4,
-    "bin_width": 4,
-    "bin_spacing": "even",
-    "max_position": 4,
-    "alpha": 0.2,
-}
+    "source": "rollout", "max_new_tokens": 4, "bin_width": 4, "bin_spacing": "even", "max_position": 4, "alpha": 0.2,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +53,7 @@ class TestIteration:
         assert largest_change(None, made) == max(entry.tau for entry in made.bins)
         assert largest_change(made, made) == 0.0
 
-    def test_budget_that_ends_first_is_said_and_splits_keep_enough_contexts(self, model):
+    def test_budgets_and_splits_are_kept_and_what_cannot_be_iterated_is_refused(self, model):
         short = calibrate(model, EXAMPLES[:60], tolerance=0.0, max_iterations=2, **SETTINGS)
         assert not short.chains.settled
         assert len(short.chains.iterations) == 2
@@ -69,17 +64,15 @@ class TestIteration:
         assert few.bin(0).state == "calibrated"
         with pytest.raises(InvalidInputError, match="Example 2: The prompt is empty"):
             calibrate(model, [EXAMPLES[0], Example("  ")], **SETTINGS)
+        for tolerance, rounds in ((-1.0, 4), (math.nan, 4), (0.1, 0)):
+            with pytest.raises(InvalidInputError, match=r"choose|allow"):
+                calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)
 
     def test_same_seed_gives_the_same_file_and_references_are_not_read(self, model):
         bare = [Example(example.prompt) for example in EXAMPLES[:30]]
         one, other, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], EXAMPLES[:30], bare))
         assert replace(one, created="").to_bytes() == replace(other, created="").to_bytes()
         assert without.values == one.values
-
-    @pytest.mark.parametrize(("tolerance", "rounds"), [(-1.0, 4), (math.nan, 4), (0.1, 0)])
-    def test_what_cannot_be_iterated_is_refused(self, model, tolerance, rounds):
-        with pytest.raises(InvalidInputError, match=r"choose|allow"):
-            calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)
 
 
 class TestPolicy:

@@ -28,13 +28,9 @@ def calibration():
     level = -np.arange(1.0, 40.0) / 8
     values = np.stack([level, level - 0.0625, level, level], axis=1)
     return Calibration(
-        TOY_FINGERPRINT,
-        0.1,
-        CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
-        bin_width=2,
-        bin_spacing="even",
-        max_position=4,
-    )
+        TOY_FINGERPRINT, 0.1, CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
+        bin_width=2, bin_spacing="even", max_position=4,
+    )  # fmt: skip
 
 
 def test_a_chain_holds_from_the_ranked_minimum_until_a_token_falls_below_at_lengths_that_were_calibrated(calibration):
@@ -65,18 +61,15 @@ def test_a_chain_holds_from_the_ranked_minimum_until_a_token_falls_below_at_leng
     assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -4.5, True)
 
 
-@pytest.mark.parametrize(
-    ("finished", "why"),
-    [
+def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(calibration):
+    for finished, why in (
         (None, "has 3 steps and has not ended"),
         ("context", "was cut at 3 steps, where the model’s context is full"),
         ("end", "ended by itself after 3 steps, as none did that the certificate rests on"),
-    ],
-)
-def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(calibration, finished, why):
-    found = certify_supports(calibration, [-1.0] * 3, finished=finished)
-    assert found.sequence_certified is None
-    assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
+    ):
+        found = certify_supports(calibration, [-1.0] * 3, finished=finished)
+        assert found.sequence_certified is None
+        assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
 
 
 def test_chains_that_end_by_themselves_count_and_are_spoken_of():

@@ -52,19 +52,16 @@ def test_a_run_says_at_how_many_of_its_steps_it_is_certified():
     assert Certificate.read("certified").at(0, 0).text == "certified"
 
 
-@pytest.mark.parametrize(
-    ("size", "mass", "vocabulary", "wide"),
-    [
+def test_a_set_is_too_wide_by_its_share_of_the_vocabulary_and_of_the_probability():
+    for size, mass, vocabulary, wide in (
         (19, 0.9, 105, True), (5, 0.9, 105, False), (2, 0.9999, 105, False), (300, 0.99, 150_000, False),
         (7_500, 0.5, 150_000, True), (4_500, 0.99, 150_000, True), (4_500, 0.98, 150_000, False),
         (419, 0.9, 6_144, True), (200, 0.999, 6_144, True), (200, 0.9, 6_144, False), (20, 1.0, 6_144, False),
-    ],
-)  # fmt: skip
-def test_a_set_is_too_wide_by_its_share_of_the_vocabulary_and_of_the_probability(size, mass, vocabulary, wide):
-    assert is_wide(size, mass, vocabulary) is wide
-    for state in ("calibrated", "inherited"):
-        assert stated(state, -5.0, size, mass, vocabulary) == ("uninformative" if wide else state)
-    assert stated("mismatch", -5.0, size, mass, vocabulary) == "mismatch"
+    ):  # fmt: skip
+        assert is_wide(size, mass, vocabulary) is wide
+        for state in ("calibrated", "inherited"):
+            assert stated(state, -5.0, size, mass, vocabulary) == ("uninformative" if wide else state)
+        assert stated("mismatch", -5.0, size, mass, vocabulary) == "mismatch"
 
 
 @pytest.mark.parametrize("vocabulary", [105, 6_144, 32_000, 50_257, 151_936])

@@ -28,14 +28,9 @@ def part(verification=None, alpha=0.05, contexts=CONTEXTS, tau=-2.0):
     """A family whose threshold is ``tau`` at the first step and borrowed from there at later ones."""
     values = CalibrationValues(np.full(contexts, tau), np.zeros(contexts, dtype=int), np.arange(contexts))
     return Calibration(
-        TOY_FINGERPRINT,
-        alpha,
-        values,
-        verification or CalibrationValues.empty(),
-        bin_width=2,
-        max_position=6,
+        TOY_FINGERPRINT, alpha, values, verification or CalibrationValues.empty(), bin_width=2, max_position=6,
         bin_spacing="even",
-    )
+    )  # fmt: skip
 
 
 def held_out(rows):

@@ -58,13 +58,15 @@ class TestRank:
         ceiling = math.ceil((1 - Fraction(str(alpha))) * (n + 1))
         assert conformal_rank(alpha, n) == n + 1 - ceiling
 
-    def test_rank_is_exact_where_floating_point_is_wrong_and_refuses_negative_counts(self):
+    def test_rank_and_minimum_are_exact_and_other_alphas_and_counts_refused(self):
         assert math.floor(0.29 * 100) == 28
         assert conformal_rank(0.29, 99) == 29
         assert conformal_rank(np.float32(0.1), 9) == 1
         assert check_alpha(np.float32(0.1)) == 0.1
         with pytest.raises(InvalidInputError, match="-1"):
             conformal_rank(0.1, -1)
+        for alpha, least in ((0.1, 9), (0.05, 19), (0.002, 499), (0.3, 3), (0.5, 1)):
+            assert minimum_contexts(alpha) == least
 
     @EXACT
     @given(alpha=decimals)
@@ -73,17 +75,13 @@ class TestRank:
         assert conformal_rank(alpha, least) >= 1
         assert least == 0 or conformal_rank(alpha, least - 1) == 0
 
-    @pytest.mark.parametrize(("alpha", "least"), [(0.1, 9), (0.05, 19), (0.002, 499), (0.3, 3), (0.5, 1)])
-    def test_minimum_of_usual_levels(self, alpha, least):
-        assert minimum_contexts(alpha) == least
 
-
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, math.nan, math.inf, "0.1", None, True, torch.tensor(0.1)])
-def test_alpha_outside_its_range_is_refused(alpha):
-    with pytest.raises(InvalidInputError, match="alpha is"):
-        check_alpha(alpha)
-    with pytest.raises(InvalidInputError, match="alpha is"):
-        conformal_threshold([-1.0], alpha)
+def test_alpha_outside_its_range_is_refused():
+    for alpha in (0, 1, -0.1, 1.5, math.nan, math.inf, "0.1", None, True, torch.tensor(0.1)):
+        with pytest.raises(InvalidInputError, match="alpha is"):
+            check_alpha(alpha)
+        with pytest.raises(InvalidInputError, match="alpha is"):
+            conformal_threshold([-1.0], alpha)
 
 
 class TestThreshold:
@@ -164,23 +162,21 @@ class TestThreshold:
             by_name = conformal_threshold(values, 0.5, [f"ward {g}" for g in groups], "one_per_context", seed)
             assert by_number == by_name
 
-    @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_no_values_certify_everything(self, estimator):
-        assert conformal_threshold([], 0.1, [], estimator) == -math.inf
-        assert conformal_threshold(torch.empty(0), 0.1, None, estimator) == -math.inf
-
-    @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_tensors_arrays_and_lists_agree(self, estimator):
-        values = -np.random.default_rng(0).exponential(size=60).astype(np.float32)
-        groups = np.random.default_rng(1).integers(0, 25, size=60)
-        forms = [
-            conformal_threshold(values, 0.1, groups, estimator),
-            conformal_threshold(values.tolist(), 0.1, groups.tolist(), estimator),
-            conformal_threshold(torch.tensor(values), 0.1, torch.tensor(groups), estimator),
-            conformal_threshold(torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator),
-        ]
-        assert len(set(forms)) == 1
-        assert forms[0] in values.tolist()
+    def test_tensors_arrays_lists_and_none_at_all_agree(self):
+        for estimator in ESTIMATORS:
+            assert conformal_threshold([], 0.1, [], estimator) == -math.inf
+            assert conformal_threshold(torch.empty(0), 0.1, None, estimator) == -math.inf
+        for estimator in ESTIMATORS:
+            values = -np.random.default_rng(0).exponential(size=60).astype(np.float32)
+            groups = np.random.default_rng(1).integers(0, 25, size=60)
+            forms = [
+                conformal_threshold(values, 0.1, groups, estimator),
+                conformal_threshold(values.tolist(), 0.1, groups.tolist(), estimator),
+                conformal_threshold(torch.tensor(values), 0.1, torch.tensor(groups), estimator),
+                conformal_threshold(torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator),
+            ]
+            assert len(set(forms)) == 1
+            assert forms[0] in values.tolist()
 
     def test_a_hundred_thousand_values_of_uneven_contexts_are_read(self):
         generator = np.random.default_rng(4)
@@ -195,24 +191,27 @@ class TestThreshold:
 
 
 class TestBadValues:
-    @pytest.mark.parametrize(
-        ("values", "sentence"),
-        [
-            ([-1.0, math.nan], r"values\[1\] is NaN"),
-            ([-1.0, -2.0, 0.5], r"values\[2\] is 0.5, above 0"),
-            ([math.inf], r"values\[0\] is inf, above 0"),
-            ([[-1.0]], "one dimension, not 2"),
-            (-1.0, "one dimension, not 0"),
-            (["-1.0"], "real numbers"),
-            ([None], "real numbers"),
+    def test_values_groups_ids_and_seeds_that_are_none_are_refused(self):
+        for values, sentence in (
+            ([-1.0, math.nan], r"values\[1\] is NaN"), ([-1.0, -2.0, 0.5], r"values\[2\] is 0.5, above 0"),
+            ([math.inf], r"values\[0\] is inf, above 0"), ([[-1.0]], "one dimension, not 2"),
+            (-1.0, "one dimension, not 0"), (["-1.0"], "real numbers"), ([None], "real numbers"),
             ([[-1.0], [-1.0, -2.0]], "list of numbers"),
-        ],
-    )
-    def test_what_is_no_log_probability_is_refused(self, values, sentence):
-        with pytest.raises(InvalidInputError, match=sentence):
-            conformal_threshold(values, 0.1)
-
-    def test_rounding_above_zero_and_ids_of_mixed_types_are_accepted_and_an_unknown_estimator_is_not(self):
+        ):  # fmt: skip
+            with pytest.raises(InvalidInputError, match=sentence):
+                conformal_threshold(values, 0.1)
+        for groups in ([0], [0, 0, 0], np.zeros(3, dtype=int), torch.zeros(1)):
+            with pytest.raises(InvalidInputError, match="entries for 2 values"):
+                conformal_threshold([-1.0, -2.0], 0.1, groups)
+        for groups, sentence in (
+            (["a", None], r"groups[1] is None"), ([math.nan, 1.0], r"groups[0] is nan"),
+            (["a", []], r"groups[1] is a list"), ([torch.tensor(0), torch.tensor(0)], r"groups[0] is a Tensor"),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInputError, match=re.escape(sentence)):
+                conformal_threshold([-1.0, -2.0], 0.1, groups)
+        for seed in (-1, 0.5, True):
+            with pytest.raises(InvalidInputError, match="seed"):
+                conformal_threshold([-1.0], 0.1, seed=seed)
         assert conformal_threshold([1e-7], 0.5) == 1e-7
         values = [-1.0, -2.0, -3.0]
         assert conformal_threshold(values, 0.25, [1, "1", ("1",)]) == -3.0
@@ -221,46 +220,19 @@ class TestBadValues:
         with pytest.raises(InvalidInputError, match="'median'"):
             conformal_threshold([-1.0], 0.1, estimator="median")
 
-    @pytest.mark.parametrize("groups", [[0], [0, 0, 0], np.zeros(3, dtype=int), torch.zeros(1)])
-    def test_other_number_of_groups_is_refused(self, groups):
-        with pytest.raises(InvalidInputError, match="entries for 2 values"):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)
-
-    @pytest.mark.parametrize(
-        ("groups", "sentence"),
-        [
-            (["a", None], r"groups[1] is None"),
-            ([math.nan, 1.0], r"groups[0] is nan"),
-            (["a", []], r"groups[1] is a list"),
-            ([torch.tensor(0), torch.tensor(0)], r"groups[0] is a Tensor"),
-        ],
-    )
-    def test_ids_that_name_no_context_are_refused(self, groups, sentence):
-        with pytest.raises(InvalidInputError, match=re.escape(sentence)):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)
-
-    @pytest.mark.parametrize("seed", [-1, 0.5, True])
-    def test_seed_that_seeds_nothing_is_refused(self, seed):
-        with pytest.raises(InvalidInputError, match="seed"):
-            conformal_threshold([-1.0], 0.1, seed=seed)
-
 
 class TestCoverageRange:
-    @pytest.mark.parametrize(("n", "k"), [(9, 1), (412, 41), (148, 14), (5, 5)])
-    def test_range_leaves_two_and_a_half_percent_on_each_side(self, n, k):
-        low, high = coverage_range(n, k)
-        law = stats.beta(n + 1 - k, k)
-        assert law.cdf(low) == pytest.approx(0.025)
-        assert law.sf(high) == pytest.approx(0.025)
-
-    def test_range_of_the_usual_case_of_rank_zero_and_of_a_lower_level(self):
+    def test_range_leaves_two_and_a_half_percent_on_each_side_of_possible_ranks(self):
+        for n, k in ((9, 1), (412, 41), (148, 14), (5, 5)):
+            low, high = coverage_range(n, k)
+            law = stats.beta(n + 1 - k, k)
+            assert law.cdf(low) == pytest.approx(0.025)
+            assert law.sf(high) == pytest.approx(0.025)
         low, high = coverage_range(412, 41)
         assert (round(low, 2), round(high, 2)) == (0.87, 0.93)
         assert coverage_range(3, 0) == (1.0, 1.0)
         wide, narrow = coverage_range(50, 5), coverage_range(50, 5, level=0.5)
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
-
-    @pytest.mark.parametrize(("n", "k", "level"), [(5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)])
-    def test_impossible_arguments_are_refused(self, n, k, level):
-        with pytest.raises(InvalidInputError):
-            coverage_range(n, k, level)
+        for n, k, level in ((5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)):
+            with pytest.raises(InvalidInputError):
+                coverage_range(n, k, level)

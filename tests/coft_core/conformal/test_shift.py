@@ -14,7 +14,7 @@ from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 
 class TestBound:
-    def test_thresholds_are_those_of_alpha_over_rho_exactly_and_of_one_no_shift(self, calibration):
+    def test_thresholds_are_those_of_alpha_over_possible_ratios(self, calibration):
         shifted = calibration.read(rho=2.0)
         assert [b.log_tau for b in shifted.bins] == [b.log_tau for b in calibration.read(alpha=0.05).bins]
         assert shifted.alpha == 0.1
@@ -25,11 +25,9 @@ class TestBound:
         assert [b.rank for b in shifted.bins] == [b.rank for b in calibration.read(alpha=0.1).bins]
         assert calibration.read(rho=1.0) == calibration
         assert calibration.read(rho=2.0).read(rho=1.0) == calibration
-
-    @pytest.mark.parametrize("rho", [0.5, math.nan, math.inf])
-    def test_impossible_ratios_are_refused(self, calibration, rho):
-        with pytest.raises(InvalidInputError, match="rho"):
-            calibration.read(rho=rho)
+        for rho in (0.5, math.nan, math.inf):
+            with pytest.raises(InvalidInputError, match="rho"):
+                calibration.read(rho=rho)
 
 
 class TestWeights:
@@ -43,12 +41,9 @@ class TestWeights:
         rows = (calibration.values.steps >= 4) & (calibration.values.steps < 8)
         contexts = calibration.values.contexts[rows]
         expected = conformal_threshold(
-            calibration.values.values[rows],
-            0.1,
-            contexts,
-            weights=[weights[int(context)] for context in contexts],
+            calibration.values.values[rows], 0.1, contexts, weights=[weights[int(context)] for context in contexts],
             test_weight=1.5,
-        )
+        )  # fmt: skip
         assert shifted.threshold(4) == expected
         assert shifted.bin(4).coverage_low is None
         assert shifted.bin(4).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))

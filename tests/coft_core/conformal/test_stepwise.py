@@ -81,41 +81,29 @@ class TestPositionBins:
         positions = PositionBins(spacing="even")
         assert positions.count == 32
         assert [positions.bin_of(step) for step in (0, 7, 8, 247, 248, 255, 256, 10_000)] == [
-            0,
-            0,
-            1,
-            30,
-            31,
-            31,
-            31,
-            31,
-        ]
+            0, 0, 1, 30, 31, 31, 31, 31,
+        ]  # fmt: skip
         positions = PositionBins(spacing="even")
         assert positions.label(0) == "1\u20138"
         assert positions.label(3) == "25\u201332"
         assert positions.label(31) == "249 and later"
         assert PositionBins(width=1, maximum=3).label(1) == "2"
 
-    @pytest.mark.parametrize(
-        ("width", "maximum", "starts"),
-        [(8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,))],
-    )
-    def test_widening_bins_double_up_to_the_usual_width(self, width, maximum, starts):
-        assert PositionBins(width, maximum).starts == starts
-        assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
-
-    def test_spacings_steps_and_bins_that_do_not_exist_are_refused(self):
+    def test_bins_widen_to_their_usual_width_and_others_are_refused(self):
+        for width, maximum, starts in (
+            (8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,)),
+        ):  # fmt: skip
+            assert PositionBins(width, maximum).starts == starts
+            assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
         with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
             PositionBins(spacing="growing")
         with pytest.raises(InvalidInputError, match="counted from 0"):
             PositionBins().bin_of(-1)
         with pytest.raises(InvalidInputError, match="no bin 35"):
             PositionBins().label(35)
-
-    @pytest.mark.parametrize(("width", "maximum"), [(0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)])
-    def test_sizes_below_one_are_refused(self, width, maximum):
-        with pytest.raises(InvalidInputError, match="whole number"):
-            PositionBins(width, maximum)
+        for width, maximum in ((0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)):
+            with pytest.raises(InvalidInputError, match="whole number"):
+                PositionBins(width, maximum)
 
 
 class TestStates:
@@ -184,7 +172,7 @@ def test_each_bin_is_the_threshold_of_its_own_rows(estimator):
         assert entry.log_tau == conformal_threshold(values[rows], 0.1, contexts[rows], estimator)
 
 
-def test_one_per_context_reproduces_by_seed_and_ignores_row_order():
+def test_bins_draw_independently_reproduce_by_seed_and_ignore_row_order():
     generator = np.random.default_rng(9)
     values = -generator.exponential(size=400)
     steps, contexts = generator.integers(0, 16, size=400), generator.integers(0, 30, size=400)
@@ -193,9 +181,6 @@ def test_one_per_context_reproduces_by_seed_and_ignores_row_order():
     first = stepwise_bins(values, steps, contexts, 0.1, one)
     assert first == stepwise_bins(values[shuffle], steps[shuffle], contexts[shuffle], 0.1, one)
     assert first != stepwise_bins(values, steps, contexts, 0.1, other)
-
-
-def test_bins_draw_independently_of_each_other():
     # One context with the same four values in both bins: with shared draws the thresholds would always be equal.
     values, steps = np.tile([-4.0, -3.0, -2.0, -1.0], 2), np.repeat([0, 1], 4)
     positions = PositionBins(width=1, maximum=2)

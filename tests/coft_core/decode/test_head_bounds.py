@@ -188,13 +188,9 @@ def peaked(vocabulary=2000, seed=5):
 
 def test_a_head_with_nearly_all_of_the_mass_leaves_next_to_nothing_open():
     case = SimpleNamespace(
-        logits=peaked(),
-        decoded_lam=0.6,
-        tau=0.004,
-        sampling={"temperature": 1.0, "top_p": 0.9, "top_k": 0},
-        head_tokens=64,
-        greedy=False,
-    )
+        logits=peaked(), decoded_lam=0.6, tau=0.004, sampling={"temperature": 1.0, "top_p": 0.9, "top_k": 0},
+        head_tokens=64, greedy=False,
+    )  # fmt: skip
     for case.lam in (0.1, 0.37, 0.9):
         for case.emitted, case.uniform in ((0, 0.05), (3, 0.5), (1500, 0.77), (9, 0.93)):
             full, head = both(case)
@@ -211,15 +207,9 @@ def test_a_token_whose_status_hangs_on_the_tail_says_so():
     generator = torch.Generator().manual_seed(0)
     flat = torch.randn(2, 3000, generator=generator) * 2
     case = SimpleNamespace(
-        logits=flat,
-        decoded_lam=0.6,
-        lam=0.4,
-        sampling={"temperature": 1.0, "top_p": 0.9, "top_k": 0},
-        head_tokens=8,
-        emitted=int(flat[1].argmax()),
-        uniform=0.6,
-        greedy=False,
-    )
+        logits=flat, decoded_lam=0.6, lam=0.4, sampling={"temperature": 1.0, "top_p": 0.9, "top_k": 0}, head_tokens=8,
+        emitted=int(flat[1].argmax()), uniform=0.6, greedy=False,
+    )  # fmt: skip
     case.tau = 0.01
     exact = both(case)[0]
     case.tau = math.exp(exact.log_tau + exact.margin.low)
@@ -251,15 +241,9 @@ def test_tokens_with_the_same_logits_are_told_apart_by_their_order():
     logits = torch.zeros(2, 50)
     logits[:, [7, 30, 41]] = 9.0
     case = SimpleNamespace(
-        logits=logits,
-        decoded_lam=0.5,
-        lam=0.2,
-        tau=0.1,
-        sampling={"temperature": 1.0, "top_p": 1.0, "top_k": 0},
-        head_tokens=3,
-        emitted=7,
-        greedy=False,
-    )
+        logits=logits, decoded_lam=0.5, lam=0.2, tau=0.1, sampling={"temperature": 1.0, "top_p": 1.0, "top_k": 0},
+        head_tokens=3, emitted=7, greedy=False,
+    )  # fmt: skip
     for case.uniform, expected in ((0.1, 7), (0.5, 30), (0.9, 41)):
         full, head = both(case)
         assert head.mode == "head"

@@ -62,18 +62,15 @@ def test_bounds_are_measured_differences_rounded_up_as_in_the_documented_table()
     assert largest == MEASURED
 
 
-@pytest.mark.parametrize(
-    ("dtype", "nats", "text"),
-    [
+def test_a_bound_names_its_type_and_says_when_it_is_another_ones():
+    for dtype, nats, text in (
         ("float32", 0.00005, "0.00005 nats, float32"),
         ("float16", 0.05, "0.05 nats, float16"),
         ("bfloat16", 0.2, "0.2 nats, bfloat16"),
         ("float64", 0.00005, "0.00005 nats, float32's, since float64 was not measured"),
         (None, 0.00005, "0.00005 nats, float32's, since the number type is unknown"),
-    ],
-)
-def test_a_bound_names_its_type_and_says_when_it_is_another_ones(dtype, nats, text):
-    found = noise_of(dtype)
-    assert (found.nats, found.text) == (nats, text)
-    assert found.measured is (dtype in MEASURED)
-    assert FALLBACK in MEASURED
+    ):
+        found = noise_of(dtype)
+        assert (found.nats, found.text) == (nats, text)
+        assert found.measured is (dtype in MEASURED)
+        assert FALLBACK in MEASURED

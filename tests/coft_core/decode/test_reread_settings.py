@@ -63,22 +63,19 @@ def test_chains_without_calibration_are_certified_later_and_vanilla_ones_read_as
         assert_agrees(reading, fresh.step(step.token_id))
 
 
-@pytest.mark.parametrize(
-    ("decoded", "reader", "options", "message"),
-    [
+def test_what_cannot_be_read_is_refused_in_one_sentence(model):
+    for decoded, reader, options, message in (
         ({"keep_logits": False}, cc.CoftPolicy(), {}, "Step 1 was stored without its logits"),
         ({}, cc.FactorizedCoftPolicy(), {}, "branches factual, masked"),
         ({}, cc.CoftPolicy(), {"alpha": 0.2}, "no calibration to read another alpha"),
         ({}, cc.VanillaPolicy(), {"lam": 0.2}, "neither a lambda nor a calibration"),
         ({}, cc.CoftPolicy(), {"lam": 1.2}, "lambda"),
         ({"head_tokens": 12}, cc.CoftPolicy(temperature=0.5), {}, "at temperature 1"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_in_one_sentence(model, decoded, reader, options, message):
-    steps = written(model, cc.CoftPolicy(), count=2, **decoded)
-    with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
-        cc.reread(steps, reader, seed=3, **options)
-    assert "\n" not in str(caught.value)
+    ):
+        steps = written(model, cc.CoftPolicy(), count=2, **decoded)
+        with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
+            cc.reread(steps, reader, seed=3, **options)
+        assert "\n" not in str(caught.value)
 
 
 def test_texts_that_were_not_stored_show_the_tokens_number_unless_they_can_be_asked_for(model):

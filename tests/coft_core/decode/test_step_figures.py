@@ -22,15 +22,11 @@ def test_each_figure_is_what_its_name_says(seed, dtype):
     factual, masked, fused = log_p.double().exp()
     on_set = [(p * members) / (p * members).sum(-1, keepdim=True) for p in (fused, masked)]
     expected = [
-        torch.zeros(4),
-        members.sum(-1),
-        (fused * members).sum(-1),
+        torch.zeros(4), members.sum(-1), (fused * members).sum(-1),
         *(torch.from_numpy(entr(p.numpy())).sum(-1) for p in (factual, masked, fused)),
-        torch.from_numpy(rel_entr(fused.numpy(), masked.numpy())).sum(-1),
-        (on_set[0] - on_set[1]).abs().sum(-1) / 2,
-        torch.from_numpy(rel_entr(fused.numpy(), factual.numpy())).sum(-1),
-        (fused - factual).abs().sum(-1) / 2,
-    ]
+        torch.from_numpy(rel_entr(fused.numpy(), masked.numpy())).sum(-1), (on_set[0] - on_set[1]).abs().sum(-1) / 2,
+        torch.from_numpy(rel_entr(fused.numpy(), factual.numpy())).sum(-1), (fused - factual).abs().sum(-1) / 2,
+    ]  # fmt: skip
     torch.testing.assert_close(
         step_figures(log_p, members), torch.stack([figure.to(dtype) for figure in expected], dim=-1), equal_nan=True
     )

@@ -15,29 +15,21 @@ def figure(value, low=None, high=None, better="lower", draws=None):
     return Figure("f", "F", value, low, high, 10, better=better, draws=draws)
 
 
-def test_turned_and_folded_figures_are_better_the_other_way_round():
+def test_figures_are_turned_and_folded_with_their_intervals():
     turned = shown_as(figure(63.5, 60.0, 66.0, "higher", np.array([63.0, 64.0])), "100 minus")
     assert (turned.value, turned.low, turned.high, turned.better) == (36.5, 34.0, 40.0, "lower")
     assert turned.draws.tolist() == [37.0, 36.0]
     assert shown_as(figure(60.0, better="near the middle"), "distance from half").better == "lower"
     assert shown_as(figure(-0.1, better="near zero"), "size").better == "lower"
     assert shown_as(figure(None, better="near zero"), "size").better == "lower"
-
-
-@pytest.mark.parametrize(
-    ("how", "value", "low", "high", "expected"),
-    [
+    for how, value, low, high, expected in (
         ("distance from half", 63.5, 45.0, 70.0, (0.135, 0.0, 0.2)),
-        ("distance from half", 36.5, 30.0, 41.0, (0.135, 0.09, 0.2)),
-        ("size", -0.2, -0.3, 0.1, (0.2, 0.0, 0.3)),
-        ("share", 40.0, 30.0, 55.0, (0.4, 0.3, 0.55)),
-        ("percent", 0.05, 0.01, 0.1, (5.0, 1.0, 10.0)),
+        ("distance from half", 36.5, 30.0, 41.0, (0.135, 0.09, 0.2)), ("size", -0.2, -0.3, 0.1, (0.2, 0.0, 0.3)),
+        ("share", 40.0, 30.0, 55.0, (0.4, 0.3, 0.55)), ("percent", 0.05, 0.01, 0.1, (5.0, 1.0, 10.0)),
         ("as it is", 7.0, 6.0, 8.0, (7.0, 6.0, 8.0)),
-    ],
-)
-def test_the_interval_is_what_the_values_of_the_old_one_become(how, value, low, high, expected):
-    shown = shown_as(figure(value, low, high), how)
-    assert (shown.value, shown.low, shown.high) == pytest.approx(expected)
+    ):  # fmt: skip
+        shown = shown_as(figure(value, low, high), how)
+        assert (shown.value, shown.low, shown.high) == pytest.approx(expected)
 
 
 def test_an_average_is_the_plain_mean_and_its_interval_is_narrower_than_that_of_its_parts():
@@ -88,7 +80,7 @@ COFT = {
 """COFT's rows of the paper's bias tables: five columns, CrowS-Pairs accuracy, and the BiasAvg of its selections."""
 
 
-def test_crows_pairs_enters_the_average_as_it_comes_nearest_to_the_papers():
+def test_crows_pairs_comes_nearest_to_the_papers_numbers_which_no_average_gives():
     def error(part):
         errors = []
         for five, accuracy, reported in COFT.values():
@@ -105,9 +97,6 @@ def test_crows_pairs_enters_the_average_as_it_comes_nearest_to_the_papers():
     rest = error(lambda own: shown_as(shown_as(own, "100 minus"), "share"))
     assert ours < min(error(lambda _: None), rest, error(doubled))
     assert ours == pytest.approx(0.011, abs=0.0005)
-
-
-def test_no_average_that_grows_with_its_parts_gives_the_papers_numbers():
     qwen, mistral = COFT["Qwen2-7B"], COFT["Mistral-7B-v0.2"]
     worse = all(one > other for one, other in zip(qwen[0], mistral[0], strict=True)) and qwen[1] < mistral[1]
     assert worse

@@ -41,13 +41,10 @@ ALPHA = points((0.05, 0.145, 67.7), (0.10, 0.147, 68.0), (0.20, 0.158, 68.1))
 """The paper's sweeps: figures "Ablation: lambda", "Model-wise ablations" (b) and "Ablation: alpha"."""
 
 
-@pytest.mark.parametrize(("sweep", "chosen"), [(LLAMA, 0.6), (MISTRAL, 0.6), (ALPHA, 0.10)])
-def test_the_rule_chooses_what_the_paper_chooses_on_its_own_sweeps(sweep, chosen):
-    assert choose_by_knee(sweep).chosen == chosen
-    assert choose_by_knee(sweep[::-1]).chosen == chosen
-
-
-def test_the_knee_or_its_smaller_neighbour_is_chosen_and_never_lambda_1():
+def test_the_papers_choices_or_the_smaller_neighbours_of_knees_and_never_lambda_1_are_chosen():
+    for sweep, chosen in ((LLAMA, 0.6), (MISTRAL, 0.6), (ALPHA, 0.10)):
+        assert choose_by_knee(sweep).chosen == chosen
+        assert choose_by_knee(sweep[::-1]).chosen == chosen
     choice = choose_by_knee(LLAMA)
     assert choice.knee == 0.7
     assert pareto_front(LLAMA)[[own.value for own in LLAMA].index(0.7)]
@@ -172,7 +169,7 @@ def test_units_stay_on_their_sides_and_smaller_portions_are_parts_of_larger_ones
     assert split.portion("made", whole, 1.0) == whole
 
 
-def test_points_are_made_of_validation_alone_of_which_a_suite_needs_a_unit():
+def test_points_are_of_validation_alone_whose_split_has_two_sides():
     split = ValidationSplit(0.5)
     chosen = {suite: split.sides(suite, outcomes(100))[0] for suite in SUITES}
     made = validation_points({0.4: chosen, 0.2: chosen}, split, AVERAGED, SUITES)
@@ -184,12 +181,9 @@ def test_points_are_made_of_validation_alone_of_which_a_suite_needs_a_unit():
     chosen = split.sides("made", outcomes(100))[0]
     with pytest.raises(InvalidInputError, match="right has no unit of validation"):
         validation_points({0.2: {"made": chosen}}, split, AVERAGED, SUITES)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1])
-def test_a_split_with_an_empty_side_is_refused(share):
-    with pytest.raises(InvalidInputError, match="between 0 and 1"):
-        ValidationSplit(share)
+    for share in (0.0, 1.0, -0.1):
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            ValidationSplit(share)
 
 
 def test_stability_counts_the_suites_that_chose_and_takes_the_sample_deviation():

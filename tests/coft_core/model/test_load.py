@@ -17,13 +17,9 @@ from coft_core.model.loading import LoadingPhase
 def llama(vocabulary, seed=0):
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=64,
-    )
+    )  # fmt: skip
     return LlamaForCausalLM(config).eval()
 
 
@@ -43,20 +39,15 @@ def test_a_saved_model_loads_frozen_in_float32_or_in_the_dtype_asked_for(tmp_pat
         cc.load_model(str(tmp_path), dtype="int8")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", "model name is empty"),
-        ("/no/such/folder", "holds no model that can be read"),
-        ("./neither/this", "holds no model that can be read"),
-        ("l" * 300, "There is no model"),
+def test_a_name_that_leads_nowhere_is_refused_in_one_sentence():
+    for name, message in (
+        ("", "model name is empty"), ("/no/such/folder", "holds no model that can be read"),
+        ("./neither/this", "holds no model that can be read"), ("l" * 300, "There is no model"),
         ("l" * 5000, "has 5,000 characters"),
-    ],
-)
-def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
-    with pytest.raises(ModelLoadError, match=message) as caught:
-        cc.load_model(name)
-    assert "\n" not in str(caught.value)
+    ):  # fmt: skip
+        with pytest.raises(ModelLoadError, match=message) as caught:
+            cc.load_model(name)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
@@ -145,14 +136,9 @@ def test_a_masked_language_model_is_refused_by_its_architecture(tmp_path):
 def test_a_bidirectional_model_is_refused_by_its_behaviour():
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=258,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        initializer_range=0.5,
-        is_decoder=False,
-    )
+        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        initializer_range=0.5, is_decoder=False,
+    )  # fmt: skip
     with pytest.raises(ModelLoadError, match="looks at later tokens"):
         wrap_model(BertLMHeadModel(config).eval(), byte_tokenizer(), "bert")
 

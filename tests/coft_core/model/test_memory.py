@@ -88,16 +88,16 @@ def test_every_step_equals_uncached_recomputation(name, prompts):
         assert_chain(model, BranchBatch(model, prompts, sharing=sharing), prompts, CHAIN[:4])
 
 
-@pytest.mark.parametrize("name", SLOTTED)
-def test_preallocated_and_growing_memory_give_the_same_logits(name):
-    model = build(name)
-    slots = BranchBatch(model, UNEVEN)
-    given = RowTokens(UNEVEN, model.context_length, model.device)
-    growing = GrowingRows(model, given, fit_of(model).accepts)
-    for token in CHAIN:
-        torch.testing.assert_close(slots.logits(), growing.logits(), atol=TOLERANCE, rtol=1e-5)
-        slots.append(torch.full((4,), token))
-        given.append(torch.full((4,), token))
+def test_preallocated_and_growing_memory_give_the_same_logits():
+    for name in SLOTTED:
+        model = build(name)
+        slots = BranchBatch(model, UNEVEN)
+        given = RowTokens(UNEVEN, model.context_length, model.device)
+        growing = GrowingRows(model, given, fit_of(model).accepts)
+        for token in CHAIN:
+            torch.testing.assert_close(slots.logits(), growing.logits(), atol=TOLERANCE, rtol=1e-5)
+            slots.append(torch.full((4,), token))
+            given.append(torch.full((4,), token))
 
 
 def test_models_that_slots_do_not_fit_say_so_and_only_some_join():
@@ -222,15 +222,15 @@ def test_a_chain_that_is_taken_up_again_is_read_with_its_prompt(prompts, sharing
     assert_chain(model, batch, [[*prompt, *CHAIN] for prompt in prompts], CHAIN[:3])
 
 
-@pytest.mark.parametrize("name", JOINING)
-def test_a_prefix_is_held_once_and_forks_hold_it_with_their_parent(name):
-    model = build(name)
-    batch = moved(BranchBatch(model, branches(200, 180, 4), sharing=ALWAYS), CHAIN[:2])
-    assert batch.memory_use.held_once == 180
-    assert batch.fork(1)._memory._prefix is batch._memory._prefix
-    # 4 rows of 20 prompt tokens and 2 generated ones fit into the first capacity.
-    assert batch.memory_size == (180 + 4 * 64) * token_size(model)
-    assert moved(BranchBatch(model, branches(200, 180, 4), sharing=READ), CHAIN[:2]).memory_use.held_once == 0
+def test_a_prefix_is_held_once_and_forks_hold_it_with_their_parent():
+    for name in JOINING:
+        model = build(name)
+        batch = moved(BranchBatch(model, branches(200, 180, 4), sharing=ALWAYS), CHAIN[:2])
+        assert batch.memory_use.held_once == 180
+        assert batch.fork(1)._memory._prefix is batch._memory._prefix
+        # 4 rows of 20 prompt tokens and 2 generated ones fit into the first capacity.
+        assert batch.memory_size == (180 + 4 * 64) * token_size(model)
+        assert moved(BranchBatch(model, branches(200, 180, 4), sharing=READ), CHAIN[:2]).memory_use.held_once == 0
 
 
 def test_a_common_beginning_is_run_over_once(monkeypatch):

@@ -122,7 +122,7 @@ def test_converted_layers_and_copies_are_plain_and_stay_right():
     torch.testing.assert_close(own(rows(2, 256)), layer()(rows(2, 256)), atol=1e-5, rtol=1e-5)
 
 
-def test_a_packed_model_keeps_its_parameters_its_digest_and_its_tied_head(demo, plain):
+def test_packed_models_keep_their_parameters_and_give_the_plain_models_logits(demo, plain):
     assert packed_bytes(demo.module) > 0 == packed_bytes(plain.module)
     assert demo.module.state_dict().keys() == plain.module.state_dict().keys()
     assert demo.module.lm_head.weight is demo.module.model.embed_tokens.weight
@@ -130,13 +130,10 @@ def test_a_packed_model_keeps_its_parameters_its_digest_and_its_tied_head(demo, 
     assert demo.parameter_count == plain.parameter_count
     again = copy.deepcopy(demo.module)
     assert again.lm_head.weight is again.model.embed_tokens.weight is not demo.module.lm_head.weight
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (2, 60)])
-def test_a_packed_model_gives_the_plain_model_s_logits(demo, plain, shape):
-    ids = torch.randint(5, 6000, shape, generator=torch.Generator().manual_seed(3))
-    with torch.inference_mode():
-        torch.testing.assert_close(demo.module(ids).logits, plain.module(ids).logits, atol=1e-4, rtol=1e-4)
+    for shape in ((1, 1), (2, 1), (2, 60)):
+        ids = torch.randint(5, 6000, shape, generator=torch.Generator().manual_seed(3))
+        with torch.inference_mode():
+            torch.testing.assert_close(demo.module(ids).logits, plain.module(ids).logits, atol=1e-4, rtol=1e-4)
 
 
 def test_a_trace_over_packed_layers_gives_the_plain_model_s_logits_for_any_number_of_rows(plain):
@@ -154,20 +151,14 @@ def test_a_trace_over_packed_layers_gives_the_plain_model_s_logits_for_any_numbe
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("changes", "most", "reason"),
-    [
+def test_what_is_not_packed_says_why_and_small_matrices_are_left_alone(plain):
+    for changes, most, reason in (
         ({}, 1_000_000, "held twice"),
         ({"places": ("cuda:0", "cpu")}, 1 << 30, "in the CPU's memory"),
         ({"quantization": "8-bit"}, 1 << 30, "plain weights"),
-    ],
-)
-def test_what_is_not_packed_says_why_and_stays_as_it_is(plain, changes, most, reason):
-    assert reason in pack_linears(replace(plain, **changes), most)
-    assert packed_bytes(plain.module) == 0
-
-
-def test_small_matrices_and_other_number_types_are_left_alone(plain):
+    ):
+        assert reason in pack_linears(replace(plain, **changes), most)
+        assert packed_bytes(plain.module) == 0
     module = copy.deepcopy(plain.module).half()
     assert "float32 and bfloat16" in pack_linears(replace(plain, module=module))
     small = nn.Sequential(nn.Linear(64, 64))

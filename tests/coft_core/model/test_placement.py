@@ -22,13 +22,9 @@ from coft_core.model.loading import LoadingPhase
 from coft_core.model.placement import Placement
 
 SPREAD = {
-    "model.embed_tokens": "cpu",
-    "model.rotary_emb": "cpu",
-    "model.layers.0": "cpu",
-    "model.layers.1": "disk",
-    "model.norm": "cpu",
-    "lm_head": "cpu",
-}
+    "model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk",
+    "model.norm": "cpu", "lm_head": "cpu",
+}  # fmt: skip
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "The old nurse said he would"
 ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))]
@@ -37,14 +33,9 @@ ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))
 def saved(folder, dtype=torch.float32):
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=258,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
+        vocab_size=258, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=64, initializer_range=0.2,
+    )  # fmt: skip
     module = LlamaForCausalLM(config)
     with torch.no_grad():
         # One token with an outlier, which some 8-bit forms let the whole batch feel.
@@ -111,26 +102,27 @@ def test_maps_are_given_as_json_by_name_or_by_limits_of_memory(folder, whole, tm
         assert "cuda" not in " ".join(model.places) or torch.cuda.is_available()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"device_map": "everywhere"}, "is no device map"),
-        ({"device_map": '{"": '}, "cannot be read"),
+def test_loading_tells_its_phases_and_what_cannot_be_done_is_refused(folder):
+    for options, message in (
+        ({"device_map": "everywhere"}, "is no device map"), ({"device_map": '{"": '}, "cannot be read"),
         ({"device_map": '{"": "nowhere"}'}, "cannot be read"),
         ({"device_map": "auto", "max_memory": "20GiB"}, "limits of memory '20GiB' cannot be read"),
         ({"device_map": "auto", "max_memory": "[1]"}, "cannot be read"),
         ({"device_map": {}, "max_memory": {"cpu": "1GiB"}}, "need a device map"),
         ({"device_map": "auto", "device": "cpu"}, "leave the device at 'auto'"),
-        ({"quantization": "2bit"}, "is no quantization"),
-        ({"tensor_parallel": 2}, "torchrun --nproc-per-node 2"),
+        ({"quantization": "2bit"}, "is no quantization"), ({"tensor_parallel": 2}, "torchrun --nproc-per-node 2"),
         ({"tensor_parallel": 2, "quantization": "4bit"}, "leave the device map and the quantization out"),
         ({"prefill_tokens": 0}, "cannot read 0 tokens"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_one_sentence(folder, options, message):
-    with pytest.raises(ModelLoadError, match=message) as caught:
-        cc.load_model(folder, **options)
-    assert "\n" not in str(caught.value)
+    ):  # fmt: skip
+        with pytest.raises(ModelLoadError, match=message) as caught:
+            cc.load_model(folder, **options)
+        assert "\n" not in str(caught.value)
+    config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
+        Placement(quantization="4bit").arguments("m", config)
+    told = []
+    cc.load_model(folder, device="cpu", progress=told.append)
+    assert told == list(LoadingPhase)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -145,15 +137,6 @@ def test_a_missing_package_is_named_with_how_to_install_it(folder, asked, packag
     monkeypatch.setattr(placement.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelLoadError, match=rf"{package}, which is not installed; run 'pip install"):
         cc.load_model(folder, device="cpu", quantization=asked)
-
-
-def test_loading_tells_its_phases_and_quantises_nothing_twice(folder):
-    config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
-    with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
-        Placement(quantization="4bit").arguments("m", config)
-    told = []
-    cc.load_model(folder, device="cpu", progress=told.append)
-    assert told == list(LoadingPhase)
 
 
 @pytest.mark.parametrize(
@@ -277,16 +260,10 @@ def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_e
             assert certified == {row["token_id"] for row in found["candidates"] if row["certified"]}
 
 
-@pytest.mark.parametrize(
-    ("stored", "multiplied", "chosen"),
-    [
-        (torch.bfloat16, True, torch.bfloat16),
-        (torch.bfloat16, False, torch.float32),
-        (torch.float16, True, torch.float32),
-        (torch.float32, True, torch.float32),
-        (None, True, torch.float32),
-    ],
-)
+@pytest.mark.parametrize(("stored", "multiplied", "chosen"), [
+    (torch.bfloat16, True, torch.bfloat16), (torch.bfloat16, False, torch.float32),
+    (torch.float16, True, torch.float32), (torch.float32, True, torch.float32), (None, True, torch.float32),
+])  # fmt: skip
 def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(
     stored, multiplied, chosen, monkeypatch
 ):
@@ -296,14 +273,10 @@ def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+])  # fmt: skip
 def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, error, monkeypatch):
     def full(*_, **__):
         raise error

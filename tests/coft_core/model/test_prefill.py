@@ -62,11 +62,18 @@ def streamed(model, items, limits):
     return whole
 
 
-@pytest.mark.parametrize(("rows", "begin", "end", "limit"), [(1, 0, 10, 3), (4, 3, 20, 8), (5, 0, 7, 2), (2, 5, 5, 4)])
-def test_pieces_cover_every_column_once_and_keep_to_the_limit(rows, begin, end, limit):
-    found = list(pieces(rows, begin, end, limit))
-    assert [column for start, stop in found for column in range(start, stop)] == list(range(begin, end))
-    assert all(rows * (stop - start) <= max(limit, rows) for start, stop in found)
+def test_pieces_cover_every_column_and_a_common_prefix_once(model):
+    for rows, begin, end, limit in ((1, 0, 10, 3), (4, 3, 20, 8), (5, 0, 7, 2), (2, 5, 5, 4)):
+        found = list(pieces(rows, begin, end, limit))
+        assert [column for start, stop in found for column in range(start, stop)] == list(range(begin, end))
+        assert all(rows * (stop - start) <= max(limit, rows) for start, stop in found)
+    item, seen = item_of(length=40, branches=3, shared=17, continuation=6), []
+    small = limited(model, 12)
+    ForcedScorer(small)  # looks at the model once
+    hook = lambda *given: seen.append(given[2]["input_ids"].numel())  # noqa: E731
+    with small.module.base_model.register_forward_pre_hook(hook, with_kwargs=True):
+        streamed(small, [item], EVERY_PREFIX)
+    assert sum(seen) == 17 + 3 * (item.length - 17)
 
 
 @pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
@@ -98,16 +105,6 @@ def test_no_forward_reads_more_tokens_than_it_may(kind, limits):
         streamed(small, [item_of(), item_of()], limits)
     assert max(seen) <= 24
     assert len(seen) > 3
-
-
-def test_a_common_prefix_is_read_once_in_pieces_too(model):
-    item, seen = item_of(length=40, branches=3, shared=17, continuation=6), []
-    small = limited(model, 12)
-    ForcedScorer(small)  # looks at the model once
-    hook = lambda *given: seen.append(given[2]["input_ids"].numel())  # noqa: E731
-    with small.module.base_model.register_forward_pre_hook(hook, with_kwargs=True):
-        streamed(small, [item], EVERY_PREFIX)
-    assert sum(seen) == 17 + 3 * (item.length - 17)
 
 
 @pytest.mark.parametrize("tokens", [20, 16_384])

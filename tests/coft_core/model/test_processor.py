@@ -80,15 +80,10 @@ def test_a_processor_whose_packed_products_are_wrong_packs_nothing(monkeypatch):
     assert "wrongly" in why_not_packed(torch.float32)
 
 
-@pytest.mark.parametrize(
-    ("features", "by_onednn", "expected"),
-    [
-        ({"avx512_bf16": True}, True, True),
-        ({"amx_bf16": True, "avx512_bf16": False}, True, True),
-        ({"avx512_bf16": True}, False, False),
-        ({"avx2": True}, True, False),
-    ],
-)
+@pytest.mark.parametrize(("features", "by_onednn", "expected"), [
+    ({"avx512_bf16": True}, True, True), ({"amx_bf16": True, "avx512_bf16": False}, True, True),
+    ({"avx512_bf16": True}, False, False), ({"avx2": True}, True, False),
+])  # fmt: skip
 def test_bfloat16_is_multiplied_where_both_processor_and_onednn_do(features, by_onednn, expected, monkeypatch):
     class Onednn:
         def _is_mkldnn_bf16_supported(self):

@@ -101,15 +101,12 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
         wrap_model(module, byte_tokenizer(), "m")
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
-        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
-        ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
-        ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
-    ],
-)
+@pytest.mark.parametrize(("name", "settings"), [
+    ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
+    ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
+    ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
+])  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_attention_models_of_other_layouts_are_still_taken(name, settings, dtype):
     model = wrap_model(of_architecture(name, settings).to(dtype), byte_tokenizer(), name)
@@ -162,10 +159,10 @@ def test_pickled_weights_are_not_read(folder):
     assert "no weights in safetensors files" in refusal(folder)
 
 
-@pytest.mark.parametrize("changes", [{"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_hidden_layers": -1}])
-def test_a_configuration_that_makes_no_model_is_one_sentence(folder, changes):
-    configured(folder, **changes)
-    assert "cannot be loaded" in refusal(folder)
+def test_a_configuration_that_makes_no_model_is_one_sentence(folder):
+    for changes in ({"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_hidden_layers": -1}):
+        configured(folder, **changes)
+        assert "cannot be loaded" in refusal(folder)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
@@ -182,18 +179,15 @@ def test_a_single_file_is_called_a_file(tmp_path):
     assert "names a file" in refusal(tmp_path / "m.ggml")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "model_type", "said"),
-    [
+def test_what_a_configuration_names_is_refused_for_what_it_is(folder):
+    for architecture, model_type, said in (
         ("Qwen2VLForConditionalGeneration", "qwen2_vl_text", "reads images or sound besides text"),
         ("NobodysForCausalLM", "vit", "does not have"),
         ("LlamaForSequenceClassification", "llama", "not a causal language model"),
         ("NobodysForCausalLM", "nobodys", "does not have"),
-    ],
-)
-def test_what_a_configuration_names_is_refused_for_what_it_is(folder, architecture, model_type, said):
-    (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "model_type": model_type}))
-    assert said in refusal(folder)
+    ):
+        (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "model_type": model_type}))
+        assert said in refusal(folder)
 
 
 def test_an_encoder_with_a_decoder_is_called_that(folder):

@@ -43,36 +43,17 @@ def test_paths_are_the_same_in_any_batch_of_as_many_as_their_memory_and_never_al
         sample_paths(planned(model, greedy=True), [1, 2], OwnRoom())
 
 
-def test_paths_of_other_numbers_worlds_and_seeds_have_other_seeds():
+def test_steps_are_marked_by_their_thresholds_and_seeds_by_path_and_world():
     seeds = {path_seed(seed, world, number) for seed in (0, 1) for world in ("he", "masked") for number in range(50)}
     assert len(seeds) == 200
-
-
-@pytest.mark.parametrize(
-    ("state", "certified", "mark"),
-    [
-        ("calibrated", True, "held"),
-        ("calibrated", False, "missed"),
-        ("inherited", True, "borrowed"),
-        ("inherited", False, "missed"),
-        ("uninformative", False, "weak"),
-        ("mismatch", False, "none"),
+    for state, certified, mark in (
+        ("calibrated", True, "held"), ("calibrated", False, "missed"), ("inherited", True, "borrowed"),
+        ("inherited", False, "missed"), ("uninformative", False, "weak"), ("mismatch", False, "none"),
         ("none", False, "none"),
-    ],
-)
-def test_a_step_is_marked_by_what_its_threshold_did(state, certified, mark):
-    assert threshold_mark(SimpleNamespace(state=state, certified=certified)) == mark
-
-
-@pytest.mark.parametrize(
-    ("marks", "held"),
-    [
-        (("held", "borrowed"), True),
-        (("held", "missed"), False),
-        (("held", "weak"), False),
-        (("none",), False),
+    ):  # fmt: skip
+        assert threshold_mark(SimpleNamespace(state=state, certified=certified)) == mark
+    for marks, held in (
+        (("held", "borrowed"), True), (("held", "missed"), False), (("held", "weak"), False), (("none",), False),
         ((), False),
-    ],
-)
-def test_thresholds_held_only_where_every_one_said_something_and_was_reached(marks, held):
-    assert Path(0, (1,) * len(marks), ("a",) * len(marks), "a", "length", marks).held is held
+    ):  # fmt: skip
+        assert Path(0, (1,) * len(marks), ("a",) * len(marks), "a", "length", marks).held is held

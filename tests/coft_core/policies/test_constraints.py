@@ -71,19 +71,13 @@ def test_dual_thresholds_accept_what_is_likely_and_not_toxic():
     assert decision.state == "none"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("You fool", "You fool"),
-        ("You fool.", "You fool."),
-        ("You fool. The", "The"),
-        ("He said: “You fool!” Then she", "Then she"),
-        ("3.5 litres of water", "3.5 litres of water"),
+def test_a_sentence_that_is_over_no_longer_counts():
+    for text, sentence in (
+        ("You fool", "You fool"), ("You fool.", "You fool."), ("You fool. The", "The"),
+        ("He said: “You fool!” Then she", "Then she"), ("3.5 litres of water", "3.5 litres of water"),
         ("one line\nanother", "another"),
-    ],
-)
-def test_a_sentence_that_is_over_no_longer_counts(text: str, sentence: str):
-    assert text[sentence_start(text) :] == sentence
+    ):  # fmt: skip
+        assert text[sentence_start(text) :] == sentence
 
 
 def test_candidates_are_scored_in_the_sentence_that_is_being_written():

@@ -56,32 +56,32 @@ def factual(model: cc.LanguageModel, tokens: list[int]) -> list[float]:
     return [value - total for value in row]
 
 
-@pytest.mark.parametrize("forced", [{}, {1: 7}, {0: 3, 4: 11}])
-def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibration, forced) -> None:
-    steps = written(model, SingleBranchPolicy(calibration=calibration), forced)
-    supports, members = [], []
-    for at, step in enumerate(steps):
-        log_p = factual(model, [before.token_id for before in steps[:at]])
-        # 39 contexts and alpha 0.2 give rank 8 of 40; the test counts on no token being within rounding of it.
-        log_tau = sorted(calibration.values.values[calibration.values.steps == at].tolist())[7]
-        certified = {token for token, value in enumerate(log_p) if value >= log_tau}
-        shown = {row.token_id: row.certified for row in step.candidates}
-        assert step.set_size == len(certified)
-        assert shown == {token: token in certified for token in shown}
-        assert step.certified == (step.token_id in certified and step.state == "calibrated")
-        assert step.diagnostics.margin == pytest.approx(log_p[step.token_id] - log_tau, abs=1e-4)
-        supports.append(log_p[step.token_id])
-        members.append(step.token_id in certified)
-    chain = cc.certify_chain(calibration, steps, vocabulary=model.vocabulary_size)
-    weak = any(step.state == "uninformative" for step in steps)
-    assert chain.union_certified is (False if not all(members) else None if weak else True)
-    assert chain.log_support == pytest.approx(min(supports), abs=1e-4)
-    assert chain.weakest == supports.index(min(supports))
-    least = calibration.values.values.reshape(CONTEXTS, LENGTH).min(1)
-    missed = min(supports) < sorted(least.tolist())[7]
-    assert chain.sequence_certified is (False if missed else True if chain.informative_steps == LENGTH else None)
-    assert audit_summary(steps[5:], 1) == pytest.approx(supports[5], abs=1e-4)
-    assert "says nothing of the masked one" in chain.sentence
+def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibration) -> None:
+    for forced in ({}, {1: 7}, {0: 3, 4: 11}):
+        steps = written(model, SingleBranchPolicy(calibration=calibration), forced)
+        supports, members = [], []
+        for at, step in enumerate(steps):
+            log_p = factual(model, [before.token_id for before in steps[:at]])
+            # 39 contexts and alpha 0.2 give rank 8 of 40; the test counts on no token being within rounding of it.
+            log_tau = sorted(calibration.values.values[calibration.values.steps == at].tolist())[7]
+            certified = {token for token, value in enumerate(log_p) if value >= log_tau}
+            shown = {row.token_id: row.certified for row in step.candidates}
+            assert step.set_size == len(certified)
+            assert shown == {token: token in certified for token in shown}
+            assert step.certified == (step.token_id in certified and step.state == "calibrated")
+            assert step.diagnostics.margin == pytest.approx(log_p[step.token_id] - log_tau, abs=1e-4)
+            supports.append(log_p[step.token_id])
+            members.append(step.token_id in certified)
+        chain = cc.certify_chain(calibration, steps, vocabulary=model.vocabulary_size)
+        weak = any(step.state == "uninformative" for step in steps)
+        assert chain.union_certified is (False if not all(members) else None if weak else True)
+        assert chain.log_support == pytest.approx(min(supports), abs=1e-4)
+        assert chain.weakest == supports.index(min(supports))
+        least = calibration.values.values.reshape(CONTEXTS, LENGTH).min(1)
+        missed = min(supports) < sorted(least.tolist())[7]
+        assert chain.sequence_certified is (False if missed else True if chain.informative_steps == LENGTH else None)
+        assert audit_summary(steps[5:], 1) == pytest.approx(supports[5], abs=1e-4)
+        assert "says nothing of the masked one" in chain.sentence
 
 
 def test_the_joint_support_is_another_number_and_bounds_break_where_they_have_no_ground(model, calibration) -> None:

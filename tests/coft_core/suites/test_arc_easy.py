@@ -75,17 +75,14 @@ def test_accuracies_are_those_worked_out_by_hand(items):
     assert all(item.unit == item.id for item in items)
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        (record("Q", ["a", "b"], "C"), "the answer 'C' is none of the choices A, B"),
-        (record("Q", ["a"], "A"), "a question needs two answers or more"),
-        (record("Q", ["a", ""], "A"), "none of them empty"),
-        ({"question": {"stem": "Q"}, "answerKey": "A"}, "lacks its stem or a choice's label or text"),
-        ({"question": "Q", "answerKey": "A"}, "lacks its stem or a choice's label or text"),
-        ({"answerKey": "A", "id": "x"}, "the field 'question' is missing"),
-    ],
-)
+@pytest.mark.parametrize(("row", "reason"), [
+    (record("Q", ["a", "b"], "C"), "the answer 'C' is none of the choices A, B"),
+    (record("Q", ["a"], "A"), "a question needs two answers or more"),
+    (record("Q", ["a", ""], "A"), "none of them empty"),
+    ({"question": {"stem": "Q"}, "answerKey": "A"}, "lacks its stem or a choice's label or text"),
+    ({"question": "Q", "answerKey": "A"}, "lacks its stem or a choice's label or text"),
+    ({"answerKey": "A", "id": "x"}, "the field 'question' is missing"),
+])  # fmt: skip
 def test_a_damaged_record_is_named_with_its_line(tmp_path, row, reason):
     with pytest.raises(DataError, match=r"test\.jsonl, line 2: ") as caught:
         SUITE.items(folder(tmp_path, "arc_easy", test__jsonl=[RECORDS[0], row]))

@@ -177,14 +177,11 @@ def test_single_pairs_prefer_as_the_harness_says(items):
         assert values(SUITE.figures([alone]))["stereotype"] == 100 * theirs["pct_stereotype"]
 
 
-@pytest.mark.parametrize(
-    ("pair", "reason"),
-    [
-        (("A b.", "A c.", "both", "age"), "the field 'stereo_antistereo' is 'both'"),
-        (("A b.", "A c.", "stereo", "height"), "the field 'bias_type' is 'height'"),
-        (("A b.", " ", "stereo", "age"), "a sentence of the pair is empty"),
-    ],
-)
+@pytest.mark.parametrize(("pair", "reason"), [
+    (("A b.", "A c.", "both", "age"), "the field 'stereo_antistereo' is 'both'"),
+    (("A b.", "A c.", "stereo", "height"), "the field 'bias_type' is 'height'"),
+    (("A b.", " ", "stereo", "age"), "a sentence of the pair is empty"),
+])  # fmt: skip
 def test_a_damaged_row_is_named_by_its_line(tmp_path, pair, reason):
     with pytest.raises(DataError, match=rf"crows_pairs_anonymized\.csv, line 3: {reason}"):
         SUITE.items(folder(tmp_path, PAIRS[0], pair))

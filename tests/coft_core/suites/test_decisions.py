@@ -25,7 +25,7 @@ from tests.coft_core.suites.answered import by_key, decided, scored
 RACE = Attribute("race", "race", ("x", "y"), ("x people", "y people"))
 
 
-def test_the_pieces_that_name_an_attribute_are_the_sensitive_spans():
+def test_the_likelier_answer_is_the_decision_and_pieces_with_attributes_the_spans():
     ask = yes_no("A ", ("Greek", "nationality"), " ", ("man", "gender"), ".")
     assert ask.prompt == "A Greek man."
     assert ask.texts == (" Yes", " No")
@@ -33,24 +33,15 @@ def test_the_pieces_that_name_an_attribute_are_the_sensitive_spans():
         ("Greek", "nationality"),
         ("man", "gender"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("yes", "no", "refused", "outside", "made", "p"),
-    [
-        (math.log(0.3), math.log(0.1), (), "floor", 1.0, 0.75),
-        (math.log(0.1), math.log(0.3), (), "floor", 0.0, 0.25),
-        (-1.5, -1.5, (), "floor", None, 0.5),
-        (-1.0, -9.0, (0,), "floor", 1.0, 1 / (1 + math.exp(-8.0))),
-        (-1.0, -9.0, (0,), "zero", 0.0, 0.0),
-        (-9.0, -1.0, (1,), "zero", 1.0, 1.0),
+    for yes, no, refused, outside, made, p in (
+        (math.log(0.3), math.log(0.1), (), "floor", 1.0, 0.75), (math.log(0.1), math.log(0.3), (), "floor", 0.0, 0.25),
+        (-1.5, -1.5, (), "floor", None, 0.5), (-1.0, -9.0, (0,), "floor", 1.0, 1 / (1 + math.exp(-8.0))),
+        (-1.0, -9.0, (0,), "zero", 0.0, 0.0), (-9.0, -1.0, (1,), "zero", 1.0, 1.0),
         (-1.0, -9.0, (0, 1), "zero", None, None),
-    ],
-)
-def test_the_likelier_answer_is_the_decision_and_no_answer_where_neither_is(yes, no, refused, outside, made, p):
-    outcome = Outcome("a", "a", {}, (scored(yes, no, refused=refused),))
-    assert decision(outcome, outside) == made
-    assert probability(outcome, outside) == (None if p is None else pytest.approx(p))
+    ):  # fmt: skip
+        outcome = Outcome("a", "a", {}, (scored(yes, no, refused=refused),))
+        assert decision(outcome, outside) == made
+        assert probability(outcome, outside) == (None if p is None else pytest.approx(p))
 
 
 def people(*rows):

@@ -183,14 +183,10 @@ def test_both_sets_are_read_from_their_files_and_the_hub(tmp_path, monkeypatch):
     assert DiscrimEvalImplicit().items_from_hub() == implicit
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"race": "green"}, "'race' is 'green' and has to be one of white, black"),
-        ({"gender": None}, "'gender' is missing"),
-        ({"age": "old"}, "'age' is 'old' and has to be a number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"race": "green"}, "'race' is 'green' and has to be one of white, black"),
+    ({"gender": None}, "'gender' is missing"), ({"age": "old"}, "'age' is 'old' and has to be a number"),
+])  # fmt: skip
 def test_a_record_that_cannot_be_read_is_refused_with_its_line(tmp_path, change, reason):
     with pytest.raises(DataError, match=rf"explicit.jsonl, line 2: the field {reason}"):
         items(tmp_path, record(), record() | change)

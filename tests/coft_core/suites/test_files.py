@@ -39,13 +39,9 @@ def put(data, name, content, suite="riddles"):
 
 def test_a_suites_own_folder_goes_before_the_folder_itself_and_a_plain_file_before_a_compressed_one(data):
     expected = [
-        put(data, "b.txt", "x", suite="."),
-        put(data, "a.txt.gz", b"x", suite="."),
-        put(data, "a.txt", "x", suite="."),
-        put(data, "b.txt.gz", b"x"),
-        put(data, "a.txt.gz", b"x"),
-        put(data, "a.txt", "x"),
-    ]
+        put(data, "b.txt", "x", suite="."), put(data, "a.txt.gz", b"x", suite="."), put(data, "a.txt", "x", suite="."),
+        put(data, "b.txt.gz", b"x"), put(data, "a.txt.gz", b"x"), put(data, "a.txt", "x"),
+    ]  # fmt: skip
     while expected:
         newest = expected.pop()
         assert data.find("riddles", "a.txt", "b.txt") == newest
@@ -232,15 +228,10 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionError("no route"),
-        ValueError("no split"),
-        OSError("disk full"),
-        RuntimeError("scripts are not supported"),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    ConnectionError("no route"), ValueError("no split"), OSError("disk full"),
+    RuntimeError("scripts are not supported"),
+])  # fmt: skip
 def test_a_data_set_that_the_hub_does_not_have_is_an_error_that_says_what_to_do(monkeypatch, error):
     def load(*args, **options):
         raise error
@@ -267,16 +258,11 @@ def test_a_hub_that_does_not_answer_is_asked_for_nothing_unless_downloads_are_as
         hub_lines(HubSplit("owner/riddles", None, "test"))
 
 
-@pytest.mark.parametrize(
-    ("problem", "answers"),
-    [
-        (None, True),
-        (HTTPError("https://hub.invalid", 503, "busy", Message(), None), True),
-        (URLError(SSLError("unknown authority")), True),
-        (URLError(OSError("no route")), False),
-        (TimeoutError("5 s"), False),
-    ],
-)
+@pytest.mark.parametrize(("problem", "answers"), [
+    (None, True), (HTTPError("https://hub.invalid", 503, "busy", Message(), None), True),
+    (URLError(SSLError("unknown authority")), True), (URLError(OSError("no route")), False),
+    (TimeoutError("5 s"), False),
+])  # fmt: skip
 def test_a_hub_answers_whatever_it_says_and_is_asked_once_a_minute(monkeypatch, problem, answers):
     asked = []
 

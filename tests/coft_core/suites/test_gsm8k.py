@@ -21,17 +21,10 @@ TEST = [
     {"question": "A tie costs $4. What do 3 cost?", "answer": "3 * 4 = $12\n#### 12"},
 ]
 TEXTS = [
-    " 1200 - 18 is 1182.\n#### 1182",
-    " It is $1,182.00 or so.\n#### 1,182",
-    " Three ties: $12.",
-    " The answer is 12 dollars. #### 13",
-    " I do not know",
-    " Twelve...",
-    " #### .",
-    "",
-    " 12 and then -5",
+    " 1200 - 18 is 1182.\n#### 1182", " It is $1,182.00 or so.\n#### 1,182", " Three ties: $12.",
+    " The answer is 12 dollars. #### 13", " I do not know", " Twelve...", " #### .", "", " 12 and then -5",
     " #### -12.\n#### 12",
-]
+]  # fmt: skip
 
 
 @pytest.fixture

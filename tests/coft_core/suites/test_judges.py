@@ -28,7 +28,7 @@ def lengths(name="toxicity", with_prompt=False):
     return Judge(name, "1", length, with_prompt), read
 
 
-def test_every_ask_gets_its_number_and_each_different_text_is_read_once():
+def test_judges_read_each_text_once_and_prompts_from_the_facts():
     counting, read = lengths()
     twice = Outcome("a", "a", {}, (Written("four", 1, "end"), scored(0.0), Written(" \n", 1, "end")))
     outcomes = [twice, wrote("four", unit="b"), wrote("two", unit="c", marks={"regard": (0.5,)})]
@@ -40,9 +40,6 @@ def test_every_ask_gets_its_number_and_each_different_text_is_read_once():
     ]
     assert read == [["two", "four"]]
     assert [outcome.answers for outcome in judged] == [outcome.answers for outcome in outcomes]
-
-
-def test_outcomes_without_writing_stay_and_judges_that_were_not_given_are_named():
     counting, read = lengths()
     outcome = Outcome("a", "a", {}, (scored(0.0, -1.0),))
     assert judge([outcome], {"toxicity": counting}) == [outcome]
@@ -54,9 +51,6 @@ def test_outcomes_without_writing_stay_and_judges_that_were_not_given_are_named(
     found = load_judge("toxicity", "embedded")
     assert found.scores(texts) == load_scorer("embedded").score(texts)
     assert not found.with_prompt
-
-
-def test_a_judge_that_reads_prompts_gets_them_from_the_facts_and_says_where_they_are_missing():
     counting, read = lengths("regard", with_prompt=True)
     told = wrote(" ran", unit="a", facts={"prompt": "She"})
     empty = wrote(" ", unit="b", facts={"prompt": "She"})
@@ -112,10 +106,12 @@ def test_a_classifier_says_what_its_labels_mean_and_its_version_what_is_read(cla
     assert [load_judge(name, classifier).with_prompt for name in ("regard", "sentiment")] == [True, False]
 
 
-@pytest.mark.parametrize("wanted", ["#happy", "#positive,happy", "#negative,neutral,positive"])
-def test_labels_that_are_not_there_are_refused_with_those_that_are(classifier, wanted):
-    with pytest.raises(ModelLoadError, match="has the labels negative, neutral, positive; name for sentiment the one"):
-        load_judge("sentiment", classifier + wanted)
+def test_labels_that_are_not_there_are_refused_with_those_that_are(classifier):
+    for wanted in ("#happy", "#positive,happy", "#negative,neutral,positive"):
+        with pytest.raises(
+            ModelLoadError, match="has the labels negative, neutral, positive; name for sentiment the one"
+        ):
+            load_judge("sentiment", classifier + wanted)
 
 
 def test_a_classifier_that_cannot_be_loaded_is_called_a_judge(tmp_path):

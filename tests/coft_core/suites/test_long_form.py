@@ -57,22 +57,14 @@ def test_a_question_without_any_answer_is_an_error_with_its_line(tmp_path, answe
         items(Eli5(), tmp_path, QUESTION, {**QUESTION, "answers": answers})
 
 
-@pytest.mark.parametrize(
-    ("text", "reference"),
-    [
+def test_rouge_and_f1_are_those_of_the_harness_and_worked_out_by_hand():
+    for text, reference in (
         ("A bridge opened", "The bridge was opened, and people came."),
         ("People came to see  the bridge.\nIt opened", "Bridges open when people are coming to see them"),
-        ("", "Something"),
-        ("wholly other words", "nothing in common"),
-        ("the same", "the same"),
-    ],
-)
-def test_rouge_is_that_of_the_harness(text, reference):
-    theirs = cnn_of_harness.calculate_rouge_scores([text], [reference])["rougeL"]
-    assert rouge_l(text, [reference]) == pytest.approx(theirs)
-
-
-def test_rouge_and_f1_are_those_worked_out_by_hand():
+        ("", "Something"), ("wholly other words", "nothing in common"), ("the same", "the same"),
+    ):  # fmt: skip
+        theirs = cnn_of_harness.calculate_rouge_scores([text], [reference])["rougeL"]
+        assert rouge_l(text, [reference]) == pytest.approx(theirs)
     # The longest common subsequence of "cats sleep all day" and "a cat sleeps all the long day", stemmed, is four words
     # of four and of seven: F = 2 * 1 * 4/7 / (1 + 4/7) = 8/11.
     assert rouge_l("Cats sleep all day", ["A cat sleeps all the long day"]) == pytest.approx(8 / 11)

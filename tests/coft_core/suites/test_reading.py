@@ -120,15 +120,15 @@ def test_a_text_without_a_prompt_is_read_from_the_start_token_or_refused(model):
         start_prompt(Bare())
 
 
-@pytest.mark.parametrize("name", ["coft", "gedi", "cf_substitution"])
-def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model, name):
-    asks = [Writing(ask.prompt, 4) for ask in ASKS]
-    policy = method(name).build(top_p=0.9)
-    (column,) = Reader(model, detector=DETECTOR).read(asks, [policy], [3, 4, 5, 6])
-    for seed, ask, answer in zip((3, 4, 5, 6), asks, column, strict=True):
-        run = cc.generate(model, ask.prompt, policy, max_new_tokens=4, seed=seed, detector=DETECTOR)
-        assert isinstance(answer, Written)
-        assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
+def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model):
+    for name in ("coft", "gedi", "cf_substitution"):
+        asks = [Writing(ask.prompt, 4) for ask in ASKS]
+        policy = method(name).build(top_p=0.9)
+        (column,) = Reader(model, detector=DETECTOR).read(asks, [policy], [3, 4, 5, 6])
+        for seed, ask, answer in zip((3, 4, 5, 6), asks, column, strict=True):
+            run = cc.generate(model, ask.prompt, policy, max_new_tokens=4, seed=seed, detector=DETECTOR)
+            assert isinstance(answer, Written)
+            assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
 
 
 @pytest.mark.parametrize(

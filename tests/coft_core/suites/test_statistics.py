@@ -38,13 +38,13 @@ def test_units_are_drawn_with_replacement_and_by_their_number_alone():
         unit_draws(300)[0, 0] = 5
 
 
-@pytest.mark.parametrize("count", [1, 7, 60])
-def test_the_exact_interval_of_a_share_is_that_of_the_binomial_test_to_the_last_bit(count):
-    for hits in {0, 1, count // 3, count}:
-        values = [1.0] * hits + [0.0] * (count - hits)
-        found = mean_figure("m", "M", range(count), values)
-        known = binomtest(hits, count).proportion_ci(0.95, "exact")
-        assert (found.low, found.high) == (known.low, known.high)
+def test_the_exact_interval_of_a_share_is_that_of_the_binomial_test_to_the_last_bit():
+    for count in (1, 7, 60):
+        for hits in {0, 1, count // 3, count}:
+            values = [1.0] * hits + [0.0] * (count - hits)
+            found = mean_figure("m", "M", range(count), values)
+            known = binomtest(hits, count).proportion_ci(0.95, "exact")
+            assert (found.low, found.high) == (known.low, known.high)
 
 
 def test_what_counting_decides_is_what_the_interval_says():
@@ -76,13 +76,12 @@ def test_methods_within_noise_share_ranks_and_those_without_a_value_have_none():
     assert ahead({"a": one, "b": paired}) == {"a": set(), "b": {"a"}}
 
 
-@pytest.mark.parametrize(
-    ("better", "value", "worse"),
-    [("lower", 3.0, 4.0), ("higher", 4.0, 3.0), ("near the middle", 51.0, 48.0), ("near zero", -1.0, 2.0)],
-)
-def test_what_is_better_has_the_less_badness_and_the_first_rank(better, value, worse):
-    assert badness(value, better) < badness(worse, better)
-    assert ranks({"a": figure(worse, 0.1, better), "b": figure(value, 0.1, better)}) == {"a": 2.0, "b": 1.0}
+def test_what_is_better_has_the_less_badness_and_the_first_rank():
+    for better, value, worse in (
+        ("lower", 3.0, 4.0), ("higher", 4.0, 3.0), ("near the middle", 51.0, 48.0), ("near zero", -1.0, 2.0),
+    ):  # fmt: skip
+        assert badness(value, better) < badness(worse, better)
+        assert ranks({"a": figure(worse, 0.1, better), "b": figure(value, 0.1, better)}) == {"a": 2.0, "b": 1.0}
 
 
 def share(values, units=None):

@@ -168,15 +168,11 @@ def test_a_model_that_draws_lots_has_its_neutral_values_in_the_intervals(tmp_pat
     assert inside >= 4
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"context": "The gardener sat."}, "the context has no BLANK"),
-        ({"target": None}, "the field 'target' is missing"),
-        ({"sentences": [{"sentence": "Only this.", "gold_label": "stereotype"}]}, "no sentence is labelled"),
-        ({"sentences": [{"sentence": "Only this."}]}, "a sentence lacks its text or its gold_label"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"context": "The gardener sat."}, "the context has no BLANK"), ({"target": None}, "the field 'target' is missing"),
+    ({"sentences": [{"sentence": "Only this.", "gold_label": "stereotype"}]}, "no sentence is labelled"),
+    ({"sentences": [{"sentence": "Only this."}]}, "a sentence lacks its text or its gold_label"),
+])  # fmt: skip
 def test_a_damaged_item_is_named_by_its_place(tmp_path, change, reason):
     good = entry("a", "x", "race", "It is BLANK.", pro="It is a.", anti="It is b.", none="It is c.")
     with pytest.raises(DataError, match=rf"dev\.json \(intrasentence\), line 2: {reason}"):

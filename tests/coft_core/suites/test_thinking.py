@@ -32,16 +32,12 @@ def test_thinking_is_no_part_of_an_answer_and_no_stop_ends_it():
     assert read(given) == read(given, marks=None)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "inside", "thinking", "answer", "ended"),
-    [
-        (["<thi", "nk>so", " on</th", "ink>\n\n", "Yes", "."], False, "so on", "Yes.", True),
-        (["so", "</think>", " Yes"], True, "so", "Yes", True),
-        (["so", " on"], True, "so on", "", False),
-        ([" Yes", " <b>"], False, "", " Yes <b>", True),
-        (["A", "<think>", "b", "</think>", "C", "<think>", "d"], False, "bd", "AC", False),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "inside", "thinking", "answer", "ended"), [
+    (["<thi", "nk>so", " on</th", "ink>\n\n", "Yes", "."], False, "so on", "Yes.", True),
+    (["so", "</think>", " Yes"], True, "so", "Yes", True), (["so", " on"], True, "so on", "", False),
+    ([" Yes", " <b>"], False, "", " Yes <b>", True),
+    (["A", "<think>", "b", "</think>", "C", "<think>", "d"], False, "bd", "AC", False),
+])  # fmt: skip
 def test_marks_that_tokens_cut_are_neither_thinking_nor_answer(tokens, inside, thinking, answer, ended):
     def text_of(ids):
         return "".join(tokens[number] for number in ids)

@@ -24,21 +24,15 @@ def test_mean_and_share_are_of_the_continuations_that_could_be_judged():
 
 def test_continuations_with_an_empty_set_stand_beside_the_others():
     outcomes = [
-        toxic(0.8, unit="a", empty=(0, 3), tokens=4),
-        toxic(0.2, unit="b", empty=(1,), tokens=2),
-        toxic(0.3, unit="c", tokens=6),
-        toxic(0.6, unit="d", tokens=4),
-        toxic(0.0, unit="e", tokens=4),
-    ]
+        toxic(0.8, unit="a", empty=(0, 3), tokens=4), toxic(0.2, unit="b", empty=(1,), tokens=2),
+        toxic(0.3, unit="c", tokens=6), toxic(0.6, unit="d", tokens=4), toxic(0.0, unit="e", tokens=4),
+    ]  # fmt: skip
     figures = by_key(empty_set_figures(outcomes))
     expected = {
-        "empty_prompts": (40.0, 5),
-        "empty_steps": (100 * 3 / 20, 20),
-        "toxicity_with_empty": (0.5, 2),
-        "toxicity_rate_with_empty": (50.0, 2),
-        "toxicity_without_empty": (0.3, 3),
+        "empty_prompts": (40.0, 5), "empty_steps": (100 * 3 / 20, 20), "toxicity_with_empty": (0.5, 2),
+        "toxicity_rate_with_empty": (50.0, 2), "toxicity_without_empty": (0.3, 3),
         "toxicity_rate_without_empty": (100 / 3, 3),
-    }
+    }  # fmt: skip
     assert {key: (pytest.approx(f.value), f.n) for (key, _), f in figures.items()} == expected
 
 

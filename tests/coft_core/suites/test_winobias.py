@@ -92,14 +92,10 @@ def test_the_gap_is_the_accuracy_on_expected_genders_minus_the_other_one(items):
     assert sum(gap.low <= 0 <= gap.high for gap in inside) >= 3
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("1 [The plumber]", "[The plumber]", "there is no number"),
-        ("[he]", "he", "has to have one person and a pronoun"),
-        ("[The plumber] thanked the florist", "[The plumber] thanked the baker", "has no occupation of the lists"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "reason"), [
+    ("1 [The plumber]", "[The plumber]", "there is no number"), ("[he]", "he", "has to have one person and a pronoun"),
+    ("[The plumber] thanked the florist", "[The plumber] thanked the baker", "has no occupation of the lists"),
+])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, old, new, reason):
     name = "pro_stereotyped_type1.txt.dev"
     data = folder(tmp_path, lambda file, text: text.replace(old, new) if file == name else text)

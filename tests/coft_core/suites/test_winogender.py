@@ -123,14 +123,11 @@ def test_models_that_follow_the_statistics_ignore_gender_or_draw_lots_have_their
     assert sum(gap.low <= 0 <= gap.high for gap in gaps) >= 3
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the sentid"),
-        (("baker.guest.1.male.txt", "The baker told the guest that he left."), "has no occupation 'baker'"),
-        (("judge.guest.1.male.txt", "The judge told the guest that she left."), "the sentence has no male pronoun"),
-    ],
-)
+@pytest.mark.parametrize(("line", "reason"), [
+    (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the sentid"),
+    (("baker.guest.1.male.txt", "The baker told the guest that he left."), "has no occupation 'baker'"),
+    (("judge.guest.1.male.txt", "The judge told the guest that she left."), "the sentence has no male pronoun"),
+])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, line, reason):
     with pytest.raises(DataError, match=rf"all_sentences\.tsv, line 2: .*{reason}"):
         SUITE.items(folder(tmp_path, [line]))

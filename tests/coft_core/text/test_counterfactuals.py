@@ -66,20 +66,14 @@ def test_words_of_one_family_move_on_together_also_where_no_row_lists_them():
     assert made.found[0].text == "a nurse, child-like, said they met a man"
 
 
-@pytest.mark.parametrize(
-    ("written", "first"),
-    [
-        ("the [oldest|age] child", "the youngest child"),
-        ("an [80-year-old|age] man", "a 25-year-old man"),
-        ("she is [34|age]", "she is 45"),
-        ("[working-class|socioeconomic] people", "middle-class people"),
-        ("the [blind|disability] man", "the sighted man"),
-        ("she is [Muslim|religion]", "she is Jewish"),
+def test_a_word_is_substituted_in_its_form_and_reading():
+    for written, first in (
+        ("the [oldest|age] child", "the youngest child"), ("an [80-year-old|age] man", "a 25-year-old man"),
+        ("she is [34|age]", "she is 45"), ("[working-class|socioeconomic] people", "middle-class people"),
+        ("the [blind|disability] man", "the sighted man"), ("she is [Muslim|religion]", "she is Jewish"),
         ("she is a [Muslim|religion]", "she is a Jew"),
-    ],
-)
-def test_a_word_is_substituted_in_its_form_and_reading(written, first):
-    assert texts(written)[0] == first
+    ):  # fmt: skip
+        assert texts(written)[0] == first
 
 
 def test_own_pairs_take_words_plurals_and_whole_sets_of_pronouns():
@@ -90,10 +84,10 @@ def test_own_pairs_take_words_plurals_and_whole_sets_of_pronouns():
     assert substituted(text, spans, parse_pairs("Sikh = Hindu")) is None
 
 
-@pytest.mark.parametrize("written", ["", "he", "he =", "= she", "he = she;"])
-def test_an_own_pair_that_cannot_be_read_is_refused(written):
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        parse_pairs(written)
+def test_an_own_pair_that_cannot_be_read_is_refused():
+    for written in ("", "he", "he =", "= she", "he = she;"):
+        with pytest.raises(InvalidInputError, match="cannot be read"):
+            parse_pairs(written)
 
 
 def test_the_tables_name_known_families_and_kinds_and_neutral_words_tell_no_gender():

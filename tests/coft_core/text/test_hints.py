@@ -1,7 +1,5 @@
 """Cues that only hint at an attribute are masked where a text says none outright, and suggested where it does."""
 
-import pytest
-
 from coft_core.text.detection import SpanDetector
 from coft_core.text.lexicon import Lexicons
 from coft_core.text.merging import HINT_DETAILS
@@ -18,26 +16,21 @@ def pieces(text: str, detector: SpanDetector = DETECTOR) -> tuple[list[str], lis
     return masked, [text[span.start : span.end] for span in spans if span.suggested]
 
 
-@pytest.mark.parametrize("text", ["Emily applied for a loan.", "The poor driver stopped.", "A grandmother knocked."])
-def test_what_hints_alone_is_masked(text: str) -> None:
-    masked, offered = pieces(text)
-    assert len(masked) == 1
-    assert not offered
+def test_what_hints_alone_is_masked() -> None:
+    for text in ("Emily applied for a loan.", "The poor driver stopped.", "A grandmother knocked."):
+        masked, offered = pieces(text)
+        assert len(masked) == 1
+        assert not offered
 
 
-@pytest.mark.parametrize(
-    ("text", "masked", "offered"),
-    [
+def test_beside_an_attribute_that_is_said_outright_a_hint_is_suggested() -> None:
+    for text, masked, offered in (
         ("Emily, a Muslim, applied.", ["Muslim"], ["Emily"]),
         ("The poor Mexican driver stopped.", ["Mexican"], ["poor"]),
         ("A freckled German knocked.", ["German"], ["freckled"]),
         ("The devout driver from Mexico prayed.", ["Mexico"], ["devout"]),
-    ],
-)
-def test_beside_an_attribute_that_is_said_outright_a_hint_is_suggested(
-    text: str, masked: list[str], offered: list[str]
-) -> None:
-    assert pieces(text) == (masked, offered)
+    ):
+        assert pieces(text) == (masked, offered)
 
 
 def test_the_strongest_kind_of_hint_is_masked_and_others_suggested_beside_what_is_said_outright() -> None:

@@ -126,28 +126,24 @@ def test_a_reviewers_jsonl_alone_matches_only_its_own_terms_and_patterns(tmp_pat
     assert [(text[s.start : s.end], s.category) for s in found] == [("zorblax", "race"), ("grade 7", "age")]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.csv", "term,family\nfoo,race\nbar,colour\n", "a.csv, line 3, field 'family': 'colour' is unknown"),
-        ("a.csv", "term,family\n,race\n", "a.csv, line 2, field 'term': empty"),
-        ("a.csv", "term,detail\nfoo,bar\n", "a.csv, line 1, field 'family': missing"),
-        ("a.csv", "", "a.csv, line 1, field 'term': missing"),
-        ("a.csv", "term,family,colour\nfoo,race,x\n", "a.csv, line 1, field 'colour': unknown field"),
-        ("a.csv", "term,family\nfoo,race,x\n", "a.csv, line 2, field 3: the line has 3 cells"),
-        ("a.csv", "term,family,case\nfoo,race,upper\n", "a.csv, line 2, field 'case': 'upper' is unknown"),
-        ("a.csv", "term,family,context\nfoo,race,moon\n", "a.csv, line 2, field 'context': 'moon' is unknown"),
-        ("a.csv", 'term,family\n"foo,race\n', "a.csv, line 2: not valid CSV"),
-        ("a.csv", b"term,family\nfoo,race\nb\xe4r,race\n", "a.csv, line 3: the text is not UTF-8"),
-        ("a.jsonl", '{"term": "foo", "family": "race"}\n{"term"\n', "a.jsonl, line 2: not valid JSON"),
-        ("a.jsonl", "[1]\n", "a.jsonl, line 1: expected a JSON object"),
-        ("a.jsonl", '{"term": 3, "family": "race"}\n', "a.jsonl, line 1, field 'term': expected text"),
-        ("a.jsonl", '{"pattern": [], "family": "age"}\n', "a.jsonl, line 1, field 'pattern': not a token pattern"),
-        ("a.jsonl", '{"pattern": [{"COLOUR": 1}], "family": "age"}\n', "a.jsonl, line 1, field 'pattern'"),
-        ("a.txt", "foo\n", "a.txt: "),
-        ("nowhere.csv", None, "nowhere.csv: "),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("a.csv", "term,family\nfoo,race\nbar,colour\n", "a.csv, line 3, field 'family': 'colour' is unknown"),
+    ("a.csv", "term,family\n,race\n", "a.csv, line 2, field 'term': empty"),
+    ("a.csv", "term,detail\nfoo,bar\n", "a.csv, line 1, field 'family': missing"),
+    ("a.csv", "", "a.csv, line 1, field 'term': missing"),
+    ("a.csv", "term,family,colour\nfoo,race,x\n", "a.csv, line 1, field 'colour': unknown field"),
+    ("a.csv", "term,family\nfoo,race,x\n", "a.csv, line 2, field 3: the line has 3 cells"),
+    ("a.csv", "term,family,case\nfoo,race,upper\n", "a.csv, line 2, field 'case': 'upper' is unknown"),
+    ("a.csv", "term,family,context\nfoo,race,moon\n", "a.csv, line 2, field 'context': 'moon' is unknown"),
+    ("a.csv", 'term,family\n"foo,race\n', "a.csv, line 2: not valid CSV"),
+    ("a.csv", b"term,family\nfoo,race\nb\xe4r,race\n", "a.csv, line 3: the text is not UTF-8"),
+    ("a.jsonl", '{"term": "foo", "family": "race"}\n{"term"\n', "a.jsonl, line 2: not valid JSON"),
+    ("a.jsonl", "[1]\n", "a.jsonl, line 1: expected a JSON object"),
+    ("a.jsonl", '{"term": 3, "family": "race"}\n', "a.jsonl, line 1, field 'term': expected text"),
+    ("a.jsonl", '{"pattern": [], "family": "age"}\n', "a.jsonl, line 1, field 'pattern': not a token pattern"),
+    ("a.jsonl", '{"pattern": [{"COLOUR": 1}], "family": "age"}\n', "a.jsonl, line 1, field 'pattern'"),
+    ("a.txt", "foo\n", "a.txt: "), ("nowhere.csv", None, "nowhere.csv: "),
+])  # fmt: skip
 def test_a_damaged_file_is_refused_naming_file_line_and_field(
     tmp_path: Path, name: str, content: str | bytes | None, said: str
 ) -> None:
@@ -157,16 +153,13 @@ def test_a_damaged_file_is_refused_naming_file_line_and_field(
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
+def test_malformed_context_rules_are_refused_naming_the_rule() -> None:
+    for rule, said in (
         ({"all": []}, "rule 'r' has an unknown part 'all'"),
         ({"any": [{"left": "a"}]}, "rule 'r' has an unknown part 'left'"),
         ({"any": [{"after": "a+"}]}, "rule 'r': step 'a\\+' is malformed"),
         ({"none": [{"after": "nobody"}]}, "unknown class 'nobody'"),
-    ],
-)
-def test_malformed_context_rules_are_refused_naming_the_rule(rule: dict[str, object], said: str) -> None:
-    data = {"word_lists": {}, "rules": {"r": rule}, "people_details": [], "plural_people_details": []}
-    with pytest.raises(LexiconError, match=said):
-        parse_context_rules(data)
+    ):
+        data = {"word_lists": {}, "rules": {"r": rule}, "people_details": [], "plural_people_details": []}
+        with pytest.raises(LexiconError, match=said):
+            parse_context_rules(data)

@@ -78,12 +78,12 @@ def test_spans_whose_tokens_have_no_place_or_lost_theirs_are_refused():
     assert cc.mask_prompt(tokenizer, "he ran", [cc.Span(0, 2, "gender")]).positions == (0, 1)
 
 
-@pytest.mark.parametrize("text", ["Jose\u0301 ran", "\u1112\u1161\u11ab ran", "\uff76\uff9e ran", "Jo\u200bse ran"])
-def test_characters_that_are_joined_or_never_read_are_no_reason_to_refuse(text):
-    tokenizer = byte_level(["<m>"], "<m>")
-    tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
-    masked = cc.mask_prompt(tokenizer, text, [cc.Span(0, len(text) - 4, "name")])
-    assert masked_words(masked, tokenizer) == " ran"
+def test_characters_that_are_joined_or_never_read_are_no_reason_to_refuse():
+    for text in ("Jose\u0301 ran", "\u1112\u1161\u11ab ran", "\uff76\uff9e ran", "Jo\u200bse ran"):
+        tokenizer = byte_level(["<m>"], "<m>")
+        tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
+        masked = cc.mask_prompt(tokenizer, text, [cc.Span(0, len(text) - 4, "name")])
+        assert masked_words(masked, tokenizer) == " ran"
 
 
 def test_white_space_that_a_tokenizer_trims_from_its_places_is_masked_with_its_span_alone():

@@ -47,18 +47,14 @@ def test_the_article_goes_by_sound(phrase, expected):
     assert takes_an(phrase) is expected
 
 
-@pytest.mark.parametrize(
-    ("text", "roles"),
-    [
-        ("He saw him, his dog and himself; it is his.", "subject object possessive reflexive possessive_pronoun"),
-        ("She saw her, her dog and herself; it is hers.", "subject object possessive reflexive possessive_pronoun"),
-        ("They saw them, their dog and themselves: theirs", "subject object possessive reflexive possessive_pronoun"),
-        ("tell her that; ask her; her 5 sons; her “best” day", "object object possessive possessive"),
-        ("he or she, his or her dog, him/her, his/hers, s/he", "subject possessive object possessive_pronoun subject"),
-        ("her or his dog; (s)he; themself", "possessive subject reflexive"),
-        ("the there then usher hero cathy's heal", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "roles"), [
+    ("He saw him, his dog and himself; it is his.", "subject object possessive reflexive possessive_pronoun"),
+    ("She saw her, her dog and herself; it is hers.", "subject object possessive reflexive possessive_pronoun"),
+    ("They saw them, their dog and themselves: theirs", "subject object possessive reflexive possessive_pronoun"),
+    ("tell her that; ask her; her 5 sons; her “best” day", "object object possessive possessive"),
+    ("he or she, his or her dog, him/her, his/hers, s/he", "subject possessive object possessive_pronoun subject"),
+    ("her or his dog; (s)he; themself", "possessive subject reflexive"), ("the there then usher hero cathy's heal", ""),
+])  # fmt: skip
 def test_each_pronoun_is_read_in_its_role(text, roles):
     assert [item.role for item in find_pronouns(text)] == roles.split()
 

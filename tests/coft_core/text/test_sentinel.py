@@ -65,29 +65,26 @@ def test_sentinels_are_found_by_their_names_and_free_of_the_chat_template():
     assert require_sentinel(tokenizer).text == "<SPECIAL_11>"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["<|reserved_special_token_3|>", "<|reserved_200017|>", "<unused7>", "[unused1]", "<extra_id_0>", "<|extra_4|>",
-     "<|placeholder1|>", "<|dummy_0|>", "[control_8]", "<SPECIAL_20>"],
-)  # fmt: skip
-def test_names_that_vocabularies_give_to_free_tokens_are_known(name):
-    assert RESERVED.fullmatch(name)
+def test_names_that_vocabularies_give_to_free_tokens_are_known():
+    for name in (
+        "<|reserved_special_token_3|>", "<|reserved_200017|>", "<unused7>", "[unused1]", "<extra_id_0>", "<|extra_4|>",
+        "<|placeholder1|>", "<|dummy_0|>", "[control_8]", "<SPECIAL_20>",
+    ):  # fmt: skip
+        assert RESERVED.fullmatch(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["<|im_end|>", "<|eot_id|>", "</s>", "<s>", "<pad>", "<|endoftext|>", "[INST]", "[SEP]"]
-)
-def test_names_of_tokens_with_a_meaning_are_not_taken_for_free_ones(name):
-    assert not RESERVED.fullmatch(name)
+def test_names_of_tokens_with_a_meaning_are_not_taken_for_free_ones():
+    for name in ("<|im_end|>", "<|eot_id|>", "</s>", "<s>", "<pad>", "<|endoftext|>", "[INST]", "[SEP]"):
+        assert not RESERVED.fullmatch(name)
 
 
-@pytest.mark.parametrize("role", ["pad_token", "bos_token", "eos_token"])
-def test_a_token_that_ends_begins_or_pads_is_neither_chosen_nor_taken_by_name(role):
-    tokenizer = byte_level(["<unused0>", "<unused1>"])
-    setattr(tokenizer, role, "<unused0>")
-    assert require_sentinel(tokenizer).text == "<unused1>"
-    with pytest.raises(SentinelError, match="meaning of its own"):
-        resolve_sentinel(tokenizer, "<unused0>")
+def test_a_token_that_ends_begins_or_pads_is_neither_chosen_nor_taken_by_name():
+    for role in ("pad_token", "bos_token", "eos_token"):
+        tokenizer = byte_level(["<unused0>", "<unused1>"])
+        setattr(tokenizer, role, "<unused0>")
+        assert require_sentinel(tokenizer).text == "<unused1>"
+        with pytest.raises(SentinelError, match="meaning of its own"):
+            resolve_sentinel(tokenizer, "<unused0>")
 
 
 def test_vocabularies_without_a_sentinel_are_refused_only_where_it_is_needed():

@@ -32,20 +32,20 @@ def model() -> cc.LanguageModel:
     return tiny_model()
 
 
-@pytest.mark.parametrize("text", ["", "plain", "\U0001f600 whole", "a\x00b", "e\u0301", "\ufffd"])
-def test_whole_characters_are_no_problem(text: str) -> None:
-    assert surrogate_problem(text) == ""
-    assert encodable(text) == text
-    require_encodable(text)
-    text.encode()
+def test_whole_characters_are_no_problem() -> None:
+    for text in ("", "plain", "\U0001f600 whole", "a\x00b", "e\u0301", "\ufffd"):
+        assert surrogate_problem(text) == ""
+        assert encodable(text) == text
+        require_encodable(text)
+        text.encode()
 
 
-@pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xDCE9])
-def test_every_half_is_found_at_its_place(code: int) -> None:
-    half = chr(code)
-    assert surrogate_problem(f"ab{half}cd{half}").startswith(f"holds half of a character (U+{code:04X}, ")
-    assert "at character 3," in surrogate_problem(f"ab{half}cd{half}")
-    assert encodable(f"ab{half}") == "ab\ufffd"
+def test_every_half_is_found_at_its_place() -> None:
+    for code in (0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xDCE9):
+        half = chr(code)
+        assert surrogate_problem(f"ab{half}cd{half}").startswith(f"holds half of a character (U+{code:04X}, ")
+        assert "at character 3," in surrogate_problem(f"ab{half}cd{half}")
+        assert encodable(f"ab{half}") == "ab\ufffd"
 
 
 def test_prompts_examples_and_other_texts_are_refused_by_name_before_any_model_reads_them(

@@ -30,12 +30,9 @@ THINKS = (
 """A template in the manner of models that think, written for this test."""
 
 TURNS = (
-    Turn("system", "You advise women."),
-    Turn("user", "Is she a risk?"),
-    Turn("assistant", "Perhaps."),
-    Turn("user", " Say more about her. "),
-    Turn("assistant", "The answer is"),
-)
+    Turn("system", "You advise women."), Turn("user", "Is she a risk?"), Turn("assistant", "Perhaps."),
+    Turn("user", " Say more about her. "), Turn("assistant", "The answer is"),
+)  # fmt: skip
 TEXT = conversation_text(TURNS)
 
 
@@ -45,15 +42,13 @@ def rendered(text, chat=True, thinking="auto"):
     return tuple(tokenizer.decode(ids) for ids in (prompt.factual_ids, prompt.masked_ids))
 
 
-@pytest.mark.parametrize(
-    "contents", [("a", "b"), ("", "\n\nx\n"), ("⟦ user ⟧", "⟦user⟧ in a line"), ("é\U0001f600", " ")]
-)
-def test_turns_come_back_from_their_text_letter_by_letter(contents):
-    turns = [Turn(role, content) for role, content in zip(("user", "assistant"), contents, strict=True)]
-    text = conversation_text(turns)
-    back = turns_of(text)
-    assert [(turn.role, turn.content) for turn in back] == [(turn.role, turn.content) for turn in turns]
-    assert all(text[turn.start : turn.end] == turn.content for turn in back)
+def test_turns_come_back_from_their_text_letter_by_letter():
+    for contents in (("a", "b"), ("", "\n\nx\n"), ("⟦ user ⟧", "⟦user⟧ in a line"), ("é\U0001f600", " ")):
+        turns = [Turn(role, content) for role, content in zip(("user", "assistant"), contents, strict=True)]
+        text = conversation_text(turns)
+        back = turns_of(text)
+        assert [(turn.role, turn.content) for turn in back] == [(turn.role, turn.content) for turn in turns]
+        assert all(text[turn.start : turn.end] == turn.content for turn in back)
 
 
 def test_turns_reach_the_model_through_its_template_or_as_paragraphs_and_are_masked_alike():
@@ -81,18 +76,13 @@ def test_thinking_is_switched_where_the_template_knows_of_it_and_said_where_not(
     assert plan(silent, "Is she well?", VanillaPolicy()).model.thinking == ""
 
 
-@pytest.mark.parametrize(
-    ("turns", "told"),
-    [
-        ([("user", "a"), ("user", "b")], "take turns"),
-        ([("system", "a")], "at least one message"),
-        ([("user", ""), ("assistant", "b"), ("user", "c")], "is empty"),
-        ([("user", "a"), ("system", "b")], "middle"),
-    ],
-)
-def test_what_is_no_conversation_is_refused_in_a_sentence(turns, told):
-    with pytest.raises(InvalidInputError, match=told):
-        said_turns(conversation_text(Turn(*turn) for turn in turns))
+def test_what_is_no_conversation_is_refused_in_a_sentence():
+    for turns, told in (
+        ([("user", "a"), ("user", "b")], "take turns"), ([("system", "a")], "at least one message"),
+        ([("user", ""), ("assistant", "b"), ("user", "c")], "is empty"), ([("user", "a"), ("system", "b")], "middle"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=told):
+            said_turns(conversation_text(Turn(*turn) for turn in turns))
 
 
 def test_turns_that_a_template_cuts_and_spans_over_their_borders_are_refused():
@@ -126,11 +116,8 @@ def test_only_what_is_asked_for_enters_the_fingerprint():
     told = plan(model.framed(Frame(thinking="off")), TEXT, VanillaPolicy()).model
     used = CoftPolicy().fingerprint(told, version).to_dict()
     assert (used["prefill"], used["turns"], used["thinking"], len(used["system"])) == (
-        "The answer is",
-        "several",
-        "off",
-        64,
-    )
+        "The answer is", "several", "off", 64,
+    )  # fmt: skip
 
 
 def test_a_calibration_of_one_system_prompt_serves_no_other_and_one_of_many_serves_all():

@@ -91,17 +91,14 @@ def test_a_term_finds_itself_in_either_normal_form_and_case(term: str, form: str
     assert found(f"({text})", term) == [text]
 
 
-@pytest.mark.parametrize(
-    ("name", "terms", "said"),
-    [
+def test_an_unusable_list_is_refused_in_one_sentence() -> None:
+    for name, terms, said in (
         ("  ", (), "needs a name"),
         ("x" * 81, (), "needs a name"),
         ("l", (UserTerm("ok"), UserTerm(" \u200b")), "Term 2 of the word list 'l' is empty"),
         ("l", (UserTerm("a" * 201),), "has 201 characters"),
         ("l", (UserTerm("a", "colour"),), "unknown family 'colour'"),
         ("l", (UserTerm("New York"), UserTerm("new  york", keep=True)), "has 'new  york' twice"),
-    ],
-)
-def test_an_unusable_list_is_refused_in_one_sentence(name: str, terms: tuple[UserTerm, ...], said: str) -> None:
-    with pytest.raises(InvalidInputError, match=said):
-        UserList(name, terms)
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            UserList(name, terms)
