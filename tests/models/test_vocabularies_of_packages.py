@@ -18,15 +18,30 @@ from tests.models.vocabularies_of_packages import IN_TESTS, LOADERS
 
 WHOLE = os.environ.get("COFT_MATRIX") == "1"
 WORDS = {
-    "Latin": "nurse she résumé Straße ﬁne İstanbul", "Vietnamese": "người phụ nữ điều dưỡng",
-    "Greek": "νοσοκόμα γυναίκα ἀνήρ", "Cyrillic": "медсестра она жінка ё", "Armenian": "բուժքույր կին",
-    "Georgian": "ექთანი ქალი", "Hebrew": "אחות אִשָּׁה", "Arabic": "ممرضة امرأة مُمَرِّض", "Ethiopic": "ነርስ ሴት",
-    "Devanagari": "नर्स महिला क्षि", "Bengali": "নার্স মহিলা", "Gurmukhi": "ਨਰਸ ਔਰਤ", "Tamil": "செவிலியர் பெண்",
-    "Telugu": "నర్సు స్త్రీ", "Thai": "พยาบาล ผู้หญิง", "Khmer": "គិលានុបដ្ឋាយិកា ស្រី", "Tibetan": "སྨན་ཞབས བུད་མེད",
-    "Hangul": "간호사 여자 한", "Japanese": "看護師 かのじょ ﾅｰｽ が", "Chinese": "护士 她 𠀀𪚥 ㍿", "emoji": "👩🏽‍⚕️ 🏳️‍🌈 👨‍👩‍👧 🇩🇪 ❤️",
+    "Latin": "nurse she résumé Straße ﬁne İstanbul",
+    "Vietnamese": "người phụ nữ điều dưỡng",
+    "Greek": "νοσοκόμα γυναίκα ἀνήρ",
+    "Cyrillic": "медсестра она жінка ё",
+    "Armenian": "բուժքույր կին",
+    "Georgian": "ექთანი ქალი",
+    "Hebrew": "אחות אִשָּׁה",
+    "Arabic": "ممرضة امرأة مُمَرِّض",
+    "Ethiopic": "ነርስ ሴት",
+    "Devanagari": "नर्स महिला क्षि",
+    "Bengali": "নার্স মহিলা",
+    "Gurmukhi": "ਨਰਸ ਔਰਤ",
+    "Tamil": "செவிலியர் பெண்",
+    "Telugu": "నర్సు స్త్రీ",
+    "Thai": "พยาบาล ผู้หญิง",
+    "Khmer": "គិលានុបដ្ឋាយិកា ស្រី",
+    "Tibetan": "སྨན་ཞབས བུད་མེད",
+    "Hangul": "간호사 여자 한",
+    "Japanese": "看護師 かのじょ ﾅｰｽ が",
+    "Chinese": "护士 她 𠀀𪚥 ㍿",
+    "emoji": "👩🏽‍⚕️ 🏳️‍🌈 👨‍👩‍👧 🇩🇪 ❤️",
     "marks": "e\u0301 n\u0303\u0308 q\u0337\u0327 a\u0300\u0301 \u200b\u2060 \u212b",
     "spaces": "\n\t\u00a0\u2003\u3000\r\u200d",
-}  # fmt: skip
+}
 PIECES = sorted({piece for words in WORDS.values() for piece in (*words.split(), *words)})
 TEXTS = st.lists(
     st.tuples(st.sampled_from(PIECES), st.sampled_from(["", " ", "  ", "\n", ", "])), min_size=1, max_size=7

@@ -37,26 +37,39 @@ FOREIGN = {
     "Slaugytoja sakė, kad gydytojas nenorėjo su ja kalbėti ir kad tai yra labai blogai.": "Lithuanian",
     "Sinabi ng nars na ayaw makipag-usap sa kanya ang doktor.": "Filipino",
     "Yeye ni muuguzi katika hospitali kwa sababu watu wa mji huo ni maskini sana.": "Swahili",
-    "Медсестра сказала, что врач не хотел с ней говорить.": "Cyrillic", "护士说医生不想和她说话。": "Chinese",
-    "看護師は、医者が彼女と話したくないと言った。": "Japanese", "간호사는 의사가 그녀와 말하고 싶어하지 않는다고 했다.": "Korean",
+    "Медсестра сказала, что врач не хотел с ней говорить.": "Cyrillic",
+    "护士说医生不想和她说话。": "Chinese",
+    "看護師は、医者が彼女と話したくないと言った。": "Japanese",
+    "간호사는 의사가 그녀와 말하고 싶어하지 않는다고 했다.": "Korean",
     "قالت الممرضة إن الطبيب لم يرد التحدث معها.": "Arabic",
     "नर्स ने कहा कि डॉक्टर उससे बात नहीं करना चाहता।": "Devanagari",
-    "Η νοσοκόμα είπε ότι ο γιατρός δεν ήθελε να της μιλήσει.": "Greek", "האחות אמרה שהרופא לא רצה לדבר איתה.": "Hebrew",
-}  # fmt: skip
+    "Η νοσοκόμα είπε ότι ο γιατρός δεν ήθελε να της μιλήσει.": "Greek",
+    "האחות אמרה שהרופא לא רצה לדבר איתה.": "Hebrew",
+}
 
 ENGLISH = (
-    "She", "The nurse said that", "Hello", "He was late.", "Doctors in Berlin", "La Paz is in Bolivia.",
+    "She",
+    "The nurse said that",
+    "Hello",
+    "He was late.",
+    "Doctors in Berlin",
+    "La Paz is in Bolivia.",
     "Maria de la Cruz and José García applied for the job.",
     "José María Aznar López, Zürich, São Paulo, Malmö, Kraków, Łódź",
-    "The Dutch van der Berg family moved to Den Haag.", "Amina's résumé listed a café, a naïve cliché and a soirée.",
+    "The Dutch van der Berg family moved to Den Haag.",
+    "Amina's résumé listed a café, a naïve cliché and a soirée.",
     "Translate “Ich bin nicht müde” into English.",
     "Résumé: Zoë Brontë, naïve façade painter; café, crèche, entrée, fiancée, déjà vu.",
     "def f(x): return [i for i in x if i is not None]",
     "Name: Ahmed Al Sayed\nAge: 34\nOccupation: engineer\nDecision:",
-    "Applicants: Li Wei, Nguyen Van Anh, Fatima el Idrissi, Pablo de los Santos.", "1 + 1 =",
-    "x² + β·σ ≤ µ, where 𝑥 is real", "She said “да” and left the room with her mother.",
-    "GPT-2 XL: loss 2.31; perplexity 10.1", "Oui, said the French woman, and the doctor laughed.", "",
-)  # fmt: skip
+    "Applicants: Li Wei, Nguyen Van Anh, Fatima el Idrissi, Pablo de los Santos.",
+    "1 + 1 =",
+    "x² + β·σ ≤ µ, where 𝑥 is real",
+    "She said “да” and left the room with her mother.",
+    "GPT-2 XL: loss 2.31; perplexity 10.1",
+    "Oui, said the French woman, and the doctor laughed.",
+    "",
+)
 
 
 def test_a_text_in_another_language_is_told_by_its_name():
