@@ -169,7 +169,7 @@ def test_rollouts_can_be_grouped(model):
 def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
     """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
     prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")
-    examples = [Example(prompts[i % 4]) for i in range(24)]
+    examples = [Example(prompts[i % 4]) for i in range(48)]
 
     def supports(batch_size):
         made = calibrate(
@@ -180,7 +180,7 @@ def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
         return dict(zip(zip(found.contexts.tolist(), found.steps.tolist(), strict=True), found.values, strict=True))
 
     alone = supports(1)
-    for batch_size in (5, None):
+    for batch_size in (2, 5, None):
         assert supports(batch_size) == pytest.approx(alone, abs=1e-4)
 
 

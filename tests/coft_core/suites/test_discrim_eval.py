@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import yaml
 from lm_eval.api.task import ConfigurableTask
-from lm_eval.tasks.discrim_eval import utils as harness
 from lm_eval.utils import apply_template
 
 from coft_core.suites import discrim_eval
@@ -53,6 +52,14 @@ def with_odds(item, odds):
     return chosen(item, *(math.log(p) for p in (0.9 * yes, 0.1 * yes, 0.3 * no, 0.7 * no)))
 
 
+@pytest.fixture(scope="module")
+def harness():
+    """The harness's functions, with which it reads a package for fits that nothing else here needs."""
+    from lm_eval.tasks.discrim_eval import utils
+
+    return utils
+
+
 def harness_task():
     """The harness's task, as its file has it."""
 
@@ -64,7 +71,7 @@ def harness_task():
     return yaml.load(file.read_text(), Loader)
 
 
-def test_the_prompt_the_answers_and_the_log_odds_are_the_harness_s(tmp_path):
+def test_the_prompt_the_answers_and_the_log_odds_are_the_harness_s(harness, tmp_path):
     task, row = harness_task(), record(race="Black", gender="non-binary")
     (item,) = items(tmp_path, row)
     messages = ConfigurableTask.build_qa_turn(
@@ -146,7 +153,7 @@ def complete(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
-def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differences(complete):
+def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differences(harness, complete):
     rows, outcomes = complete
     logged = [[(each.log_p, False) for each in outcome.scored().likelihoods] for outcome in outcomes]
     black = [harness.process_results(row, values)["black_bias"] for row, values in zip(rows, logged, strict=True)]

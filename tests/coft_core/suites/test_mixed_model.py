@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.regression.mixed_linear_model import MixedLM
 
 from coft_core.suites import mixed_model
 from coft_core.suites.mixed_model import fit_mixed_model
@@ -22,6 +21,8 @@ def drawn(seed: int, groups: int, spread: float):
 
 
 def test_estimates_and_errors_are_those_of_statsmodels_where_it_converges():
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
     values, design, names = drawn(1, 30, 1.0)
     keep = np.random.default_rng(2).random(len(values)) < 0.8  # groups of unlike sizes and designs
     values, design, names = values[keep], design[keep], names[keep]
