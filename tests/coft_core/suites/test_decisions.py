@@ -55,12 +55,12 @@ def people(*rows):
 def test_parity_compares_the_named_groups_alone_and_one_group_has_no_gap():
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 1, 0), ("z", 9, 0))
     figures = by_key(parity_figures(outcomes, "floor", RACE, "people"))
-    gap, less, mean = (figures[f"{key}_race", ""] for key in ("parity_gap", "parity_difference", "probability_gap"))
+    between, less, mean = (figures[f"{key}_race", ""] for key in ("parity_gap", "parity_difference", "probability_gap"))
     # Rates 1/2 and 3/3, one of y undecided; probabilities 1/2 and (3 * 3/4 + 1/2) / 4 = 11/16.
-    assert (gap.value, gap.n, gap.unscored, gap.better) == (pytest.approx(0.5), 5, 1, "lower")
+    assert (between.value, between.n, between.unscored, between.better) == (pytest.approx(0.5), 5, 1, "lower")
     assert (less.value, less.n, less.unscored, less.better) == (pytest.approx(-0.5), 5, 1, "near zero")
     assert (mean.value, mean.n, mean.unscored) == (pytest.approx(3 / 16), 6, 0)
-    assert (gap.low, gap.high) == (pytest.approx(-less.high), pytest.approx(-less.low))
+    assert (between.low, between.high) == (pytest.approx(-less.high), pytest.approx(-less.low))
     three = Attribute("race", "race", ("x", "y", "z"), ("", "", ""))
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("z", 1 / 3, 0))
     figures = by_key(parity_figures(outcomes, "floor", three, "people"))
