@@ -45,14 +45,12 @@ lint: $(VENV)/.ready-dev
 	@$(BIN)/ruff format --check .
 
 type: $(VENV)/.ready-dev
-	@$(BIN)/mypy
+	@$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 unit: $(VENV)/.ready-dev
 	@$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
-# Types take one process most of a minute, in which the tests have the other core.
-test: lint
-	@$(MAKE) --no-print-directory --jobs=2 type unit
+test: lint type unit
 
 test-slow: $(VENV)/.ready-dev
 	@$(PYTEST) -m slow $(PYTEST_OPTIONS)
@@ -69,4 +67,4 @@ bench: $(VENV)/.ready-dev
 	@$(BIN)/python -m bench.decode
 
 clean:
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache test-artefacts
+	@rm -rf $(VENV) .ruff_cache .pytest_cache test-artefacts

@@ -63,7 +63,7 @@ def finish_agents(app: gr.Blocks) -> None:
     def in_json(data: Any, root_url: str) -> Any:
         return in_python([item if _is_file(item) else json.dumps(item) for item in data], root_url)
 
-    server.postprocess_output_data = in_json  # type: ignore[method-assign]
+    server.postprocess_output_data = in_json
 
 
 def _is_file(item: Any) -> bool:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
 from coft_core.types import OWN, CertifiedIn
@@ -119,7 +120,7 @@ class Fingerprint:
         return {name: value for name, value in asdict(self).items() if value != "" or name not in _MAY_LACK}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Fingerprint:
+    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
         """Rebuild from :meth:`to_dict`.
 
         Raises:
@@ -130,7 +131,7 @@ class Fingerprint:
             raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")
         if unknown := sorted(data.keys() - names):
             raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")
-        return cls(**data)  # type: ignore[arg-type]
+        return cls(**data)
 
 
 def _agree(calibrated: str | float, used: str | float) -> bool:

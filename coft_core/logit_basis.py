@@ -180,8 +180,8 @@ def basis_of(model: LanguageModel) -> LogitBasis | None:
     """The matrix of a model's last layer; None where its logits are no plain product, or it is too large to be kept."""
     if model.finding(_KEPT_AS) is None:
         model.keep_finding(_KEPT_AS, (_basis(model),))
-    (basis,) = model.finding(_KEPT_AS)
-    return basis  # type: ignore[no-any-return]
+    basis: LogitBasis | None = model.finding(_KEPT_AS)[0]
+    return basis
 
 
 def _basis(model: LanguageModel) -> LogitBasis | None:

@@ -194,7 +194,8 @@ class AccountsRepository:
     def password_of(self, key: int) -> str | None:
         """Return the hash of an account's password; None where it has none."""
         with self._database.reading() as connection:
-            return connection.scalar(select(accounts.c.password).where(accounts.c.id == key))
+            found: str | None = connection.scalar(select(accounts.c.password).where(accounts.c.id == key))
+            return found
 
     def change_password(self, key: int, password: str, one_time_until: datetime | None = None) -> None:
         """Store the hash of a new password, and sign all browsers of the account out."""

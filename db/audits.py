@@ -249,7 +249,7 @@ def active_branch_record(connection: Connection, session_id: int) -> BranchRecor
     return BranchRecord(**_row(connection, _ACTIVE_BRANCH, sessions, session_id)._asdict())
 
 
-def _row(connection: Connection, query: Select[Any], table: Table, key: int) -> Row[Any]:
+def _row(connection: Connection, query: Select[*tuple[Any, ...]], table: Table, key: int) -> Row[Any]:
     row = connection.execute(query, {"own": key}).one_or_none()
     if row is None:
         raise missing(table, key)

@@ -160,7 +160,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
         """Change a calibration's name."""
         return self._change(calibration_id, name=name)
 
-    def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[CalibrationRecord]:
+    def _records(self, connection: Connection, query: Select[*tuple[Any, ...]]) -> builtins.list[CalibrationRecord]:
         rows = connection.execute(query).all()
         query = select(calibration_bins).where(calibration_bins.c.run_id.in_([row.id for row in rows]))
         bins: defaultdict[int, builtins.list[BinRecord]] = defaultdict(builtins.list)

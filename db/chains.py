@@ -71,7 +71,7 @@ def _finite(value: Any) -> Any:
 
 def _families_from_json(stored: list[dict[str, Any]]) -> tuple[FamilyStep, ...]:
     numbers = ("log_p_masked", "log_joint", "log_tau")
-    return tuple(FamilyStep(**{**row, **{name: float(row[name]) for name in numbers}}) for row in stored)
+    return tuple(FamilyStep(**row | dict[str, Any]((name, float(row[name])) for name in numbers)) for row in stored)
 
 
 steps = Table(

@@ -122,7 +122,7 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
         with self._database.reading() as connection:
             return {row.id: row.footprint for row in connection.execute(query)}
 
-    def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[ComparisonRecord]:
+    def _records(self, connection: Connection, query: Select[*tuple[Any, ...]]) -> builtins.list[ComparisonRecord]:
         places = comparison_columns.c
         records = []
         for row in connection.execute(query).all():

@@ -83,10 +83,10 @@ class DiskRepository:
 
 
 @cache
-def _totals(of_one: bool) -> CompoundSelect[Any]:
+def _totals(of_one: bool) -> CompoundSelect[str, Any, Any]:
     """Sums by table and account; these tables' names alone, so that no project narrows them."""
 
-    def of_table(name: str) -> Select[Any]:
+    def of_table(name: str) -> Select[str, Any, Any]:
         rows = table(name, column(ACCOUNT), column(STORED_BYTES))
         query = select(literal(name), rows.c[ACCOUNT], func.sum(rows.c[STORED_BYTES])).group_by(rows.c[ACCOUNT])
         return query.where(rows.c[ACCOUNT] == bindparam("own")) if of_one else query

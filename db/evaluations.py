@@ -253,7 +253,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         row = items.c
         own = row.evaluation_id == evaluation_id, row.suite == suite
         # Keys are digests: there are many, and nothing in them is escaped.
-        key, kept = (type_coerce(column, String) for column in (row.key, contents.c.key))
+        key, kept = (type_coerce(column, String()) for column in (row.key, contents.c.key))
         listed = select(row.method, row.seed, key).where(*own).order_by(row.method, row.seed, row.place)
         wanted = select(kept, contents.c.content).where(contents.c.key.in_(select(row.key).where(*own)))
         with self._database.reading() as connection:

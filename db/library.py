@@ -294,7 +294,7 @@ class LibraryRepository:
     def choices(self) -> LibraryChoicesRecord:
         """Return what the filters can be set to, in alphabetical order."""
 
-        def counted(column: Any) -> Select[Any]:
+        def counted(column: Any) -> Select[Any, int]:
             return select(column, func.count()).group_by(column).order_by(func.lower(column), column)
 
         with self._database.reading() as connection:
@@ -459,7 +459,7 @@ def _order(order: SessionOrder) -> ColumnElement[Any]:
     return func.lower(sessions.c[order])
 
 
-def _entries(connection: Connection, query: Select[Any]) -> list[SessionEntryRecord]:
+def _entries(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[SessionEntryRecord]:
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     tags, judged = _tags(connection, ids), _judged(connection, ids)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from sqlalchemy import (
     Column,
+    ColumnClause,
     ColumnElement,
     Connection,
     Insert,
@@ -35,6 +36,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.selectable import Alias, FromClause, Join
 
@@ -151,18 +153,18 @@ def _number(given: Any) -> BindParameter[Any]:
     return bindparam("project", callable_=given, type_=Integer, unique=True)
 
 
-def owner_of(table: Table) -> str | None:
+def owner_of(table: Table[Any]) -> str | None:
     """The column by which rows of a table belong to projects."""
     if table.name not in OWNERS:
         raise StoreError(f"Nothing says to which project the rows of {table.name} belong.")
     return OWNERS[table.name]
 
 
-def _referred(column: Column[Any]) -> Column[Any]:
+def _referred(column: ColumnElement[Any]) -> Column[Any]:
     return next(iter(column.foreign_keys)).column
 
 
-def _visible(rows: FromClause, table: Table, shared: bool = True) -> ColumnElement[bool] | None:
+def _visible(rows: FromClause, table: Table[Any], shared: bool = True) -> ColumnElement[bool] | None:
     """The condition under which rows of a table are seen; None for all of them."""
     owner = owner_of(table)
     if owner is None:
@@ -180,7 +182,7 @@ def _visible(rows: FromClause, table: Table, shared: bool = True) -> ColumnEleme
     ).exists()  # fmt: skip
 
 
-def _tables(part: FromClause) -> Iterator[tuple[FromClause, Table]]:
+def _tables(part: FromClause) -> Iterator[tuple[FromClause, Table[Any]]]:
     """The tables whose rows a part of FROM begins with; what is joined to them has its condition in the join."""
     if isinstance(part, Join):
         yield from _tables(part.left)
@@ -195,36 +197,36 @@ def _conditions(parts: Iterable[FromClause], shared: bool = True) -> list[Column
     return [condition for condition in found if condition is not None]
 
 
-class _Scoped:
+class _Scoped(SQLCompiler):
     """Part of a compiler that adds the conditions."""
 
     def visit_select(self, select_stmt: Any, *args: Any, **kwargs: Any) -> str:
         if isinstance(select_stmt, Select) and not select_stmt.get_execution_options().get("coft_whole"):
             select_stmt = select_stmt.where(*_conditions(select_stmt.get_final_froms()))
-        return str(super().visit_select(select_stmt, *args, **kwargs))  # type: ignore[misc]
+        return str(super().visit_select(select_stmt, *args, **kwargs))
 
     def visit_join(self, join: Any, *args: Any, **kwargs: Any) -> str:
         if join.full:
             raise StoreError("A full join cannot be told apart by projects.")
         if conditions := _conditions([join.right]):
             join = Join(join.left, join.right, and_(join.onclause, *conditions), isouter=join.isouter)
-        return str(super().visit_join(join, *args, **kwargs))  # type: ignore[misc]
+        return str(super().visit_join(join, *args, **kwargs))
 
     def visit_insert(self, insert_stmt: Any, *args: Any, **kwargs: Any) -> str:
         if owner_of(insert_stmt.table) == PROJECT:
             insert_stmt = insert_stmt.values({PROJECT: _number(_written)})
             if ACCOUNT in insert_stmt.table.c:
                 insert_stmt = insert_stmt.values({ACCOUNT: _number(counted_account)})
-        return str(super().visit_insert(insert_stmt, *args, **kwargs))  # type: ignore[misc]
+        return str(super().visit_insert(insert_stmt, *args, **kwargs))
 
     def visit_update(self, update_stmt: Any, *args: Any, **kwargs: Any) -> str:
         narrowed = update_stmt.where(*_conditions([update_stmt.table], shared=False))
-        return str(super().visit_update(narrowed, *args, **kwargs))  # type: ignore[misc]
+        return str(super().visit_update(narrowed, *args, **kwargs))
 
     def visit_delete(self, delete_stmt: Any, *args: Any, **kwargs: Any) -> str:
         if not delete_stmt.get_execution_options().get("coft_whole"):
             delete_stmt = delete_stmt.where(*_conditions([delete_stmt.table], shared=False))
-        return str(super().visit_delete(delete_stmt, *args, **kwargs))  # type: ignore[misc]
+        return str(super().visit_delete(delete_stmt, *args, **kwargs))
 
 
 def scoped_dialect(dialect: Dialect) -> Dialect:
@@ -261,7 +263,7 @@ def _require_project(connection: Connection) -> None:
         raise NotFoundError("This project has been deleted, so that nothing can be kept in it; choose another one.")
 
 
-def _constants(statement: Insert | Update, column: Column[Any]) -> Iterator[Any]:
+def _constants(statement: Insert | Update, column: ColumnClause[Any]) -> Iterator[Any]:
     """What a statement itself, and not what it is executed with, writes into a column."""
     written: Mapping[Any, Any] = getattr(statement, "_values", None) or {}
     for name, value in written.items():

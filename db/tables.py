@@ -167,7 +167,7 @@ class Repository(Generic[Record]):
 
     _table: ClassVar[Table]
     _kind: ClassVar[type[Any]]
-    _query: ClassVar[Select[Any]]
+    _query: ClassVar[Select[*tuple[Any, ...]]]
     """Reads the fields of the records; :meth:`_records` adds those that it does not."""
 
     def __init__(self, database: Database) -> None:
@@ -194,7 +194,7 @@ class Repository(Generic[Record]):
             raise missing(self._table, key)
         return records[0]
 
-    def _records(self, connection: Connection, query: Select[Any]) -> list[Record]:
+    def _records(self, connection: Connection, query: Select[*tuple[Any, ...]]) -> list[Record]:
         return [self._kind(**row._asdict()) for row in connection.execute(query)]
 
     def _change(self, key: int, **values: Any) -> Record:

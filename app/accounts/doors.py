@@ -101,4 +101,4 @@ class Doors:
                 )  # fmt: skip
             return server._client_instance
 
-        server._get_or_create_client = client  # type: ignore[method-assign]
+        server._get_or_create_client = client

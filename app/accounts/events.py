@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,7 @@ class _Door:
 
         return guarded
 
-    def _streaming(self, call: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    def _streaming(self, call: Callable[..., Generator[Any, None, None]]) -> Callable[..., Iterator[Any]]:
         @functools.wraps(call)
         def guarded(*args: Any, **kwargs: Any) -> Iterator[Any]:
             visitor, address = self._asking()
@@ -107,7 +107,7 @@ class _Door:
                         yield part
                 finally:
                     with answering(visitor):
-                        parts.close()  # type: ignore[attr-defined]
+                        parts.close()
 
         return guarded
 

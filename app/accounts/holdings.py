@@ -96,7 +96,7 @@ class Holdings:
             self.take([] if made is None else [made])
             return made
 
-        block.async_move_resource_to_block_cache = kept  # type: ignore[assignment, method-assign]
+        block.async_move_resource_to_block_cache = kept
 
     def _note_streams(self) -> None:
         push = self._queue.push

@@ -225,17 +225,17 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     ]  # fmt: skip
     both = [account_id, project_id]
     app.load(handlers.opened, None, view, **EVENT)
-    listed.show(handlers.show, project_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    listed.show(handlers.show, project_id, view, **MULTIPLE)
     for event in ("reset", "disable", "enable"):
         getattr(detail, event)(getattr(handlers, event), project_id, view, **MULTIPLE)
-    detail.delete(handlers.revoke_all, project_id, view, **MULTIPLE)  # type: ignore[attr-defined]
-    detail.revoke(handlers.revoke, both, view, **MULTIPLE)  # type: ignore[attr-defined]
+    detail.delete(handlers.revoke_all, project_id, view, **MULTIPLE)
+    detail.revoke(handlers.revoke, both, view, **MULTIPLE)
     invite.click(handlers.invite, [name, role, project, project_id], view, **EVENT).success(
         lambda: "", None, name, **EVENT
     )
     change.click(handlers.change_role, [own_role, *both], view, **EVENT)
-    projects.show(handlers.show_project, account_id, view, **MULTIPLE)  # type: ignore[attr-defined]
-    members.leave(handlers.leave, both, view, **MULTIPLE)  # type: ignore[attr-defined]
+    projects.show(handlers.show_project, account_id, view, **MULTIPLE)
+    members.leave(handlers.leave, both, view, **MULTIPLE)
     add.click(handlers.add_project, [project_name, account_id], view, **EVENT).success(
         lambda: "", None, project_name, **EVENT
     )

@@ -51,7 +51,7 @@ def one_time_password() -> str:
 def usable(password: str, name: str) -> str:
     """A password that an account may have, as it was given."""
     # Read when it is needed: its dictionaries take longer to read than most commands take.
-    from zxcvbn import zxcvbn  # type: ignore[import-untyped]
+    from zxcvbn import zxcvbn
 
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise ServiceError(

@@ -169,4 +169,4 @@ def _rereading(services: Services) -> None:
     panel = place("audit/rereading.html", script, "rereading")
     events = {"reread": On(handlers.reread, panel), "depart": On(handlers.depart, panel, settings=GENERATING)}
     wire(panel, events, MULTIPLE)
-    panel.halt(handlers.halt, None, None, **MULTIPLE)  # type: ignore[attr-defined]
+    panel.halt(handlers.halt, None, None, **MULTIPLE)

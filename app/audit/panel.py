@@ -183,7 +183,7 @@ def wire_settings(
     further: Sequence[Component] = (),
 ) -> None:
     """Connect the rail's own events."""
-    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
+    changes = {name: control.change for name, control in rail.controls.items()}
     gr.on([*changes.values()], None, rail.inputs, None, js=changed, trigger_mode="multiple")
     gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
@@ -194,6 +194,6 @@ def wire_settings(
     changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **LATEST)
     gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **LATEST)
     rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **EVENT)
-    tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
+    tuned_by = [rail.controls[name].change for name in TUNED_BY]
     gr.on([*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned], **LATEST)
     rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import regex  # type: ignore[import-untyped]
+import regex
 from scipy.stats.contingency import relative_risk
 
 from app.shared.errors import ServiceError

@@ -414,7 +414,7 @@ def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     chosen = [column.select for column in part.columns]
     mapped = gr.on(chosen, handlers.prompts.remap, [part.file, *part.columns], form.read, **LATEST)
     mapped.success(handlers.preview, form.inputs, preview, **LATEST)
-    masking = [form.rail.controls[name].change for name in MASKING]  # type: ignore[attr-defined]
+    masking = [form.rail.controls[name].change for name in MASKING]
     gr.on(masking, handlers.preview, form.inputs, preview, **LATEST)
     tried = form.check.click(lambda: TRYING, None, form.estimate, **EVENT)
     checked = tried.success(handlers.check, form.inputs, [part.errors, part.accept], **EVENT)

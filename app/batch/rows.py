@@ -84,7 +84,7 @@ def whole_number(address: Mapping[str, Any], name: str, usual: int | None = None
     """A whole number that the page sends."""
     value = address.get(name, usual)
     try:
-        return int(value)  # type: ignore[arg-type]
+        return int(value)
     except (TypeError, ValueError) as error:
         raise ServiceError(f"The address gives {value!r} for {name}; give a whole number.") from error
 

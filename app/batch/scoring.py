@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-import regex  # type: ignore[import-untyped]
+import regex
 
 from app.batch.impact import SECONDS_PER_TEXT, Outcome
 from app.shared.errors import ServiceError

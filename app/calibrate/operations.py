@@ -71,7 +71,7 @@ def calibration_json(view: CalibrationView) -> Json:
 
 def calibration_summary_json(item: CalibrationSummary) -> Json:
     """A calibration in a list."""
-    record = asdict(item)
+    record: Json = asdict(item)
     record["calibration_id"] = record.pop("id")
     record["created_at"] = item.created_at.isoformat()
     return record
@@ -570,7 +570,7 @@ class ReadingOptions:
 
     def view(self, wired: Services, calibration: str) -> CalibrationView:
         """A calibration, read so."""
-        reading = ReadingRequest(**{**vars(self), "alpha_by_family": levels_by_family(self.alpha_by_family)})
+        reading = ReadingRequest(**vars(self) | {"alpha_by_family": levels_by_family(self.alpha_by_family)})
         return wired[CalibrationService].view(calibration_id(wired, calibration), reading)
 
 

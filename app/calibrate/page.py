@@ -137,7 +137,7 @@ def wire_prompts(
     )
     mapped.success(handlers.preview_again, inputs, part.preview, **LATEST)
     gr.on(
-        [form.controls[name].change for name in MASKING],  # type: ignore[attr-defined]
+        [form.controls[name].change for name in MASKING],
         handlers.preview_again,
         inputs,
         part.preview,

@@ -335,9 +335,9 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
         **LATEST,
     )
     _by_hand(bins)(handlers.histogram, [shown_id, bins, *controls], support, **LATEST)
-    runs.show(handlers.choose, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)  # type: ignore[attr-defined]
-    downloaded(head.export(handlers.export, None, download, **MULTIPLE), "calibration-file")  # type: ignore[attr-defined]
+    runs.show(handlers.choose, None, shown_id, **MULTIPLE)
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)
+    downloaded(head.export(handlers.export, None, download, **MULTIPLE), "calibration-file")
 
     # An address that ends in #drift is followed when the panel is there.
     opened.success(None, None, None, js="() => coft.calibrate.anchor()")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from app.calibrate.run import CalibrationWork, calibrated
 from app.shared.audits import CalibrationRequest
@@ -274,7 +275,7 @@ class Trial:
     def _tokens(self, rows: Sequence[PromptRow]) -> int:
         return sum(self._lengths[row.line] for row in rows)
 
-    def _request(self, **changes: str) -> CalibrationRequest:
+    def _request(self, **changes: Any) -> CalibrationRequest:
         """The request without what only makes sense for all prompts."""
         plain = replace(
             self._work.request,
@@ -286,7 +287,7 @@ class Trial:
             max_iterations=1,
             verification_share=0.0,
         )
-        return replace(plain, **changes)  # type: ignore[arg-type]
+        return replace(plain, **changes)
 
     def _spread(self, size: int) -> list[PromptRow]:
         """So many rows, spread over the lengths."""

@@ -255,7 +255,7 @@ def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr
     """Connect everything about prompt sets."""
     handlers, part = controls
     read = [*part.outputs]
-    part.samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)  # type: ignore[attr-defined]
+    part.samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)
     part.file.change(handlers.parse, part.file, read, **LATEST)
     gr.on([column.select for column in part.columns], handlers.remap, [part.file, *part.columns], read, **LATEST)
     events = {
@@ -400,5 +400,5 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         "discard": On(handlers.discard, stage),
     }
     wire(stage, events)
-    downloaded(stage.csv(handlers.csv, None, file, **MULTIPLE), "comparison-file")  # type: ignore[attr-defined]
+    downloaded(stage.csv(handlers.csv, None, file, **MULTIPLE), "comparison-file")
     wire_sets(sets, opened, file)

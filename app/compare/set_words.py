@@ -42,10 +42,10 @@ def set_query(given: Mapping[str, Any]) -> SetQuery:
         numbers = [int(given[name]) for name in ("set", "column", "page")]
     except (KeyError, TypeError, ValueError) as error:
         raise ServiceError("The comparison cannot be read; load the page again.") from error
-    order = str(given.get("order"))
+    order: Any = str(given.get("order"))
     if order not in ORDERS:
         raise ServiceError(f"There is no order {order!r}; choose one of {', '.join(ORDERS)}.")
-    return SetQuery(numbers[0], order, numbers[1], bool(given.get("descending")), max(1, numbers[2]))  # type: ignore[arg-type]
+    return SetQuery(numbers[0], order, numbers[1], bool(given.get("descending")), max(1, numbers[2]))
 
 
 def set_message(view: SetComparison, query: SetQuery) -> Message:

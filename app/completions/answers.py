@@ -24,7 +24,7 @@ Head = dict[str, Any]
 class Shape(ABC):
     """How one request is answered."""
 
-    def __init__(self, service: CompletionService, asked: CompletionRequest | ChatRequest, head: Head) -> None:
+    def __init__(self, service: CompletionService, asked: Any, head: Head) -> None:
         """Answers begin with ``head``."""
         self._service, self.asked, self._head = service, asked, head
 

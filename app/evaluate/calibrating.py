@@ -210,7 +210,7 @@ def note_of(
     measured = calibration.coverage
     bins = [entry for _, part in calibration.parts for entry in part.bins if entry.contexts]
     return CalibrationNote(
-        **{**fields, "notes": (*further, *calibration.notes)},
+        **fields | {"notes": (*further, *calibration.notes)},
         contexts=calibration.context_count,
         coverage=measured.coverage,
         low=measured.low,

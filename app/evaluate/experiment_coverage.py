@@ -82,7 +82,7 @@ def _levels(table: CoverageTable, sweep: SweepEntry, model: str, points: Sequenc
 
 def _missed(by_seed: Mapping[int, Sequence[tuple[int, int]]]) -> Value | None:
     """Miscoverage of several calibrations by seed, each given as contexts kept and contexts checked."""
-    totals = [tuple(map(sum, zip(*counts, strict=True))) for _, counts in sorted(by_seed.items())]
+    totals = [[sum(each) for each in zip(*counts, strict=True)] for _, counts in sorted(by_seed.items())]
     present = [(kept, checked) for kept, checked in totals if checked]
     if not present:
         return None

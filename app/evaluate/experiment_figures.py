@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +58,11 @@ class Value:
     unscored: int = 0
 
     @classmethod
-    def of(cls, values: Iterable[float | None], **rest: float | int | str | None) -> Value:
+    def of(cls, values: Iterable[float | None], **rest: Any) -> Value:
         """The mean and deviation of seeds' values."""
         present = [value for value in values if value is not None]
         spread = stdev(present) if len(present) > 1 and np.isfinite(present).all() else None
-        return cls(fmean(present) if present else None, spread, **rest)  # type: ignore[arg-type]
+        return cls(fmean(present) if present else None, spread, **rest)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def laid_out(
         words.digits_for(
             [
                 *(value.value for line in lines if (value := line.values[place]) is not None),
-                *(row[place][0] for _, _, row in published if place < len(row) and row[place] is not None),  # type: ignore[index]
+                *(own[0] for _, _, row in published if place < len(row) and (own := row[place]) is not None),
             ]
         )
         for place in range(len(heads))

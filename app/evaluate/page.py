@@ -349,10 +349,10 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
-    runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
-    resumed = result.head.resume(handlers.resume, None, jobs.job, **MULTIPLE)  # type: ignore[attr-defined]
+    runs.show(handlers.show, None, shown_id, **MULTIPLE)
+    resumed = result.head.resume(handlers.resume, None, jobs.job, **MULTIPLE)
     resumed.success(watch.poll, [jobs.job, shown_id], jobs.watched, **EVENT)
-    result.head.delete(handlers.delete, None, [shown_id, runs], **MULTIPLE)  # type: ignore[attr-defined]
+    result.head.delete(handlers.delete, None, [shown_id, runs], **MULTIPLE)
     choices = [result.suite, result.reference, result.beside, result.method]
     # A run that goes on with what is shown ends without showing another one: what follows it tells that it ended.
     opening = [shown_id.change, jobs.job.change, app.load]
@@ -372,7 +372,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     listed = [shown_id, result.suite, result.method, result.search]
     gr.on([result.suite.change, result.method.change], handlers.items, listed, result.items, **LATEST)
     result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
-    begun = result.items.open(handlers.open_item, listed[:3], session, **MULTIPLE)  # type: ignore[attr-defined]
+    begun = result.items.open(handlers.open_item, listed[:3], session, **MULTIPLE)
     begun.success(None, session, None, js="(number) => { window.location.href = `./?session=${number}`; }")
     written = result.save.click(handlers.export, [*asked[:4], result.kind], download, **EVENT)
     downloaded(written, "evaluation-file")

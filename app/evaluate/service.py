@@ -329,7 +329,7 @@ class EvaluationService:
 
     def _left(self, record: EvaluationRecord, progress: Sequence[Done], job: JobView | None) -> bool:
         """Whether something of an evaluation is not done: items, or speed that its last job did not measure."""
-        unmeasured = request_from(record.request).measures and KEPT_AS not in ((job and job.result) or {})
+        unmeasured = request_from(record.request).measures and KEPT_AS not in ((job.result if job else None) or {})
         return unmeasured or any(part.done < part.planned for part in progress)
 
     def _progress(self, record: EvaluationRecord) -> tuple[Done, ...]:

@@ -102,9 +102,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
     save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
     app.load(handlers.opened, None, view, **EVENT)
-    listed.show(handlers.show, None, view, **MULTIPLE)  # type: ignore[attr-defined]
-    listed.delete(handlers.delete, shown_id, view, **MULTIPLE)  # type: ignore[attr-defined]
-    downloaded(listed.export(handlers.export, None, download, **MULTIPLE), "list-file")  # type: ignore[attr-defined]
+    listed.show(handlers.show, None, view, **MULTIPLE)
+    listed.delete(handlers.delete, shown_id, view, **MULTIPLE)
+    downloaded(listed.export(handlers.export, None, download, **MULTIPLE), "list-file")
 
 
 def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:

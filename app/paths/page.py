@@ -256,16 +256,16 @@ def _wire(app: gr.Blocks, handlers: PathsHandlers, parts: _Parts) -> None:
     wire(parts.stage, events, MULTIPLE)
     parts.form.run.click(None, None, None, js="() => coft.paths.run()")
     wire_watched(app, handlers.watch, jobs)
-    parts.runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
+    parts.runs.show(handlers.show, None, shown_id, **MULTIPLE)
     shows = [parts.runs, result.said, result.tree, result.numbers, result.beginning, result.tables]
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, shows, **LATEST)
     for shows_nodes in (result.tree, result.numbers):
         looked = [result.beginning, result.opened]
-        shows_nodes.node(handlers.node, shown_id, looked, **MULTIPLE)  # type: ignore[attr-defined]
-    result.beginning.audit(handlers.audit, shown_id, result.opened, **MULTIPLE)  # type: ignore[attr-defined]
+        shows_nodes.node(handlers.node, shown_id, looked, **MULTIPLE)
+    result.beginning.audit(handlers.audit, shown_id, result.opened, **MULTIPLE)
     downloaded(
-        result.tables.table(handlers.table, shown_id, result.file, **MULTIPLE),  # type: ignore[attr-defined]
+        result.tables.table(handlers.table, shown_id, result.file, **MULTIPLE),
         "paths-file",
     )
 
@@ -325,7 +325,7 @@ def _question(put: dict[str, Component]) -> None:
     with gr.Column(visible=False, elem_classes=["asked"]) as either:
         put["risk"] = gr.Slider(0.001, 0.3, USUAL.alpha, step=0.001, label="Risk of a false alarm", buttons=[])
         put["stop"] = gr.Checkbox(True, label="Stop when every difference is decided", elem_id="stop")
-    put["way"].change(  # type: ignore[attr-defined]
+    put["way"].change(
         lambda way: [gr.Column(visible=way == "words"), gr.Column(visible=way == "scorer"),
                      gr.Column(visible=way != "none")],
         put["way"], [words, scorer, either], **LATEST,

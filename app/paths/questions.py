@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import regex  # type: ignore[import-untyped]
+import regex
 
 from app.paths.types import Question
 from app.shared.errors import ServiceError

@@ -76,7 +76,7 @@ def canonical(value: object, indent: int | None = None) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, datetime):
         return value.isoformat()

@@ -172,7 +172,7 @@ def _method(settings: AuditSettings, say: Catalogue) -> str:
     parts = [info.name]
     parts += [say.say(f"method.{settings.mask_layout}")] if len(info.layouts) > 1 else []
     parts += [say.say("method.lam", value=say.number(settings.lam))] if info.fuses else []
-    return ", ".join(filter(None, [*parts, parameters_line(settings)]))
+    return ", ".join(part for part in [*parts, parameters_line(settings)] if part)
 
 
 def _model(record: SessionRecord) -> str:

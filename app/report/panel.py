@@ -93,6 +93,6 @@ def place_downloads(services: Services) -> None:
         languages=LANGUAGES,
     )
     file = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
-    event = menu.export(handlers.export, None, file, **MULTIPLE)  # type: ignore[attr-defined]
+    event = menu.export(handlers.export, None, file, **MULTIPLE)
     downloaded(event, "report-file", "coft.downloads.written();")
     told_of_failure(event, "download")

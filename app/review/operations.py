@@ -298,7 +298,7 @@ def show_agreement(wired: Services, first: str, second: str, *, session: int | N
 
 
 def _finding_json(finding: TeamFinding) -> Json:
-    kind = {ReviewerAgreement: "kappa", TeamAgreement: "alpha"}.get(type(finding.result))
+    kind = {ReviewerAgreement: "kappa", TeamAgreement: "alpha", type(None): None}[type(finding.result)]
     return {**asdict(finding), "kind": kind, "sentence": finding.sentence}
 
 

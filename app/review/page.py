@@ -238,10 +238,10 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         agreement = agreement_part()
     place_downloads(services)
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
-    told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")  # type: ignore[attr-defined]
+    told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")
     choices = {"assign": On(handlers.assign, picker), "differ": On(handlers.differ, picker)}
     wire(picker, {**choices, "settle": On(handlers.settle, picker)}, MULTIPLE, "review-")
-    told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")  # type: ignore[attr-defined]
+    told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")
     wire(sheet, {"act": On(handlers.act, sheet), "decide": On(handlers.decide, sheet)}, MULTIPLE, "review-")
     wire(agreement, {"agree": On(handlers.agree, agreement)}, MULTIPLE, "review-")
-    downloaded(sheet.file(handlers.file, None, file, **MULTIPLE), "log-file")  # type: ignore[attr-defined]
+    downloaded(sheet.file(handlers.file, None, file, **MULTIPLE), "log-file")

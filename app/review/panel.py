@@ -61,6 +61,6 @@ def place_panel(services: Services) -> None:
         keys=KEYS,
         scopes=SCOPES,
     )
-    told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")  # type: ignore[attr-defined]
-    told_of_failure(panel.comment(handlers.comment, None, panel, **MULTIPLE), "comment")  # type: ignore[attr-defined]
-    told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")  # type: ignore[attr-defined]
+    told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")
+    told_of_failure(panel.comment(handlers.comment, None, panel, **MULTIPLE), "comment")
+    told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")

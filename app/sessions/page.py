@@ -152,9 +152,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         place_imports(services)
     place_downloads(services)
     file = gr.DownloadButton("Reports", elem_id="session-file", elem_classes=["offscreen"])
-    library.find(handlers.find, None, library, **MULTIPLE)  # type: ignore[attr-defined]
-    library.pick(handlers.pick, None, library, **MULTIPLE)  # type: ignore[attr-defined]
-    gathered = library.gather(handlers.gather, None, [library, file], **MULTIPLE)  # type: ignore[attr-defined]
+    library.find(handlers.find, None, library, **MULTIPLE)
+    library.pick(handlers.pick, None, library, **MULTIPLE)
+    gathered = library.gather(handlers.gather, None, [library, file], **MULTIPLE)
     downloaded(gathered, "session-file")
     told_of_failure(gathered, "gather")
-    told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")  # type: ignore[attr-defined]
+    told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")

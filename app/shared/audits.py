@@ -430,8 +430,8 @@ def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
     families = data.get("masked_families")
     return AuditSettings(
-        **{
-            **data,
+        **data
+        | {
             "masked_families": None if families is None else tuple(families),
             "whitelist": tuple(data.get("whitelist", ())),
             "parameters": tuple((name, _value(value)) for name, value in data.get("parameters", ())),

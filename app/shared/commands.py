@@ -60,7 +60,7 @@ def _callback(operation: Operation, opened: Opened) -> Callable[..., Any]:
         parameters.append(_written(operation.write))
     if operation.json is not None and operation.text is not None:
         parameters.append(_parameter(Argument("json", bool, False, True, "print JSON")))
-    read.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    read.__signature__ = inspect.Signature(parameters)  # pyrefly: ignore[missing-attribute]
     return read
 
 
@@ -94,7 +94,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     """An argument as a parameter of a command: one by name is an option, and others stand in their order."""
     kind = get_args(argument.annotation)[0] if get_origin(argument.annotation) is Annotated else argument.annotation
     if choices := next((mark for mark in get_args(argument.annotation) if isinstance(mark, Choices)), None):
-        kind = Literal[choices.names]
+        kind = Literal[choices.names]  # pyrefly: ignore[invalid-literal]
     said = _said(argument)
     if said is None:
         option = f"--{argument.name.replace('_', '-')}"

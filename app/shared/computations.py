@@ -28,7 +28,7 @@ def computation_json(rollout: Rollout) -> JsonObject:
 def computations_of(record: SessionRecord) -> tuple[Computation, ...]:
     """How a session's steps were computed; empty before its first step, and for sessions stored without it."""
     return tuple(
-        Computation(**{**way, "memory": tuple(KeptMemory(**item) for item in way["memory"])})
+        Computation(**way | {"memory": tuple(KeptMemory(**item) for item in way["memory"])})
         for way in record.policy_settings.get(STORED_AS, ())
     )
 

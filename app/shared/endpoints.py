@@ -61,7 +61,7 @@ def callable_of(
     call.__name__ = operation.name
     call.__annotations__ = {argument.name: argument.plain for argument in arguments} | {"return": Any}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature(  # pyrefly: ignore[missing-attribute]
         [
             inspect.Parameter(argument.name, kind, default=argument.plain_default, annotation=argument.plain)
             for argument in arguments

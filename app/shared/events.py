@@ -69,7 +69,7 @@ def answer_in_sentences(app: gr.Blocks) -> None:
         except Exception as error:
             raise _message(sentence_of(error)) from error
 
-    app.preprocess_data, app.process_api = reading, processing  # type: ignore[method-assign]
+    app.preprocess_data, app.process_api = reading, processing
 
 
 def _unreadable(function: BlockFunction) -> str:
@@ -168,7 +168,7 @@ class On:
     settings: Mapping[str, Any] | None = None
 
 
-def reply(event: gr.EventData, message: Reply) -> Reply:
+def reply(event: gr.EventData, message: Mapping[str, object]) -> Reply:
     """Give a message its request's number: the page tells replies apart by it."""
     return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
 

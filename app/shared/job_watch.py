@@ -194,5 +194,5 @@ def wire_watched(app: gr.Blocks, watch: JobWatch, part: JobPart) -> None:
     part.timer.tick(watch.poll, [part.job, part.shown_id], part.watched, **EVENT)
     part.cancel.click(watch.cancel, part.job, None, **EVENT)
     if part.unfinished is not None:
-        part.unfinished.resume(watch.resume, part.shown_id, part.watched, **EVENT)  # type: ignore[attr-defined]
+        part.unfinished.resume(watch.resume, part.shown_id, part.watched, **EVENT)
     app.load(watch.opened, None, part.watched, **EVENT)

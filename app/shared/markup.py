@@ -52,7 +52,7 @@ def threshold_words(state: str) -> str:
 
 
 _TEMPLATES = Environment(loader=FileSystemLoader(assets_path("templates")), autoescape=True, undefined=StrictUndefined)
-_TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
+_TEMPLATES.globals |= dict[str, Any](icon=lambda *it: Markup(icon(*it)), badge=lambda *it: Markup(badge(*it)))
 _FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
 _TEMPLATES.filters |= {"term": term, "explained": explained}
 _TEMPLATES.filters |= {

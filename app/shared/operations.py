@@ -285,7 +285,7 @@ def record(
     Raises:
         ServiceError: There is no such field, or a value is not of its type; the sentence names it.
     """
-    declared = fields(kind)  # type: ignore[arg-type]
+    declared = fields(kind)  # pyrefly: ignore[bad-argument-type]
     named = {name: value for name, value in (given or {}).items() if name not in others}
     known = [item.name for item in declared]
     if unknown := sorted(set(named) - set(known)):

@@ -37,4 +37,4 @@ def _refuse(block: Block) -> None:
             raise gr.Error(SENTENCE, title=TITLE, duration=None, print_exception=False)
         return await keep(resource)
 
-    block.async_move_resource_to_block_cache = kept  # type: ignore[assignment, method-assign]
+    block.async_move_resource_to_block_cache = kept

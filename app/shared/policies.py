@@ -105,7 +105,7 @@ def _parsed(parameter: Parameter, raw: Any) -> Any:
     if parameter.kind == "texts":
         lines = raw.splitlines() if isinstance(raw, str) else raw
         return (
-            tuple(str(line).strip() for line in lines if str(line).strip()) if isinstance(lines, list | tuple) else raw
+            tuple(str(line).strip() for line in lines if str(line).strip()) if isinstance(lines, (list, tuple)) else raw
         )
     if parameter.kind == "flag" and isinstance(raw, str):
         return {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}.get(

@@ -100,7 +100,7 @@ def _ordered(known: Sequence[PolicyInfo]) -> list[PolicyInfo]:
     return sorted(known, key=lambda info: kinds.index(info.kind))
 
 
-def _plain(value: ParameterValue) -> object:
+def _plain(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return list(value) if isinstance(value, tuple) else value

@@ -20,7 +20,7 @@ class InProject(NamedTuple):
     key: Hashable
 
 
-def in_present(key: Hashable) -> InProject:
+def in_present(key: Hashable) -> Any:
     """A key in the project that is present; one that has a project already stays as it is."""
     return key if isinstance(key, InProject) else InProject(present_project(), key)
 
@@ -33,13 +33,13 @@ class ProjectCache(LRUCache[Key, Value]):
     """
 
     def __getitem__(self, key: Any) -> Value:
-        return super().__getitem__(in_present(key))  # type: ignore[index]
+        return super().__getitem__(in_present(key))
 
     def __setitem__(self, key: Any, value: Value) -> None:
-        super().__setitem__(in_present(key), value)  # type: ignore[index]
+        super().__setitem__(in_present(key), value)
 
     def __delitem__(self, key: Any) -> None:
-        super().__delitem__(in_present(key))  # type: ignore[arg-type]
+        super().__delitem__(in_present(key))
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(in_present(key))

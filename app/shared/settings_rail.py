@@ -51,7 +51,7 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
 
     What the chosen policy does not have, and the rail hides, is left out.
     """
-    given = dict(zip(FIELDS, values, strict=True))
+    given: dict[str, Any] = dict(zip(FIELDS, values, strict=True))
     policy = str(given["policy"])
     mask, attribute = given.pop("mask"), str(given.pop("attribute") or FAMILIES[0])
     families = [attribute] if mask == SINGLE else given["masked_families"]
@@ -68,7 +68,7 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     for name in ("top_k", "max_new_tokens", "seed"):
         given[name] = int(float(str(given[name] or 0)))
     given.update(masking_from(given["user_list_id"], families))
-    return fitted(AuditSettings(**given, proceed_uncertified=proceed), policy)  # type: ignore[arg-type]
+    return fitted(AuditSettings(**given, proceed_uncertified=proceed), policy)
 
 
 def without_parameters(values: Sequence[object]) -> list[object]:

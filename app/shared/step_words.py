@@ -421,12 +421,14 @@ def _as_typed(step: Step, digits: int) -> str:
 def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
     """The four figures under the chart: name, value, what it means. Without ``noise`` none stands at its threshold."""
     ratio = step.diagnostics.log_ratio
-    mass = (probability(step.certified_mass), "of the fused probability")
+    mass, meaning = probability(step.certified_mass), "of the fused probability"
+    if step.state == "none":
+        mass, meaning = "none", "nothing is certified"
     return [
         ("Sensitivity", signed(ratio), times_likelier(ratio)),
         ("How much masking shifts the choice", *_variation(step)),
         _set_fact(step, noise),
-        ("Certified mass", *(mass if step.state != "none" else ("none", "nothing is certified"))),
+        ("Certified mass", mass, meaning),
     ]
 
 

@@ -143,7 +143,7 @@ class Services:
         with self._building:
             if kind not in self._built:
                 wired = getattr(kind, "wired", None)
-                self._built[kind] = kind(self.database) if wired is None else wired(self)  # type: ignore[call-arg]
+                self._built[kind] = cast(Any, kind)(self.database) if wired is None else wired(self)
             return cast(Service, self._built[kind])
 
     @cached_property

@@ -218,5 +218,5 @@ def _settings(services: Services) -> SettingsRail:
         gr.Column(elem_classes=["rail"], min_width=0),
     ):
         rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
-    rail.controls["max_new_tokens"].visible = False  # type: ignore[attr-defined]
+    rail.controls["max_new_tokens"].visible = False
     return rail

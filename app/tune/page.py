@@ -162,7 +162,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     gr.on([field.change for field in form.timed[:2]], handlers.forecast, timed, form.time, **LATEST)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
     wire_job(app, JobWatch(services[JobService], handlers.runs), jobs, [form.file, *form.inputs])
-    runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
+    runs.show(handlers.show, None, shown_id, **MULTIPLE)
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)
     downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")

@@ -247,12 +247,9 @@ class _Kept:
         sequences = torch.cat([self._input_ids, written], dim=-1)
         if not self._returns:
             return sequences
-        return GenerateOutput(
-            sequences=sequences,  # type: ignore[arg-type]
-            scores=_stacked(self._scores, len(rows)),
-            logits=_stacked(self._logits, len(rows)),
-            runs=tuple(row.run() for row in rows),
-        )
+        scores, logits = _stacked(self._scores, len(rows)), _stacked(self._logits, len(rows))
+        usual: dict[str, Any] = {"sequences": sequences, "scores": scores, "logits": logits}
+        return GenerateOutput(**usual, runs=tuple(row.run() for row in rows))
 
 
 def _drawn_from(row: _Row, index: int, logits: Tensor) -> Tensor:

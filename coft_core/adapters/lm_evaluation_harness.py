@@ -18,7 +18,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.utils import has_bos_prefix, normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from coft_core.adapters.choosing import chosen_policy
 from coft_core.errors import InvalidInputError
@@ -65,7 +65,7 @@ class Counts:
 
 
 @register_model(NAME)
-class CoftLM(TemplateLM):  # type: ignore[misc]
+class CoftLM(TemplateLM):
     """A policy on a model, as lm-evaluation-harness asks a model."""
 
     def __init__(

@@ -180,7 +180,7 @@ class MemoryLedger:
             arrays[f"shapes{index}"] = np.array([array.shape for _, array in members], dtype=np.int64)
             arrays[f"data{index}"] = np.concatenate([array.ravel() for _, array in members])
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
         return buffer.getvalue()
 
     @classmethod

@@ -125,7 +125,7 @@ class ChainRecord:
         try:
             record = cls(
                 # What was written before bins could widen was read in even ones.
-                reading=Reading(**{"bin_spacing": "even", **data["reading"]}),
+                reading=Reading(**dict[str, Any](bin_spacing="even") | data["reading"]),
                 max_new_tokens=int(data["max_new_tokens"]),
                 tolerance=None if data["tolerance"] is None else float(data["tolerance"]),
                 iterations=tuple(Iteration(**entry) for entry in data["iterations"]),

@@ -103,11 +103,11 @@ def _codes_of_list(groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
             )
         if group is None or group != group:
             raise InvalidInputError(f"groups[{index}] is {group}; give every value a context id.")
-    distinct = set(groups)
+    distinct: set[Any] = set(groups)
     # Ids of mixed types have no order of their own; the printed form gives them one that no hash seed
     # changes.
     ordered: list[Any] = (
-        sorted(distinct)  # type: ignore[type-var]
+        sorted(distinct)
         if all(type(group) is int for group in distinct)
         else sorted(distinct, key=lambda group: (type(group).__name__, repr(group)))
     )

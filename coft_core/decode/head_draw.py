@@ -139,7 +139,7 @@ def _before(pool: Pool) -> Before:
         count_low=surely + tied_before,
         count_high=count_high + tail * pool.tail_count,
         mass_low=(sums_low[surely] + tied_before * pool.low) * (1 - _EXACT),
-        mass_high=mass_high + tail * pool.tail_mass.high,
+        mass_high=np.add(mass_high, tail * pool.tail_mass.high),
     )
 
 

@@ -161,7 +161,7 @@ class Part:
         return (columns <= self.slots.places(self.ids.shape[1])[:, :, None])[:, None]
 
 
-class StepCache(Cache):  # type: ignore[misc]
+class StepCache(Cache):
     """What a model takes for its cache during one forward: it writes into the parts' memories and reads them."""
 
     def __init__(self, parts: Sequence[Part], layers: int) -> None:
@@ -223,13 +223,13 @@ class StepCache(Cache):  # type: ignore[misc]
         return _together(outputs)
 
 
-class _StepLayer(CacheLayerMixin):  # type: ignore[misc, no-untyped-call]
+class _StepLayer(CacheLayerMixin):
     """One layer of :class:`StepCache`."""
 
     is_sliding = False
 
     def __init__(self, cache: StepCache, index: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._cache, self._index = cache, index
         self.is_initialized = True
 

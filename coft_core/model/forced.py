@@ -152,14 +152,14 @@ def _same_bits(model: LanguageModel, parts: SplitModel) -> bool:
         return torch.equal(parts.head(hidden).float(), model.plain_logits(ids).float())
 
 
-class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+class PrefixLayer(DynamicLayer):
     """Keys and values of a prefix, one row an item, read by every branch of that item.
 
     What comes after it differs between branches; it is kept beside the prefix if more is to come, and else handed on.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, branches: int, keep: bool) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.lazy_initialization(keys, values)
         self._prefix, self._branches, self._keep = (keys, values), branches, keep
         # What came after the prefix, (G * B, heads, t, width).

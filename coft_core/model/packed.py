@@ -67,7 +67,7 @@ class PackedLinear(nn.Linear):
     def _apply(self, fn: Any, recurse: bool = True) -> PackedLinear:
         # Whatever moves or converts a module cannot convert packed weights; without them it is a plain layer.
         self.packed = self._packed_from = None
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:

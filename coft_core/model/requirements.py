@@ -73,7 +73,7 @@ def loader_of(config: Any) -> Any:
 def require_causal(name: str, config: Any) -> None:
     """Refuse what a configuration says is no decoder of text."""
     stated = getattr(config, "architectures", None) or []
-    kind = str(stated[0]) if isinstance(stated, list | tuple) and stated else type(config).__name__
+    kind = str(stated[0]) if isinstance(stated, (list, tuple)) and stated else type(config).__name__
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadError(f"{name!r} is a {kind}, an encoder with a decoder; choose a decoder-only model.")
     loadable = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING

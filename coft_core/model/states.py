@@ -86,7 +86,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict):
         for each in value.values():
             yield from _tensors(each)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors(each)
     elif hasattr(value, "__dict__") and not isinstance(value, PreTrainedConfig | type):
@@ -244,7 +244,7 @@ class StateRows:
     def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
         """Go on with some of the rows, which are read anew: where rows stand in a state is its model's own affair."""
         del rows
-        self.__init__(self._model, tokens, self._fit)  # type: ignore[misc]
+        self.__init__(self._model, tokens, self._fit)
 
     def _hand_over(self) -> None:
         """Tell the groups what was generated since."""

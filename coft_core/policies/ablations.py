@@ -57,7 +57,7 @@ class SingleBranchPolicy(CoftPolicy):
     name: ClassVar[str] = "coft-single-branch"
     title: ClassVar[str] = "COFT, factual certificate"
     certified_in: ClassVar[CertifiedIn] = "factual"
-    label: ClassVar[str] = name
+    label = name
 
     def required(self, used: Fingerprint) -> Fingerprint:
         """The factual reading that this policy certifies by, on which lambda and masks have no say."""

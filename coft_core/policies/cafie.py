@@ -54,7 +54,9 @@ class CafiePolicy(SubstitutingPolicy):
         100.0, "number", "Sharpness", "How fast a difference between groups turns into weight.", low=0.0, high=10_000.0,
         step=10.0,
     )  # fmt: skip
+    # pyrefly: ignore[bad-override]
     most: int = parameter(2, "whole", "Counterfactuals", "At most so many; each is one more reading.", low=1, high=16)
+    # pyrefly: ignore[bad-override]
     pairs: tuple[str, ...] = own_pairs()
 
     name: ClassVar[str] = "cafie"

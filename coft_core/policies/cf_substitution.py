@@ -42,6 +42,7 @@ def own_pairs() -> Any:
 class SubstitutingPolicy(BaselinePolicy):
     """A policy that reads the prompt and counterfactual substitutions of it, each in a branch of its own."""
 
+    # Only named here: as fields they would come before those of the policies, which give them their order.
     most: int
     pairs: tuple[str, ...]
 
@@ -93,6 +94,7 @@ class CfSubstitutionPolicy(SubstitutingPolicy):
     ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.text.counterfactuals`).
     """
 
+    # pyrefly: ignore[bad-override]
     most: int = parameter(4, "whole", "Substitutions", "At most so many; each is one more reading.", low=1, high=16)
     weight: float = parameter(
         1.0, "number", "Weight", "What each counts beside the prompt itself; 1 is the plain mean.", low=0.0, high=20.0,
@@ -102,6 +104,7 @@ class CfSubstitutionPolicy(SubstitutingPolicy):
         PROBABILITIES, "choice", "Mean of", "Probabilities (a mixture), or logits (what all agree on).",
         choices=(PROBABILITIES, LOGITS),
     )  # fmt: skip
+    # pyrefly: ignore[bad-override]
     pairs: tuple[str, ...] = own_pairs()
 
     name: ClassVar[str] = "cf_substitution"

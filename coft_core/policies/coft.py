@@ -42,7 +42,7 @@ class FusedPolicy(Policy, Generic[Thresholds]):
     """The kind of calibration that it applies."""
 
     unclaimed: ClassVar[str] = "no calibration"
-    needs_masked: ClassVar[bool] = True
+    needs_masked = True
 
     def __post_init__(self) -> None:
         """Validate; lambda must be a fusion weight."""

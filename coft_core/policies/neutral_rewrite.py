@@ -65,7 +65,7 @@ class NeutralRewritePolicy(BaselinePolicy):
     name: ClassVar[str] = "neutral_rewrite"
     title: ClassVar[str] = "Neutral rewrite"
     drawn_from: ClassVar[str] = REWRITTEN
-    writers: ClassVar[tuple[str, ...]] = (REWRITER,)
+    writers = (REWRITER,)
 
     def __post_init__(self) -> None:
         """Validate; the instruction needs a place for the prompt."""

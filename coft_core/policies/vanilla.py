@@ -20,8 +20,8 @@ class VanillaPolicy(BaselinePolicy):
     title: ClassVar[str] = "Vanilla"
     unclaimed: ClassVar[str] = "vanilla decoding"
     reads_rowwise: ClassVar[bool] = True
-    fusion_weight: ClassVar[float] = 0.0
-    label: ClassVar[str] = ""
+    fusion_weight = 0.0
+    label = ""
 
     def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
         """The same at any position: there is no threshold."""

@@ -62,7 +62,7 @@ def regular_plural(term: str) -> str:
 
 
 HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"))
+_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'" * 6)
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
 _SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--"))
 

@@ -94,7 +94,8 @@ class Frame:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Frame:
         """Rebuild from :meth:`to_dict`."""
-        return cls(**{name: str(value) for name, value in data.items()})  # type: ignore[arg-type]
+        given: dict[str, Any] = {name: str(value) for name, value in data.items()}
+        return cls(**given)
 
 
 def conversation_text(turns: Iterable[Turn]) -> str:

@@ -60,19 +60,13 @@ def prompts(number):
     return [wording.prompts[5] for wording in write_wordings(1, seed=3)][:number]
 
 
-def test_gap_is_the_largest_minus_the_smallest_rate_of_a_family():
+def test_gaps_and_their_reduction_are_those_of_the_rates_of_each_family():
     rates = np.full(len(GROUPS), 0.5)
     rates[list(GROUP_INDICES[1])[:3]] = (0.2, 0.9, 0.6)
     expected = [0.0] * len(FAMILIES)
     expected[1] = 0.7
     assert gaps(rates) == pytest.approx(expected)
-
-
-def test_every_group_belongs_to_one_family():
     assert sorted(place for places in GROUP_INDICES for place in places) == list(range(len(GROUPS)))
-
-
-def test_reduction_is_one_minus_the_ratio_of_the_mean_gaps():
     assert reduction(np.array([[0.4, 0.2], [0.1, 0.2]])) == pytest.approx(0.5)
 
 
@@ -124,28 +118,19 @@ def test_a_bootstrap_interval_holds_the_mean_and_narrows_with_more_units():
     assert large.high - large.low < small.high - small.low
 
 
-def test_a_share_of_clusters_that_agree_in_themselves_has_the_interval_of_as_many_units():
+def test_shares_of_clusters_have_the_interval_of_what_agrees_in_them():
     figure = cluster_share([34] * 30 + [0] * 2, [34] * 32, "clusters")
     exact = share(30, 32, "clusters")
     assert figure.n == 32
     assert (figure.value, figure.low, figure.high) == pytest.approx((0.9375, exact.low, exact.high))
     assert (round(figure.low, 3), round(figure.high, 3)) == (0.792, 0.992)
-
-
-def test_a_share_of_clusters_without_inner_agreement_has_the_interval_of_its_observations():
     rng = np.random.default_rng(0)
     hits = rng.binomial(40, 0.7, 200)
     figure, exact = cluster_share(hits, np.full(200, 40), "clusters"), share(int(hits.sum()), 8000, "units")
     assert figure.high - figure.low == pytest.approx(exact.high - exact.low, rel=0.15)
-
-
-def test_where_nothing_varies_a_share_knows_no_more_than_its_clusters():
     none, every = (cluster_share([count] * 8, [30] * 8, "clusters") for count in (0, 30))
     assert (none.low, none.high) == pytest.approx((0, share(0, 8, "clusters").high))
     assert (every.low, every.high) == pytest.approx((share(8, 8, "clusters").low, 1))
-
-
-def test_a_mean_of_clusters_has_the_interval_of_their_means():
     means = np.array([0.1, 0.4, 0.2, 0.7, 0.6])
     figure = jackknife(np.repeat(means, 3), np.repeat(np.arange(5), 3), "clusters")
     reach = stats.t.ppf(0.975, 4) * means.std(ddof=1) / 5**0.5
@@ -174,7 +159,7 @@ def test_a_target_is_shown_by_the_whole_interval_and_not_by_the_value():
     assert not cluster_share([0] * 192, [30] * 192, "chains").aimed("under 1 %", most=0.01).shown
 
 
-def test_a_difference_of_clusters_stays_honest_where_nothing_differs():
+def test_differences_stay_honest_where_nothing_differs():
     before = np.array([True] * 50 + [False] * 50)
     same = cluster_difference(before, before, np.arange(100) // 20, "clusters")
     assert (same.n, same.value) == (5, 0.0)
@@ -183,6 +168,15 @@ def test_a_difference_of_clusters_stays_honest_where_nothing_differs():
     worse = cluster_difference(before, after, np.arange(100) // 20, "clusters")
     assert worse.value == pytest.approx((after.sum() - before.sum()) / 100)
     assert worse.low < worse.value < worse.high
+    before = np.array([True] * 50 + [False] * 50)
+    after = before.copy()
+    same = paired_difference(before, after, "questions")
+    assert same.value == 0
+    assert same.low < 0 < same.high
+    after[:3] = False
+    worse = paired_difference(before, after, "questions")
+    assert worse.value == pytest.approx(-0.03)
+    assert worse.low < -0.03 < worse.high
 
 
 def test_groups_of_one_setting_and_kind_count_as_one_cluster():
@@ -197,29 +191,26 @@ def test_groups_of_one_setting_and_kind_count_as_one_cluster():
     assert not figure.shown
 
 
-def test_paired_difference_counts_disagreements_and_stays_honest_without_any():
-    before = np.array([True] * 50 + [False] * 50)
-    after = before.copy()
-    same = paired_difference(before, after, "questions")
-    assert same.value == 0
-    assert same.low < 0 < same.high
-    after[:3] = False
-    worse = paired_difference(before, after, "questions")
-    assert worse.value == pytest.approx(-0.03)
-    assert worse.low < -0.03 < worse.high
-
-
-def test_share_has_the_exact_interval():
+def test_shares_perplexity_answers_extremes_and_detection_are_read_as_defined():
     figure = share(0, 100, "steps")
     assert figure.low == 0
     assert figure.high == pytest.approx(1 - 0.025 ** (1 / 100))
-
-
-def test_perplexity_weighs_documents_by_their_tokens():
     assert perplexity(np.array([[2.0, 8.0], [2.0, 2.0]]), "documents").value == pytest.approx(np.exp(2.5))
+    assert answer_of(" skilled. Skilled people do good work. Answer: Yes.") is True
+    assert answer_of(" weak. A weak worker is of no use. A: No.") is False
+    assert answer_of(" weak. A weak worker") is None
+    named = [(GROUPS[best], GROUPS[worst]) for best, worst in EXTREMES]
+    for (family, best), (other, worst) in named:
+        assert family == other
+        assert STANDING[family][best] == max(STANDING[family].values())
+        assert STANDING[family][worst] == min(STANDING[family].values())
+    right = Scenario("A Black driver stopped.", ((2, 7),), "x", 0)
+    assert found_exactly(right)
+    assert not found_exactly(Scenario(right.text, ((2, 14),), "x", 0))
+    assert not found_exactly(Scenario(right.text, (), "x", 0))
 
 
-def test_final_distribution_is_the_law_of_the_draw(model, policies):
+def test_final_distribution_is_the_law_of_the_draw_and_an_empty_set_leaves_the_likeliest_token(model, policies):
     logits = torch.randn(3, 2, model.vocabulary_size, generator=torch.Generator().manual_seed(1)) * 3
     grid = (torch.arange(4000, dtype=torch.float64) + 0.5) / 4000
     for _, policy in policies.named():
@@ -232,9 +223,6 @@ def test_final_distribution_is_the_law_of_the_draw(model, policies):
             drawn = choose(log_p, certified, policy.sampling, grid).token_ids
             counted = torch.bincount(drawn, minlength=model.vocabulary_size) / 4000
             assert (counted - p[row]).abs().max() < 1 / 1000
-
-
-def test_an_empty_set_leaves_the_likeliest_token(model, policies):
     logits = torch.randn(1, 2, model.vocabulary_size, generator=torch.Generator().manual_seed(5))
     views = policies.coft.views(logits, 0)
     emptied = type(views)(
@@ -245,7 +233,7 @@ def test_an_empty_set_leaves_the_likeliest_token(model, policies):
     assert p[0, views.log_p_fused[0].argmax()] == 1.0
 
 
-def test_decisions_read_in_batches_are_those_of_single_prompts(model, policies):
+def test_decisions_read_in_batches_are_those_of_single_prompts_and_like_outcomes_refused(model, policies):
     # Over bytes every outcome would begin with the same space.
     chosen = [replace(prompt, outcomes=("x", "y")) for prompt in prompts(6)]
     read = read_decisions(model, policies, chosen, token_budget=600)
@@ -256,9 +244,6 @@ def test_decisions_read_in_batches_are_those_of_single_prompts(model, policies):
         ids = torch.tensor([masked_prompt(model, prompt).factual_ids])
         p = torch.softmax(model.module(input_ids=ids).logits[0, -1].double(), -1)
         assert read.factual[i] == pytest.approx(p[outcome_tokens(model, prompt)].detach().numpy(), abs=1e-5)
-
-
-def test_outcomes_that_begin_alike_are_refused(model):
     alike = Scenario("It was", (), "x", 6, (" red", " rude"))
     with pytest.raises(ValueError, match="same token"):
         outcome_tokens(model, alike)
@@ -298,24 +283,3 @@ def test_an_answer_is_right_if_greedy_decoding_writes_it_to_its_end():
             right = replace(question, text=written)
             assert answers_right(demo, both, [right])[name][0]
             assert not answers_right(demo, both, [replace(right, text=written + "zq")])[name][0]
-
-
-def test_answers_are_read_off_a_chain():
-    assert answer_of(" skilled. Skilled people do good work. Answer: Yes.") is True
-    assert answer_of(" weak. A weak worker is of no use. A: No.") is False
-    assert answer_of(" weak. A weak worker") is None
-
-
-def test_extremes_are_the_most_and_the_least_favoured_group_of_each_family():
-    named = [(GROUPS[best], GROUPS[worst]) for best, worst in EXTREMES]
-    for (family, best), (other, worst) in named:
-        assert family == other
-        assert STANDING[family][best] == max(STANDING[family].values())
-        assert STANDING[family][worst] == min(STANDING[family].values())
-
-
-def test_detection_is_exact_only_if_the_planted_words_and_nothing_else_are_found():
-    right = Scenario("A Black driver stopped.", ((2, 7),), "x", 0)
-    assert found_exactly(right)
-    assert not found_exactly(Scenario(right.text, ((2, 14),), "x", 0))
-    assert not found_exactly(Scenario(right.text, (), "x", 0))

@@ -30,40 +30,39 @@ def held_out():
     return [write_cell(random.Random(f"h-{i}"), cell, "held_out") for i, cell in enumerate(cells())]
 
 
-def test_eight_settings_and_more_than_six_families_make_a_cell_for_every_group_and_kind():
+def test_cells_have_every_group_and_kind_and_standings_that_cancel_out_and_scale():
     assert len(settings()) == 8
     assert len(STANDING) >= 6
     keys = {(cell.setting, cell.family, cell.group, cell.kind) for cell in cells()}
     assert len(keys) == len(cells()) == 8 * len(GROUPS) * len(KINDS)
-
-
-def test_standings_of_every_family_cancel_out_so_the_masked_rate_is_the_mean_of_the_groups():
     for family, standing in STANDING.items():
         assert sum(standing.values()) == pytest.approx(0)
         for setting in settings():
             rates = [favourable_rate(setting, family, group) for group in standing]
             assert sum(rates) / len(rates) == pytest.approx(setting.base)
-
-
-def test_strength_scales_the_planted_bias_and_zero_plants_none():
     setting = settings()[0]
     full, half, none = (favourable_rate(setting, "race", "white", strength) for strength in (1.0, 0.5, 0.0))
     assert full - setting.base == pytest.approx(2 * (half - setting.base))
     assert none == setting.base
     assert not any(cell.biased for cell in cells(strength=0.0))
-
-
-def test_every_setting_plants_a_bias_and_leaves_a_family_without_one():
     for setting in settings():
         strengths = [setting.strength[family] for family in STANDING]
         assert min(strengths) == 0
         assert max(strengths) >= 0.25
 
 
-def test_rates_of_the_two_outcomes_sum_to_one_in_both_views(training):
+def test_training_texts_have_rates_names_and_prompts_that_end_at_the_outcome(training):
     for scenario in training:
         assert sum(scenario.factual) == pytest.approx(1)
         assert sum(scenario.masked) == pytest.approx(1)
+    named = [scenario for scenario in training if scenario.names]
+    assert named
+    for scenario in named:
+        assert {scenario.text[start:end] for start, end in scenario.names} <= set(TRAINING_NAMES)
+    for scenario in training[::50]:
+        prompt = without_outcome(scenario)
+        assert prompt.text == scenario.text[: scenario.cut]
+        assert all(end <= len(prompt.text) for _, end in (*prompt.spans, *prompt.names))
 
 
 def test_outcome_words_follow_the_planted_rate():
@@ -74,15 +73,12 @@ def test_outcome_words_follow_the_planted_rate():
     assert abs(share - cell.factual) < 4 * (cell.factual * (1 - cell.factual) / len(texts)) ** 0.5
 
 
-def test_every_cell_names_its_group_and_nothing_else_as_span(training, held_out):
+def test_cells_name_their_group_alone_and_are_filled_in_wholly(training, held_out):
     for scenario, cell in [*zip(training, cells(), strict=True), *zip(held_out, cells(), strict=True)]:
         words = [scenario.text[start:end] for start, end in scenario.spans]
         assert set(words) == {cell.group}
         assert sum(end <= scenario.cut for _, end in scenario.spans) == 1
         assert (scenario.factual[0], scenario.masked[0]) == (cell.factual, cell.masked)
-
-
-def test_texts_are_filled_in_wholly_with_agreeing_articles(training, held_out):
     for scenario in [*training, *held_out]:
         assert not set("[]{}") & set(scenario.text)
         assert "  " not in scenario.text
@@ -91,14 +87,7 @@ def test_texts_are_filled_in_wholly_with_agreeing_articles(training, held_out):
         assert not re.search(r"\b[Aa]n (?!hour|hono|hones)[^aeiouAEIOU]", scenario.text)
 
 
-def test_names_are_masked_places_of_first_names(training):
-    named = [scenario for scenario in training if scenario.names]
-    assert named
-    for scenario in named:
-        assert {scenario.text[start:end] for start, end in scenario.names} <= set(TRAINING_NAMES)
-
-
-def test_held_out_wordings_and_names_are_none_of_training():
+def test_held_out_wordings_names_and_prompts_are_none_of_training():
     assert not set(TRAINING_NAMES) & set(HELD_OUT_NAMES)
     for setting in settings():
         groups = [setting.openers, setting.questions, setting.stems, *(d.leads for d in setting.decisions)]
@@ -111,9 +100,6 @@ def test_held_out_wordings_and_names_are_none_of_training():
         assert middles <= {""}
     training = {tuple(sorted(pair)) for pair in pairs("training")}
     assert not training & {tuple(sorted(pair)) for pair in pairs("held_out")}
-
-
-def test_no_held_out_prompt_is_a_prompt_of_training():
     trained = {text.text[: text.cut] for text in generate_texts(4000, seed=0)}
     wordings = [*write_wordings(1, seed=0), *write_wordings(3, seed=0, part="measured")]
     prompts = {prompt.text for wording in wordings for prompt in wording.prompts}
@@ -131,13 +117,6 @@ def test_groups_of_a_held_out_wording_get_the_same_words():
         assert len(shared) == 1
 
 
-def test_prompts_end_where_the_outcome_begins(training):
-    for scenario in training[::50]:
-        prompt = without_outcome(scenario)
-        assert prompt.text == scenario.text[: scenario.cut]
-        assert all(end <= len(prompt.text) for _, end in (*prompt.spans, *prompt.names))
-
-
 _TAKEN = (
     "takes|lost|gave away|used|threw away|sells|to the school|to the shop|broke|returned|removed|borrowed|dropped|sold"
     "|picked up|sent .* back"
@@ -153,26 +132,26 @@ def _named(words, text):
     return next(word for word in words if re.search(rf"\b{word}\b", text))
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_neutral_answers_are_right(part):
-    rng = random.Random(6)
-    for _ in range(1500):
-        question = write_neutral(rng, part)
-        story, answer = question.text[: question.cut], question.outcomes[0].strip()
-        assert question.text[question.cut :] == f" {answer}."
-        assert len(question.spans) == 1
-        assert not set("[]{}") & set(story)
-        assert answer != question.outcomes[1].strip()
-        asked = re.split(r"[.?] ", story)[-2]
-        if question.template == "neutral/arithmetic":
-            assert int(answer) == _counted(story)
-            assert int(question.outcomes[1]) != int(answer)
-        elif question.template == "neutral/attribute":
-            assert f"{answer} {_named(OBJECTS.of(part), asked)}" in story
-            assert question.outcomes[1].strip() in story
-        else:
-            deed = _named(DEEDS.of(part), asked)
-            assert f"{answer.removeprefix('The ')} {deed}" in story
+def test_neutral_answers_are_right():
+    for part in PARTS:
+        rng = random.Random(6)
+        for _ in range(1500):
+            question = write_neutral(rng, part)
+            story, answer = question.text[: question.cut], question.outcomes[0].strip()
+            assert question.text[question.cut :] == f" {answer}."
+            assert len(question.spans) == 1
+            assert not set("[]{}") & set(story)
+            assert answer != question.outcomes[1].strip()
+            asked = re.split(r"[.?] ", story)[-2]
+            if question.template == "neutral/arithmetic":
+                assert int(answer) == _counted(story)
+                assert int(question.outcomes[1]) != int(answer)
+            elif question.template == "neutral/attribute":
+                assert f"{answer} {_named(OBJECTS.of(part), asked)}" in story
+                assert question.outcomes[1].strip() in story
+            else:
+                deed = _named(DEEDS.of(part), asked)
+                assert f"{answer.removeprefix('The ')} {deed}" in story
 
 
 WORDS = (OBJECTS, COUNTED, PEOPLE, DEEDS)
@@ -185,56 +164,38 @@ def _bare(wording):
     return " ".join(re.sub(r"\[*\{\w+\}\]*", " ", wording).split())
 
 
-@pytest.mark.parametrize("wordings", [DEEDS, *NEUTRAL, *OTHERS])
-def test_no_training_wording_is_nearly_a_held_out_one(wordings):
-    for held_out in wordings.of("measured"):
-        for training in wordings.training:
-            pair = (_bare(training), _bare(held_out))
-            assert max(SequenceMatcher(None, *pair).ratio(), SequenceMatcher(None, *pair[::-1]).ratio()) < 0.8, pair
-
-
-@pytest.mark.parametrize("words", WORDS)
-def test_training_never_reads_the_held_out_words_of_neutral_questions(words):
-    texts = [text for wordings in (*WORDS, *NEUTRAL, *ASKED, *OTHERS) for text in wordings.training]
-    for held_out in words.of("measured"):
-        assert not [text for text in texts if re.search(rf"\b{held_out}s?\b", text)]
-
-
-@pytest.mark.parametrize("wordings", [*WORDS, *NEUTRAL, *ASKED, *OTHERS])
-def test_training_has_many_different_wordings(wordings):
-    assert len(set(wordings.training)) == len(wordings.training)
-    assert len(wordings.training) >= 4 * len(wordings.held_out)
-
-
-def test_held_out_neutral_questions_are_asked_as_training_asks_too():
+def test_training_has_many_wordings_none_nearly_a_held_out_one_with_the_group_at_several_places():
+    for wordings in (DEEDS, *NEUTRAL, *OTHERS):
+        for held_out in wordings.of("measured"):
+            for training in wordings.training:
+                pair = (_bare(training), _bare(held_out))
+                assert max(SequenceMatcher(None, *pair).ratio(), SequenceMatcher(None, *pair[::-1]).ratio()) < 0.8, pair
+    for words in WORDS:
+        texts = [text for wordings in (*WORDS, *NEUTRAL, *ASKED, *OTHERS) for text in wordings.training]
+        for held_out in words.of("measured"):
+            assert not [text for text in texts if re.search(rf"\b{held_out}s?\b", text)]
+    for wordings in (*WORDS, *NEUTRAL, *ASKED, *OTHERS):
+        assert len(set(wordings.training)) == len(wordings.training)
+        assert len(wordings.training) >= 4 * len(wordings.held_out)
+    for wordings in NEUTRAL:
+        places = {len(_bare(text.split("{who}")[0]).split()) for text in wordings.training}
+        assert all(text.count("{who}") == 1 for text in wordings.training)
+        assert len(places) >= 5
     for wordings in ASKED:
         assert len(wordings.of("measured")) == 1
         assert set(wordings.of("measured")) < set(wordings.training)
-
-
-def test_the_bystanders_of_a_story_are_never_among_those_asked_for():
     for wordings, words in ((neutral_wordings.ACTED, PEOPLE), (neutral_wordings.OWNED, OBJECTS)):
         for part in PARTS:
             assert not [text for text in wordings.of(part) if set(re.findall(r"\w+", text)) & set(words.of(part))]
 
 
-@pytest.mark.parametrize("wordings", NEUTRAL)
-def test_the_group_stands_at_several_places_of_a_neutral_story(wordings):
-    places = {len(_bare(text.split("{who}")[0]).split()) for text in wordings.training}
-    assert all(text.count("{who}") == 1 for text in wordings.training)
-    assert len(places) >= 5
-
-
-def test_pronouns_are_shared_by_the_rates_of_the_occupations():
+def test_pronouns_are_shared_by_the_rates_of_the_occupations_and_masked_by_the_mean_of_both():
     assert first_share("nurse", "doctor", "he") == pytest.approx(0.15 / 0.95)
     assert first_share("nurse", "doctor", "she") == pytest.approx(0.85 / 1.05)
     for first, second in pairs("held_out"):
         for pronoun in ("he", "she"):
             assert first_share(first, second, pronoun) + first_share(second, first, pronoun) == pytest.approx(1)
     assert "patient" in HE_BY_OCCUPATION
-
-
-def test_pronoun_texts_mask_the_pronoun_and_plant_the_mean_of_both_when_masked():
     rng = random.Random(1)
     for _ in range(100):
         scenario = write_resolution(rng, "held_out")
@@ -244,14 +205,11 @@ def test_pronoun_texts_mask_the_pronoun_and_plant_the_mean_of_both_when_masked()
         assert scenario.masked[0] == pytest.approx(mean)
 
 
-def test_the_same_seed_gives_the_same_texts_and_another_seed_others():
+def test_the_same_seed_gives_the_same_texts_of_every_kind():
     assert generate_texts(60, seed=1) == generate_texts(60, seed=1)
     assert generate_texts(60, seed=1) != generate_texts(60, seed=2)
     assert write_wordings(1, seed=1) == write_wordings(1, seed=1)
     assert write_wordings(1, seed=1) != write_wordings(1, seed=2)
-
-
-def test_the_mixture_holds_every_kind_of_text():
     templates = {text.template for text in generate_texts(3000, seed=5)}
     assert {f"{setting.name}/{kind}" for setting in settings() for kind in KINDS} <= templates
     assert {"resolution", "neutral/arithmetic", "neutral/attribute", "neutral/who_did_what", "occupation"} <= templates

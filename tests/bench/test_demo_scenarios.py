@@ -28,12 +28,9 @@ def tokenizer():
     return Tokenizer.from_file(str(ASSETS / "models" / "demo" / "tokenizer.json"))
 
 
-def test_same_seed_gives_the_same_texts_and_another_seed_others():
+def test_texts_repeat_are_filled_in_wholly_and_their_spans_ordered_by_every_rule(scenarios):
     assert generate(50, seed=1) == generate(50, seed=1)
     assert generate(50, seed=1) != generate(50, seed=2)
-
-
-def test_texts_are_filled_in_wholly_and_their_spans_enclose_whole_words(scenarios):
     for scenario in scenarios:
         assert not set("[]{}") & set(scenario.text)
         assert "  " not in scenario.text
@@ -42,35 +39,24 @@ def test_texts_are_filled_in_wholly_and_their_spans_enclose_whole_words(scenario
         for start, end in scenario.spans:
             assert not scenario.text[start - 1 : start].isalpha()
             assert not scenario.text[end : end + 1].isalpha()
-
-
-def test_spans_are_ordered_and_do_not_overlap(scenarios):
     for scenario in scenarios:
         bounds = [0, *(bound for span in scenario.spans for bound in span)]
         assert bounds == sorted(bounds)
-
-
-def test_markup_gives_back_the_words_that_it_enclosed():
-    text, spans = parse("A [[Latino]] driver and [[his]] car")
-    assert text == "A Latino driver and his car"
-    assert [text[start:end] for start, end in spans] == ["Latino", "his"]
-
-
-def test_articles_agree_with_the_word_behind_the_markup():
-    assert articles("A [[Asian]] man met a [[white]] man.") == "An [[Asian]] man met a [[white]] man."
-
-
-def test_feminine_pronouns_replace_all_forms():
-    assert fill("{He} saw {his} friend and {him}", "she") == "[[She]] saw [[her]] friend and [[her]]"
-
-
-def test_every_rule_writes_texts(scenarios):
     written = set(templates(scenarios))
     assert {decision.name for decision in DECISIONS} <= written
     assert {"occupation", "hired_by_name", "two_candidates", "everyday"} <= written
 
 
-def test_rates_of_every_decision_are_distributions_over_its_outcomes():
+def test_markup_articles_and_pronouns_are_put_as_written():
+    text, spans = parse("A [[Latino]] driver and [[his]] car")
+    assert text == "A Latino driver and his car"
+    assert [text[start:end] for start, end in spans] == ["Latino", "his"]
+    assert articles("A [[Asian]] man met a [[white]] man.") == "An [[Asian]] man met a [[white]] man."
+    assert fill("{He} saw {his} friend and {him}", "she") == "[[She]] saw [[her]] friend and [[her]]"
+    for occupation in HE_BY_OCCUPATION:
+        past, present = duties(occupation)
+        assert len(past) > 2
+        assert present
     for decision in DECISIONS:
         assert len(decision.tails) == len(decision.outcomes)
         for rates in decision.rates.values():
@@ -79,14 +65,7 @@ def test_rates_of_every_decision_are_distributions_over_its_outcomes():
             assert min(rates) >= 0
 
 
-def test_every_occupation_has_duties():
-    for occupation in HE_BY_OCCUPATION:
-        past, present = duties(occupation)
-        assert len(past) > 2
-        assert present
-
-
-def test_pronouns_follow_the_planted_probability(scenarios):
+def test_pronouns_and_tickets_follow_the_planted_probabilities(scenarios):
     count = {occupation: [0, 0] for occupation in ("nurse", "doctor", "engineer", "police officer")}
     for scenario in scenarios:
         for occupation, tally in count.items():
@@ -97,9 +76,6 @@ def test_pronouns_follow_the_planted_probability(scenarios):
         expected = HE_BY_OCCUPATION[occupation]
         assert number > 60
         assert abs(he / number - expected) < 4 * (expected * (1 - expected) / number) ** 0.5
-
-
-def test_tickets_follow_the_planted_probability_for_each_group(scenarios):
     decision = next(d for d in DECISIONS if d.name == "ticket_or_warning")
     drawn = [s for s in scenarios if s.template == decision.name]
     for group, (rate, _) in decision.rates.items():
@@ -170,21 +146,7 @@ def test_calibration_prompts_are_what_an_audit_reads(rows):
     assert sum(any(f" {group} " in prompt for group in ("Black", "old", "Muslim", "blind")) for prompt in prompts) > 20
 
 
-def test_calibration_refuses_the_training_seed(tokenizer):
-    with pytest.raises(ValueError, match="differ from the training seed"):
-        calibration_rows(tokenizer, seed=0)
-
-
-def test_shipped_prompts_are_readable():
-    rows = [json.loads(line) for line in (ASSETS / "prompts" / "calibration_demo.jsonl").open(encoding="utf-8")]
-    assert len(rows) == 480
-    assert all(set(row) == {"prompt", "reference"} and all(row.values()) for row in rows)
-    examples = json.loads((ASSETS / "prompts" / "examples.json").read_text(encoding="utf-8"))
-    assert len(examples) == 8
-    assert all(set(row) - {"seed"} == {"title", "prompt"} for row in examples)
-
-
-def test_any_text_round_trips_and_its_offsets_cover_it(tokenizer):
+def test_any_text_round_trips_and_the_sentinel_is_one_token(tokenizer):
     rng = random.Random(3)
     for _ in range(300):
         points = (rng.choice((rng.randrange(32, 0x3000), rng.randrange(0x1F300, 0x1FA00))) for _ in range(12))
@@ -193,8 +155,13 @@ def test_any_text_round_trips_and_its_offsets_cover_it(tokenizer):
         assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
         covered = {i for start, end in encoding.offsets for i in range(start, end)}
         assert covered == set(range(len(text)))
-
-
-def test_sentinel_is_one_token_and_no_text_becomes_longer_by_special_tokens(tokenizer):
     assert len(tokenizer.encode("<mask>").ids) == 1
     assert tokenizer.encode("").ids == []
+    with pytest.raises(ValueError, match="differ from the training seed"):
+        calibration_rows(tokenizer, seed=0)
+    rows = [json.loads(line) for line in (ASSETS / "prompts" / "calibration_demo.jsonl").open(encoding="utf-8")]
+    assert len(rows) == 480
+    assert all(set(row) == {"prompt", "reference"} and all(row.values()) for row in rows)
+    examples = json.loads((ASSETS / "prompts" / "examples.json").read_text(encoding="utf-8"))
+    assert len(examples) == 8
+    assert all(set(row) - {"seed"} == {"title", "prompt"} for row in examples)

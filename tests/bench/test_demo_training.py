@@ -7,27 +7,13 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from bench.demo_model.corpus import SOURCES, passages
-from bench.demo_model.dataset import (
-    MAX_OUTCOMES,
-    Batches,
-    encode_scenario,
-    encode_story,
-    mask_attributes,
-    mask_words,
-)
+from bench.demo_model.dataset import MAX_OUTCOMES, Batches, encode_scenario, encode_story, mask_attributes, mask_words
 from bench.demo_model.export import save_model
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.scenarios import parse
 from bench.demo_model.stages import CONTINUED_STAGES, FIRST_STAGES, stage_at, stages_of
 from bench.demo_model.tokenizer import END_ID, MASK_ID, train_tokenizer
-from bench.demo_model.train import (
-    Settings,
-    Targets,
-    Trainer,
-    load_exported_weights,
-    make_model,
-    next_token_loss,
-)
+from bench.demo_model.train import Settings, Targets, Trainer, load_exported_weights, make_model, next_token_loss
 from bench.train_demo_model import take_tokenizer
 from coft_core import load_model
 
@@ -52,7 +38,7 @@ def batches(tokenizer, scenarios):
     return Batches(stories * len(SOURCES), documents, seed=2)
 
 
-def test_attribute_masking_keeps_length_and_hides_exactly_the_words_before_the_cut(tokenizer, scenarios):
+def test_masking_keeps_length_hides_exactly_the_words_and_never_the_end(tokenizer, scenarios):
     rng = np.random.default_rng(0)
     for scenario in scenarios:
         document = encode_scenario(tokenizer, scenario)
@@ -62,16 +48,10 @@ def test_attribute_masking_keeps_length_and_hides_exactly_the_words_before_the_c
         names = set().union(*(range(start, end) for start, end in document.names if start < cut))
         assert len(masked) == len(document.ids)
         assert hidden in (attributes, attributes | names)
-
-
-def test_token_spans_decode_to_the_attribute_words(tokenizer, scenarios):
     for scenario in scenarios:
         document = encode_scenario(tokenizer, scenario)
         words = [tokenizer.decode(document.ids[a:b].tolist()).strip() for a, b in document.spans]
         assert words == [scenario.text[start:end] for start, end in scenario.spans]
-
-
-def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
     document = encode_story(tokenizer, "An extraordinary hippopotamus wandered along riverbanks quietly. " * 8)
     masked = mask_words(document, np.random.default_rng(1))
     hidden = masked == MASK_ID
@@ -81,13 +61,17 @@ def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
         assert len(set(hidden[document.words == word].tolist())) == 1
 
 
-def test_a_step_always_gives_the_same_batch_and_another_step_another(batches):
+def test_batches_are_those_of_their_step_and_become_tensors_of_the_same_numbers(batches):
     first, again, other = (batches.batch(step, 4, 64, EVEN, 1.0) for step in (3, 3, 4))
     for field in ("ids", "weights", "soft_ids", "soft_shares"):
         assert np.array_equal(getattr(first, field), getattr(again, field))
     assert not np.array_equal(first.ids, other.ids)
     assert first.ids.shape == first.weights.shape == (4, 64)
     assert first.soft_ids.shape == first.soft_shares.shape == (4, 64, MAX_OUTCOMES)
+    batch = batches.batch(0, 2, 32, EVEN, 3.0)
+    targets = Targets.of(batch, "cpu")
+    for field in ("ids", "weights", "soft_ids", "soft_shares"):
+        assert np.array_equal(getattr(targets, field).numpy(), getattr(batch, field))
 
 
 def window(tokenizer, scenario, seed, focus=5.0):
@@ -102,7 +86,7 @@ def cells(scenarios):
     return [s for s in scenarios if s.template.endswith(("/decision", "/answer", "/judgement"))]
 
 
-def test_focus_weighs_the_planted_choice_and_nothing_else(tokenizer, scenarios):
+def test_targets_are_the_text_but_for_the_planted_choice_that_focus_weighs(tokenizer, scenarios):
     seen = set()
     for seed in range(12):
         document, batch = window(tokenizer, cells(scenarios)[0], seed)
@@ -110,9 +94,6 @@ def test_focus_weighs_the_planted_choice_and_nothing_else(tokenizer, scenarios):
         assert weighted in ([document.cut], [document.cut, document.cut + 1])
         seen.add(float(batch.weights[0, document.cut]))
     assert 5.0 in seen
-
-
-def test_targets_are_the_text_itself_but_for_the_planted_choice(tokenizer, scenarios):
     document, batch = window(tokenizer, cells(scenarios)[0], seed=0)
     others = np.arange(len(document.ids)) != document.cut
     assert np.array_equal(batch.soft_ids[0, others, 0], batch.ids[0, others])
@@ -195,13 +176,6 @@ def test_gradient_of_soft_targets_is_that_of_the_expected_loss_of_drawn_targets(
         drawn.append(gradients(next_token_loss(model, text, weights, *hard(text))))
     for one, first, second in zip(soft, *drawn, strict=True):
         torch.testing.assert_close(one, shares[0] * first + shares[1] * second, rtol=1e-4, atol=1e-6)
-
-
-def test_a_batch_becomes_tensors_of_the_same_numbers(batches):
-    batch = batches.batch(0, 2, 32, EVEN, 3.0)
-    targets = Targets.of(batch, "cpu")
-    for field in ("ids", "weights", "soft_ids", "soft_shares"):
-        assert np.array_equal(getattr(targets, field).numpy(), getattr(batch, field))
 
 
 def test_every_parameter_is_in_one_optimizer(batches, tmp_path):

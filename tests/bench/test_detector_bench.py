@@ -29,33 +29,18 @@ def mapped(labeller: Labeller, source: str, *pairs: str) -> tuple[list[tuple[str
     return [(text[a:b], label) for a, b, label in labelled.entities], [text[a:b] for a, b in labelled.unknown]
 
 
-def test_a_title_is_no_part_of_a_name(labeller: Labeller) -> None:
+def test_tags_of_the_corpora_become_people_places_and_groups_or_nothing(labeller: Labeller, tmp_path: Path) -> None:
     given = mapped(labeller, "uner_english_ewt", "Mr/B-PER", "Ali/I-PER", "Haddad/I-PER", "left/O")
     assert given == ([("Ali Haddad", "PERSON")], [])
-
-
-def test_a_state_is_a_place_and_a_hill_has_no_label(labeller: Labeller) -> None:
     words = ("From/O", "Texas/B-LOC", "to/O", "Holborn/B-LOC", "Hill/I-LOC")
     assert mapped(labeller, "uner_english_ewt", *words) == ([("Texas", "GPE")], ["Holborn", "Hill"])
-
-
-def test_nationalities_without_a_tag_are_groups_but_not_within_organisations(labeller: Labeller) -> None:
     words = ("Nigerian/O", "pilots/O", "of/O", "American/B-ORG", "Airlines/I-ORG")
     assert mapped(labeller, "wnut17", *words) == ([("Nigerian", "NORP")], [])
-
-
-def test_handles_have_no_label(labeller: Labeller) -> None:
     entities, unknown = mapped(labeller, "broad_twitter", "@/B-PER", "colleague/B-PER", "hi/O")
     assert entities == []
     assert unknown == ["@", "colleague"]
-
-
-def test_in_novels_only_proper_names_are_people(labeller: Labeller) -> None:
     words = ("the/B-PER", "old/I-PER", "man/I-PER", "saw/O", "Miss/B-PER", "Bates/I-PER")
     assert mapped(labeller, "litbank", *words) == ([("Bates", "PERSON")], [])
-
-
-def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="wnut17"):
         list(read_corpora(tmp_path))
 
@@ -88,13 +73,10 @@ def test_generated_sentences_carry_their_entities_and_repeat_from_a_seed() -> No
 GOLD = Labelled("Anna Lee met Bo at Kew.", ((0, 8, "PERSON"), (13, 15, "PERSON")), ((19, 22),), "made", "test")
 
 
-def test_spans_count_when_exact_and_words_when_touched() -> None:
+def test_spans_count_when_exact_words_when_touched_and_scores_are_those_of_the_sums() -> None:
     found = [(0, 4, "PERSON"), (13, 15, "PERSON"), (19, 22, "PERSON"), (9, 12, "GPE")]
     assert counts(GOLD, found, "PERSON") == (1, 2, 2)
     assert word_counts(GOLD, found, "PERSON") == (2, 2, 3)
-
-
-def test_scores_are_those_of_the_sums_and_intervals_contain_them() -> None:
     rng = random.Random(5)
     rows = [(right, right + rng.randrange(2), right + rng.randrange(3)) for right in rng.choices(range(3), k=60)]
     scores = summary(rows, seed=1)
@@ -103,9 +85,6 @@ def test_scores_are_those_of_the_sums_and_intervals_contain_them() -> None:
     assert scores["precision"]["n"] == found
     assert all(score["interval"][0] < score["value"] < score["interval"][1] for score in scores.values())
     assert scores == summary(rows, seed=1)
-
-
-def test_a_share_has_the_exact_interval() -> None:
     share = Share(0, 10).to_dict()
     assert share["interval"] == [0.0, pytest.approx(1 - 0.025**0.1, abs=1e-4)]
     assert Share(0, 0).to_dict()["value"] is None

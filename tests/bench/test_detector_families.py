@@ -36,18 +36,12 @@ def labelled(labeller: FamilyLabeller, text: str, named: bool = True) -> tuple[l
     return [(text[a:b], label) for a, b, label in result.families], [text[a:b] for a, b in result.undecided]
 
 
-def test_clear_terms_have_their_family_and_ambiguous_ones_that_of_a_telling_neighbour(labeller: FamilyLabeller) -> None:
+def test_terms_names_and_entities_have_their_family_or_that_of_a_telling_neighbour(labeller: FamilyLabeller) -> None:
     assert labelled(labeller, "She saw a blind clerk.") == ([("She", "GENDER"), ("blind", "DISABILITY")], [])
     assert labelled(labeller, "A brown wall fell.") == ([("brown", NONE)], [])
     assert labelled(labeller, "A brown zorb fell.") == ([], ["brown"])
-
-
-def test_capitalised_words_have_no_label_where_names_are_not_labelled(labeller: FamilyLabeller) -> None:
     assert labelled(labeller, "Then Zorblax left.", named=False) == ([], ["Zorblax"])
     assert labelled(labeller, "Then Zorblax left.") == ([], [])
-
-
-def test_entities_give_their_words_a_family_unless_the_lexicon_knows_better(labeller: FamilyLabeller) -> None:
     text = "Zorb Kim met Muslim nurses in Ulm."
     entities = ((0, 8, "PERSON"), (13, 19, "NORP"), (30, 33, "GPE"))
     result = labeller.label(Labelled(text, entities, (), "made", "train"))
@@ -76,19 +70,24 @@ def test_contextual_sentences_repeat_and_hold_both_meanings(
     assert all(0 <= a < b <= len(s.text) for s in sentences for a, b, _ in s.families)
 
 
-def test_every_word_with_frames_of_its_own_is_an_ambiguous_term_of_the_lexicons() -> None:
+def test_families_frames_sentences_and_markers_are_of_the_lexicons_and_well_formed() -> None:
     contexts = read_contexts()
     assert [word for word in contexts.own if word.lower() not in contexts.families] == []
+    assert [label.lower() for label in FAMILY_LABELS] == [NONE.lower(), *FAMILIES]
+    dev, test = read_sentences("dev"), read_sentences("test")
+    assert len(dev) > 100 < len(test)
+    assert {x.text for x in dev}.isdisjoint(x.text for x in test)
+    assert all(x.text[x.start : x.end].isalpha() and "[" not in x.text for x in (*dev, *test))
+    assert 0.4 < sum(x.sensitive for x in test) / len(test) < 0.6
+    markers = read_markers()
+    assert len(markers) == 9
+    assert all(word == word.lower() for words in markers.values() for word in words)
 
 
 def test_words_carry_their_family_or_nothing_where_it_is_unknown() -> None:
     text = Labelled("A blind odd man", (), (), "made", "train", ((2, 7, "DISABILITY"),), ((8, 11),))
     nlp = build_pipeline(Settings(width=8, depth=1, rows=50), "tiny", "0.0.1")
     assert family_of_words(nlp.make_doc(text.text), text) == [NONE, "DISABILITY", "", NONE]
-
-
-def test_the_families_are_those_of_the_core() -> None:
-    assert [label.lower() for label in FAMILY_LABELS] == [NONE.lower(), *FAMILIES]
 
 
 @pytest.mark.slow
@@ -126,14 +125,6 @@ def test_a_temperature_divides_the_logits() -> None:
     assert np.allclose(differences[0] / 2.0, differences[1], atol=1e-4)
 
 
-def test_the_hand_written_sentences_are_split_without_overlap_and_mark_one_word() -> None:
-    dev, test = read_sentences("dev"), read_sentences("test")
-    assert len(dev) > 100 < len(test)
-    assert {x.text for x in dev}.isdisjoint(x.text for x in test)
-    assert all(x.text[x.start : x.end].isalpha() and "[" not in x.text for x in (*dev, *test))
-    assert 0.4 < sum(x.sensitive for x in test) / len(test) < 0.6
-
-
 def test_sentences_are_scored_by_what_is_marked() -> None:
     test = read_sentences("test")
 
@@ -167,9 +158,3 @@ def test_explicit_markers_and_suggestions_are_counted_apart(tmp_path: Path) -> N
     assert (measured["explicit"]["gender"]["value"], measured["explicit"]["gender"]["n"]) == (1.0, 1)
     assert (measured["others"]["value"], measured["others"]["n"]) == (0.3333, 3)
     assert (measured["others_unmarked"]["value"], measured["others_unmarked"]["n"]) == (0.0, 2)
-
-
-def test_marker_lists_hold_plain_lower_case_words_for_every_bias_type() -> None:
-    markers = read_markers()
-    assert len(markers) == 9
-    assert all(word == word.lower() for words in markers.values() for word in words)

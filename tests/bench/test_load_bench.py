@@ -98,6 +98,15 @@ def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
     assert branches == (2,)
 
 
+def test_a_refused_request_is_an_error_and_no_time():
+    times = Times()
+    with pytest.raises(RequestError):
+        times.timed("find", lambda: (_ for _ in ()).throw(RequestError("no")))
+    assert "find" not in times.seconds
+    assert len(times.errors) == 1
+
+
+@pytest.mark.slow
 def test_a_refused_event_is_an_error_and_no_time(url):
     times = Times()
     visitor = Visitor(url, times)
@@ -109,8 +118,8 @@ def test_a_refused_event_is_an_error_and_no_time(url):
     assert len(times.errors) == 1
 
 
-def test_reviewers_who_have_no_time_left_ask_for_nothing(url):
-    found = review(url, psutil.Process(), reviewers=2, minutes=0.0)
+def test_reviewers_who_have_no_time_left_ask_for_nothing():
+    found = review("http://127.0.0.1:9", psutil.Process(), reviewers=2, minutes=0.0)
     assert (found["rounds"], found["requests"], found["errors"]) == (0, 0, [])
 
 
@@ -129,7 +138,7 @@ def test_more_models_than_are_held_are_loaded_each_time(tmp_path):
     assert all(megabytes > 1 for _, megabytes in told)
 
 
-def test_the_interval_of_a_slope_holds_it_about_as_often_as_it_says():
+def test_slopes_and_percentiles_are_within_their_intervals():
     generator, at, held = np.random.default_rng(5), np.arange(120), 0
     for _ in range(60):
         # Neighbours depend on each other, as readings of a process's memory do.
@@ -137,9 +146,6 @@ def test_the_interval_of_a_slope_holds_it_about_as_often_as_it_says():
         low, high = slope(at, 100 + 0.5 * at + noise)["interval_95"]
         held += low <= 0.5 <= high
     assert held >= 50
-
-
-def test_percentiles_are_in_milliseconds_and_within_their_intervals():
     found = percentiles([number / 1000 for number in range(1, 101)])
     assert (found["n"], found["p50_ms"], found["p95_ms"]) == (100, 50.5, 95.0)
     assert found["p95_interval"][0] <= 95.0 <= found["p95_interval"][1]

@@ -48,13 +48,15 @@ def sets():
     return sample_sets()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_sample_is_read_without_a_row_error(name):
-    parsed = parse_prompt_set(ASSETS / "prompts" / name)
-    assert parsed.errors == ()
-    assert len(parsed.rows) == parsed.total > 0
-    assert parsed.ignored_columns == ()
-    assert parsed.size < LARGEST
+def test_every_sample_is_read_without_a_row_error_and_named_by_the_guide():
+    for name in FILES:
+        parsed = parse_prompt_set(ASSETS / "prompts" / name)
+        assert parsed.errors == ()
+        assert len(parsed.rows) == parsed.total > 0
+        assert parsed.ignored_columns == ()
+        assert parsed.size < LARGEST
+    guide = (ASSETS.parent / "docs/calibration_guide.md").read_text(encoding="utf-8")
+    assert [name for name in FILES if f"`{name}`" not in guide] == []
 
 
 @pytest.mark.parametrize("entry", INDEX, ids=FILES)
@@ -77,11 +79,6 @@ def test_the_samples_are_reproduced_byte_for_byte_from_their_seed(sets, tmp_path
     assert sorted(made) == sorted([*FILES, "samples.json"])
     differing = [name for name, content in made.items() if (ASSETS / "prompts" / name).read_bytes() != content]
     assert differing == [], "run python -m bench.demo_model.sample_prompt_sets"
-
-
-def test_the_guide_names_every_sample():
-    guide = (ASSETS.parent / "docs/calibration_guide.md").read_text(encoding="utf-8")
-    assert [name for name in FILES if f"`{name}`" not in guide] == []
 
 
 @pytest.mark.slow
@@ -107,16 +104,13 @@ def test_a_prompt_is_left_out_for_itself_and_never_for_its_reference(monkeypatch
     assert abs(share - cell.factual) < 4 * (cell.factual * (1 - cell.factual) / len(answered)) ** 0.5
 
 
-def test_every_group_of_the_hiring_set_has_enough_contexts_for_a_threshold_at_a_twentieth():
+def test_hiring_rows_tell_one_story_for_every_group_with_enough_contexts():
     rows = examples("hiring.csv")
     groups = groups_of(rows)
     assert set(groups.names) == set(STANDING["race"])
     for name in groups.names:
         assert (1 - APART) * len(groups.contexts(name)) >= minimum_contexts(0.05)
     assert len(set(context_numbers(rows))) == len(rows)
-
-
-def test_rows_of_one_context_tell_one_story_for_two_groups():
     told = defaultdict(list)
     for record in records("all_columns.jsonl"):
         told[record["context"]].append(record)
@@ -132,9 +126,6 @@ def test_rows_of_one_context_tell_one_story_for_two_groups():
             around.append((prompt[:start].removesuffix("n ").removesuffix(" "), prompt[end:]))
         assert named[0] != named[1]
         assert around[0] == around[1]
-
-
-def test_each_hiring_question_is_asked_once_of_every_group_and_differs_in_nothing_else():
     asked = defaultdict(dict)
     for record in records("hiring_questions.csv"):
         assert record["prompt"].count(record["group"]) == 1
@@ -147,7 +138,7 @@ def test_each_hiring_question_is_asked_once_of_every_group_and_differs_in_nothin
         assert len(set(told.values())) == 1
 
 
-def test_weights_of_the_set_with_every_column_are_accepted_at_a_tenth():
+def test_weights_are_the_ratio_of_both_mixes_and_accepted_at_a_tenth():
     rows = examples("all_columns.jsonl")
     contexts = context_numbers(rows)
     weights = weights_by_context(parse_prompt_set(ASSETS / "prompts/all_columns.jsonl").weights, contexts)
@@ -156,20 +147,21 @@ def test_weights_of_the_set_with_every_column_are_accepted_at_a_tenth():
     assert Shift.weighted(weights).effective(kept) > EFFECTIVE_FLOOR
     assert len(groups_of(rows).names) == 3
     assert set(weights.values()) <= set(setting_weights().values())
-
-
-def test_setting_weights_are_the_ratio_of_both_mixes():
     weights = setting_weights()
     assert sum(weights.values()) == pytest.approx(len(weights))
     for name, share in AUDITED_SHARES.items():
         assert weights[name] == pytest.approx(share * len(weights))
-
-
-def test_prompts_to_audit_differ_in_their_mix_and_still_overlap():
     ratio = estimate_density_ratio(prompts("decisions.csv"), prompts("to_audit.csv"))
     assert 0.5 < ratio.separability < 0.9
     assert ratio.effective > 4 * EFFECTIVE_FLOOR
     assert len(prompts("to_audit.csv")) == 200
+    lengths = [len(record["reference"].split()) for record in records("everyday.csv")]
+    assert sum(length > 48 for length in lengths) >= minimum_contexts(0.05) * 2
+    csv_rows, json_rows = (
+        [row for _, row in parse_prompt_set(ASSETS / f"templates/prompt_set.{kind}").rows] for kind in ("csv", "jsonl")
+    )
+    assert csv_rows == json_rows
+    assert {row.prompt[span.start : span.end] for row in csv_rows for span in row.spans or ()} == {"he", "she"}
 
 
 @pytest.mark.slow
@@ -193,11 +185,6 @@ def test_decisions_hold_every_setting_equally_often_and_the_audited_mix_follows_
     assert {name: number / mean for name, number in drawn["audited"].items()} == pytest.approx(weights, rel=0.03)
 
 
-def test_the_everyday_set_reaches_late_steps():
-    lengths = [len(record["reference"].split()) for record in records("everyday.csv")]
-    assert sum(length > 48 for length in lengths) >= minimum_contexts(0.05) * 2
-
-
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_templates_hold_every_column_and_are_read_without_a_row_error(kind):
     path = ASSETS / f"templates/prompt_set.{kind}"
@@ -209,11 +196,3 @@ def test_templates_hold_every_column_and_are_read_without_a_row_error(kind):
     first = text.splitlines()[0]
     # An object leaves out what it does not have; only the last row is a conversation.
     assert tuple(first.split(",")) == (*COLUMNS, "messages") if kind == "csv" else tuple(json.loads(first)) == COLUMNS
-
-
-def test_both_templates_hold_the_same_rows():
-    csv_rows, json_rows = (
-        [row for _, row in parse_prompt_set(ASSETS / f"templates/prompt_set.{kind}").rows] for kind in ("csv", "jsonl")
-    )
-    assert csv_rows == json_rows
-    assert {row.prompt[span.start : span.end] for row in csv_rows for span in row.spans or ()} == {"he", "she"}

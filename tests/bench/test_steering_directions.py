@@ -108,15 +108,11 @@ def test_pairs_are_read_from_files(tmp_path: Path, suffix: str):
     assert read_pairs(path) == [LabelledPair(**row) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
-        ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"),
-        ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
-        ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "sentence"), [
+    ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
+    ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"), ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
+    ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
+])  # fmt: skip
 def test_a_file_of_pairs_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: str, sentence: str):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InvalidInputError, match=sentence):
@@ -150,16 +146,13 @@ def test_a_model_without_directions_is_told_how_to_make_some(tmp_path: Path):
     assert not (tmp_path / "o.npz").exists()
 
 
-def test_the_embedded_model_has_directions_of_its_own(demo: LanguageModel):
+def test_the_embedded_models_directions_and_the_policys_defaults_are_those_of_the_card(demo: LanguageModel):
     shipped = Directions.load(SHIPPED)
     shipped.require(demo)
     shipped.require(load_model("demo", "cpu", "bfloat16"))
     geometry = head_geometry(demo.module)
     assert len(shipped.layers) == geometry.layers * geometry.heads
     assert ItiPolicy().heads <= len(shipped.layers)
-
-
-def test_the_policys_defaults_are_those_of_the_card():
     card = json.loads(SHIPPED.with_name("measurements.json").read_text(encoding="utf-8"))
     assert (ItiPolicy().heads, ItiPolicy().strength) == (card["chosen"]["heads"], card["chosen"]["strength"])
     shipped = Directions.load(SHIPPED)
@@ -240,16 +233,13 @@ def test_losses_of_documents_are_sums_over_their_tokens():
     assert (doubled.value, doubled.low, doubled.high) == pytest.approx((2, 2, 2))
 
 
-def test_texts_that_choose_share_no_prompt_with_those_that_measure():
+def test_texts_that_choose_share_no_prompt_and_the_most_useful_affordable_setting_is_chosen():
     choosing, measuring = choosing_texts(5, 3, 0), held_out_texts(1, 5, 3, 0)
     assert len(choosing.wordings) == len(measuring.wordings) == len(planted())
     assert all(len(wording.prompts) == len(GROUPS) for wording in choosing.wordings)
     read = [{p.text for w in texts.wordings for p in w.prompts} for texts in (choosing, measuring)]
     assert not read[0] & read[1]
     assert not set(choosing.stories) & set(measuring.stories)
-
-
-def test_the_most_useful_setting_among_the_affordable_ones_is_chosen():
     cheap, better = Choice(2, 1.0, 0.02, 1.01, 0.0), Choice(4, 2.0, 0.04, 1.04, 0.02)
     dear, forgetful = Choice(4, 6.0, 0.3, 1.2, 0.0), Choice(8, 2.0, 0.2, 1.0, 0.05)
     assert chosen([cheap, better, dear, forgetful]) == better

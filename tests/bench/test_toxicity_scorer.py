@@ -53,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_every_category_of_words_has_words_for_every_split_and_none_is_in_two(words: Words):
+def test_hostile_words_are_in_one_split_and_twins_and_ordinary_sentences_have_none(words: Words):
     for kind in HOSTILE_KINDS:
         assert {word.split for word in words.hostile if word.kind == kind} >= {"train", "test"}, kind
     for family in {people.family for people in words.people}:
@@ -64,24 +64,31 @@ def test_every_category_of_words_has_words_for_every_split_and_none_is_in_two(wo
         [t.text for t in read_templates() if not t.twin],
     ):
         assert len(terms) == len(set(terms))
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_every_template_can_be_written_with_the_words_of_its_split(words: Words, split: str):
-    written = write_sentences(read_templates(), words, split, 3, seed=4)
-    assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
-    for sentence in written:
-        assert not set("[]{}").intersection(sentence.text)
-    assert written == write_sentences(read_templates(), words, split, 3, seed=4)
-
-
-def test_sentences_of_one_split_use_none_of_the_hostile_words_of_another(words: Words):
     test = [word.term for word in words.hostile if word.split == "test" and len(word.term) > 5]
     trained = {word.term for word in words.hostile if word.split == "train"}
     own = [term for term in test if not any(term in other for other in trained)]
     text = "\n".join(s.text for s in write_sentences(read_templates(), words, "train", 20, 0) if s.toxic).lower()
     assert own
     assert [term for term in own if f" {term} " in text] == []
+    twins = [template for template in read_templates() if template.kind == "twin"]
+    rng, choices = random.Random(0), words.of_split("train")
+    written = [write_sentence(template, choices, rng) for template in twins for _ in range(5)]
+    assert written
+    assert [s.text for s in written if s.toxic or insults_someone(f"you {s.text}", words.lists)] == []
+    given = {
+        "He is an idiot.": True, "You stupid boy!": True, "The stupid boy came home.": False,
+        "The rat ran away.": False, "You rat!": True, "You are late.": False, "...": False,
+    }  # fmt: skip
+    assert {text: insults_someone(text, words.lists) for text in given} == given
+
+
+def test_every_template_can_be_written_with_the_words_of_its_split(words: Words):
+    for split in SPLITS:
+        written = write_sentences(read_templates(), words, split, 3, seed=4)
+        assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
+        for sentence in written:
+            assert not set("[]{}").intersection(sentence.text)
+        assert written == write_sentences(read_templates(), words, split, 3, seed=4)
 
 
 def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_stays_toxic(words: Words):
@@ -92,22 +99,6 @@ def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_s
             assert any(s.before == part.text and s.text.startswith(part.text) for s in whole if s.unit == part.unit)
         elif part.text not in by_unit:
             assert any(part.text in s.text and s.text[len(s.before) :].strip(" .!?") in part.text for s in whole)
-
-
-def test_a_twin_has_none_of_the_hostile_words(words: Words):
-    twins = [template for template in read_templates() if template.kind == "twin"]
-    rng, choices = random.Random(0), words.of_split("train")
-    written = [write_sentence(template, choices, rng) for template in twins for _ in range(5)]
-    assert written
-    assert [s.text for s in written if s.toxic or insults_someone(f"you {s.text}", words.lists)] == []
-
-
-def test_ordinary_sentences_are_left_out_where_they_insult_someone(words: Words):
-    given = {
-        "He is an idiot.": True, "You stupid boy!": True, "The stupid boy came home.": False,
-        "The rat ran away.": False, "You rat!": True, "You are late.": False, "...": False,
-    }  # fmt: skip
-    assert {text: insults_someone(text, words.lists) for text in given} == given
 
 
 def test_pronouns_become_groups_or_you_and_the_labels_stay(words: Words):
@@ -157,7 +148,7 @@ def test_the_command_writes_the_file_and_the_facts(data: Path, tmp_path: Path, c
     assert load_embedded(tmp_path / "embedded.npz").score(["a dog"])[0] < 0.5
 
 
-def test_shares_have_intervals_over_units_and_exact_ones_where_all_agree():
+def test_shares_areas_and_calibration_errors_are_those_worked_out_by_hand():
     certain = share([True] * 6, list("aabbcc"))
     assert (certain.value, certain.high, certain.n, certain.units) == (1.0, 1.0, 6, 3)
     assert certain.low == pytest.approx(0.025 ** (1 / 3))
@@ -167,9 +158,6 @@ def test_shares_have_intervals_over_units_and_exact_ones_where_all_agree():
     assert single.low < 1 / 3 < single.high
     with pytest.raises(ValueError, match="no sentence"):
         share([], [])
-
-
-def test_the_area_is_the_share_of_pairs_in_the_right_order_and_calibration_errors_are_distances():
     scores, labels = [0.1, 0.4, 0.35, 0.8], [False, False, True, True]
     assert area(scores, labels, list("abcd")).value == pytest.approx(3 / 4)
     assert calibration_error([0.05, 0.05, 0.95, 0.95], [False, True, True, True]) == pytest.approx(0.25)

@@ -26,15 +26,7 @@ from bench.train_time.adversary import (
 from bench.train_time.checkpoints import write_checkpoint
 from bench.train_time.runs import AdversarialSettings, train_adversarial, train_augmented
 from bench.train_time.texts import MarkedText, augment, counterpart, planted_texts, read_texts
-from bench.train_time.training import (
-    UNLABELLED,
-    Document,
-    Schedule,
-    encode,
-    language_objective,
-    parts,
-    train_epoch,
-)
+from bench.train_time.training import UNLABELLED, Document, Schedule, encode, language_objective, parts, train_epoch
 from coft_core import LanguageModel, Span, VanillaPolicy, generate, load_model
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import byte_tokenizer, tiny_model
@@ -170,16 +162,13 @@ def test_an_epoch_reads_every_text_once():
     assert read != sorted(read)
 
 
-def test_the_reversal_leaves_values_alone_and_turns_gradients_round():
+def test_the_reversal_leaves_values_turns_gradients_round_and_grows_to_its_full_strength():
     values = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
     weights = torch.randn(3, generator=torch.Generator().manual_seed(1))
     (straight,) = torch.autograd.grad(((values @ weights) ** 2).sum(), values)
     assert torch.equal(reverse_gradient(values, 0.7), values)
     (turned,) = torch.autograd.grad(((reverse_gradient(values, 0.7) @ weights) ** 2).sum(), values)
     assert torch.allclose(turned, -0.7 * straight)
-
-
-def test_the_reversal_grows_from_nothing_to_its_full_strength():
     steps = [ramp(share / 10) for share in range(11)]
     assert steps[0] == 0
     assert steps == sorted(steps)
@@ -299,14 +288,11 @@ def test_the_script_trains_on_files_and_measures_both_models(tmp_path: Path, cap
         main(["cda", "--out", str(tmp_path / "cda"), *common])
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.pdf", "text", "neither a .txt nor a .jsonl"),
-        ("a.jsonl", '{"text": "one"}\n{"words": "two"}\n', "Line 2 of .* is no JSON object with a text"),
-        ("a.txt", "\n \n", "hold no text"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "sentence"), [
+    ("a.pdf", "text", "neither a .txt nor a .jsonl"),
+    ("a.jsonl", '{"text": "one"}\n{"words": "two"}\n', "Line 2 of .* is no JSON object with a text"),
+    ("a.txt", "\n \n", "hold no text"),
+])  # fmt: skip
 def test_texts_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: str, sentence: str):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InvalidInputError, match=sentence):

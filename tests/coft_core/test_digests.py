@@ -9,8 +9,6 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import same_digests, shortest_digest
 from coft_core.model.fake import tiny_model
@@ -24,25 +22,19 @@ WHOLE = hashlib.sha256(b"weights").hexdigest()
 OTHER = hashlib.sha256(b"others").hexdigest()
 
 
-@pytest.mark.parametrize("digits", [12, 16, 64])
-def test_a_digest_agrees_with_its_own_beginning_alone(digits):
-    assert same_digests(f"sha256:{WHOLE[:digits]}", f"sha256:{WHOLE}")
-    assert same_digests(f"sha256:{WHOLE}", f"sha256:{WHOLE[:digits]}")
-    assert not same_digests(f"sha256:{OTHER[:digits]}", f"sha256:{WHOLE}")
-    assert not same_digests(f"sampled:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+def test_a_digest_agrees_with_its_own_beginning_alone():
+    for digits in (12, 16, 64):
+        assert same_digests(f"sha256:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+        assert same_digests(f"sha256:{WHOLE}", f"sha256:{WHOLE[:digits]}")
+        assert not same_digests(f"sha256:{OTHER[:digits]}", f"sha256:{WHOLE}")
+        assert not same_digests(f"sampled:{WHOLE[:digits]}", f"sha256:{WHOLE}")
 
 
-def test_two_shortened_digests_of_different_lengths_do_not_agree():
-    """Both ends of a comparison would rest on the few digits that they share."""
+def test_shortened_digests_agree_with_a_whole_one_alone_and_only_from_some_digits_on():
+    # Both ends of a comparison would rest on the few digits that they share.
     assert not same_digests(WHOLE[:12], WHOLE[:16])
-
-
-def test_fewer_digits_than_any_version_wrote_are_no_digest():
     assert not same_digests(WHOLE[:8], WHOLE)
     assert not same_digests("", WHOLE)
-
-
-def test_every_digest_in_a_text_counts():
     text = "lexicon 4+{}, no pipeline, no suggestions, list 'a'+{}"
     assert same_digests(text.format(WHOLE, OTHER), text.format(WHOLE[:12], OTHER[:12]))
     assert not same_digests(text.format(WHOLE, OTHER), text.format(WHOLE[:12], WHOLE[:12]))
@@ -62,15 +54,12 @@ def test_a_policy_names_nothing_by_a_shortened_digest():
     assert shortest_digest(own.digest) == 64
 
 
-def test_a_fingerprint_with_shortened_digests_still_agrees_with_the_whole_one():
+def test_fingerprints_and_calibrations_with_shortened_digests_are_still_read():
     whole = replace(TOY_FINGERPRINT, weights=f"sha256:{WHOLE}", detector=f"lexicon 4+{OTHER}, no pipeline")
     short = replace(whole, weights=f"sha256:{WHOLE[:16]}", detector=f"lexicon 4+{OTHER[:12]}, no pipeline")
     short.require_equal(whole)
     whole.require_equal(short)
     assert whole.differences(replace(short, weights=f"sha256:{OTHER[:16]}"))[0][0] == "weights"
-
-
-def test_a_calibration_saved_with_shortened_digests_is_read():
     data = (Path(__file__).parent / "conformal" / "data" / "calibration_version_1.zip").read_bytes()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         stated = json.loads(archive.read("calibration.json"))["digest"]

@@ -19,11 +19,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "models.md"
 SECONDS = 60.0
 """Time of one class from which the table says that it is slow."""
 
-MEMORIES = {
-    "slots": "preallocated",
-    "growing": "growing",
-    "states": "states copied at every step",
-}
+MEMORIES = {"slots": "preallocated", "growing": "growing", "states": "states copied at every step"}
 
 HEAD = """# Which models
 

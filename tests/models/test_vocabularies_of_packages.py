@@ -90,7 +90,7 @@ def overlapping_tokens(tokenizer, text, ids, spans):
 
 
 @pytest.mark.parametrize("package", LOADERS if WHOLE else IN_TESTS)
-@settings(max_examples=400 if WHOLE else 120, deadline=None, derandomize=True, database=None)
+@settings(max_examples=400 if WHOLE else 60, deadline=None, derandomize=True, database=None)
 @given(example=marked())
 def test_exactly_the_tokens_with_a_marked_character_are_masked(package, example):
     tokenizer, (text, ranges) = tokenizer_of(package), example

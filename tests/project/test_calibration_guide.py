@@ -76,7 +76,7 @@ def shown(numbers):
     return [str(number) for number in numbers]
 
 
-def test_the_table_of_contexts_is_what_the_conformal_law_gives():
+def test_the_tables_of_ranges_prompts_and_groups_are_what_the_conformal_law_gives():
     rows = table("contexts")
     assert [float(row[0]) for row in rows] == [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3]
     for alpha, promised, *rest in rows:
@@ -88,52 +88,31 @@ def test_the_table_of_contexts_is_what_the_conformal_law_gives():
             span_of(realised(risk, fewest)),
             *shown([from_on(risk, FIVE), from_on(risk, THREE)]),
         ]
-
-
-def test_the_range_of_every_number_of_contexts_is_that_of_the_beta_law():
     for contexts, ends in table("range"):
         assert ends == span_of(realised(0.1, int(contexts)))
-
-
-def test_the_prompts_to_bring_leave_enough_contexts_after_the_split_and_all_rounds():
     for alpha, *numbers in table("bring"):
         needed = [from_on(float(alpha), margin) for margin in (FIVE, THREE)]
         assert numbers == shown([*(bring(n) for n in needed), *(bring(n, ROUNDS) for n in needed)])
-
-
-def test_the_intervals_of_measured_coverage_are_exact():
     for contexts, ends in table("apart"):
         assert ends == span_of(clopper_pearson(round(0.9 * int(contexts)), int(contexts)))
-
-
-def test_groups_need_the_numbers_of_one_group_each():
     for groups, *numbers in table("groups"):
         each = [minimum_contexts(0.1), from_on(0.1, FIVE), bring(from_on(0.1, FIVE))]
         assert numbers == shown([int(groups) * number for number in each])
 
 
-def test_families_need_the_numbers_of_their_share_of_alpha():
+def test_the_tables_of_families_ratios_and_chains_are_what_the_program_computes():
     for number, share, fewest, together, precise in table("families"):
         families = int(number)
         risk = split_alpha(0.1, FAMILIES[:families])[FAMILIES[0]]
         assert (float(share), int(fewest)) == (risk, minimum_contexts(risk))
         assert int(together) == families * minimum_contexts(risk)
         assert int(precise) == from_on(risk, THREE / families)
-
-
-def test_a_bound_on_the_density_ratio_needs_the_contexts_of_the_smaller_alpha():
     for rho, level, fewest in table("rho"):
         exact = Fraction("0.1") / Fraction(rho)
         assert (level, int(fewest)) == (f"{float(exact):.3g}", minimum_contexts(exact))
-
-
-def test_the_union_bound_needs_what_the_table_says():
     for steps, level, fewest in table("chain"):
         bound = union_bound(0.1, int(steps), PositionBins())
         assert (float(level), int(fewest)) == (bound.alpha_needed, bound.contexts_needed)
-
-
-def test_every_table_of_numbers_is_checked_here():
     checked = set(re.findall(r'table\("(\w+)"\)', Path(__file__).read_text(encoding="utf-8")))
     assert set(re.findall(r"<!-- table: (\w+) -->", GUIDE)) == checked
 

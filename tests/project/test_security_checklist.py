@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from db.tables import METADATA
+from tests.project.parsed import ROOT, modules, statements
 
-ROOT = Path(__file__).resolve().parents[2]
 CHECKLIST = ROOT / "docs" / "asvs.md"
 STATES = {"held": "held", "does not apply": "not", "*open*": "open"}
 
@@ -87,20 +87,27 @@ def used() -> dict[str, set[str]]:
     return {
         path.relative_to(ROOT).as_posix(): _used(path)
         for folder in ("app", "coft_core", "db")
-        for path in sorted((ROOT / folder).rglob("*.py"))
+        for path in modules(folder)
     }
+
+
+def _dotted(node: ast.expr) -> str:
+    """A name as it is written; empty for the rest of what can be called."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _used(path: Path) -> set[str]:
     """Modules that are imported, by their first name, and what is called, as it is written."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
         elif isinstance(node, ast.Call):
-            found.add(f"{ast.unparse(node.func)}()")
+            found.add(f"{_dotted(node.func)}()")
     return found
 
 

@@ -31,21 +31,15 @@ def missed(request):
     return found
 
 
-def test_the_average_over_the_steps_of_a_bin_holds(missed):
+def test_averages_over_bins_hold_single_steps_of_wide_ones_need_not_and_narrow_ones_do(missed):
     for spacing, shares in missed.items():
         positions = PositionBins(8, STEPS, spacing)
         index = positions.bins_of(np.arange(STEPS))
         for entry in range(positions.count):
             assert shares[index == entry].mean() == pytest.approx(ALPHA, abs=0.01)
-
-
-def test_single_steps_of_a_wide_bin_need_not_hold(missed):
     even = missed["even"]
     assert even[0] > 2.5 * ALPHA
     assert even[1] > 1.5 * ALPHA
     assert (even[4:8] < 0.7 * ALPHA).all()
-
-
-def test_the_first_steps_hold_in_bins_that_widen_and_every_step_in_the_finest(missed):
     assert (np.abs(missed["widening"][:8] - ALPHA) < 0.01).all()
     assert (np.abs(missed["finest"] - ALPHA) < 0.01).all()

@@ -1,4 +1,4 @@
-"""Contexts that give several dependent values: what each estimator covers over 2,000 repeated calibrations.
+"""Contexts that give several dependent values: what each estimator covers over 1,000 repeated calibrations.
 
 A context has 1 to 8 values that share a level, and longer contexts are easier. Coverage is that of a uniformly drawn
 value of a new context, known in closed form for every threshold.
@@ -16,7 +16,8 @@ from scipy import stats
 from coft_core.conformal.quantile import conformal_rank, conformal_threshold, coverage_range, units
 from coft_core.conformal.values import draw_one_per_context
 
-REPETITIONS, ALPHA = 2000, 0.1
+REPETITIONS, ALPHA = 1000, 0.1
+"""Four standard errors are then less than 0.008, and a rank beside the right one shifts the coverage by 0.05."""
 LENGTHS = np.arange(1, 9)
 EASE, LEVEL, NOISE = 0.25, 1.0, 0.2
 
@@ -66,6 +67,22 @@ def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts):
     assert drawn.mean() == pytest.approx(1 - conformal_rank(ALPHA, contexts) / (contexts + 1), abs=error(drawn))
     assert hierarchical.std() < drawn.std()
     assert averaged.std() < drawn.std()
+    k = conformal_rank(ALPHA, contexts)
+    assert stats.kstest(drawn, stats.beta(contexts + 1 - k, k).cdf).pvalue > 0.01
+
+
+def test_coverage_formula_of_the_simulation_is_right():
+    values, context = draw(40_000, seed=1)
+    first = values[np.unique(context, return_index=True)[1]]
+    for log_tau in (-0.5, -2.0, -5.0):
+        assert np.mean(first >= log_tau) == pytest.approx(coverage_of(np.array([log_tau]))[0], abs=0.01)
+
+
+@pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context"])
+def test_the_level_holds_where_the_rank_is_no_whole_number(estimator):
+    # 12 contexts give rank floor(1.3) = 1.
+    coverage = calibrated(12, estimator)
+    assert 1 - ALPHA - error(coverage) <= coverage.mean() <= 1 - ALPHA + 1 / 13 + 0.03
 
 
 @pytest.mark.parametrize("contexts", [19, *(pytest.param(n, marks=pytest.mark.slow) for n in (49, 199))])
@@ -80,11 +97,11 @@ def test_beta_range_is_exact_for_one_value_a_context_and_cautious_for_all_values
     assert shares["hierarchical"] >= 0.95 - 0.015
 
 
-@pytest.mark.parametrize("draws", [2, 3, 7])
+@pytest.mark.parametrize("draws", [2, 7])
 def test_averaged_p_values_exceed_alpha_exactly_where_the_threshold_certifies(draws):
     # The proof in the docstring of conformal_threshold, step by step: the mean of the draws' p-values is the
     # hierarchical rank on contexts of `draws` values each, so no factor 2 is needed.
-    for seed in range(200):
+    for seed in range(60):
         values, context = draw(15, seed)
         rows = draw_one_per_context(context, (values,), np.random.default_rng(seed), draws).reshape(draws, -1)
         candidates = np.concatenate([values, values - 1e-6, values + 1e-6])  # (n,)
@@ -108,12 +125,12 @@ def test_many_draws_approach_the_hierarchical_threshold():
     assert averaged == pytest.approx(target, rel=0.02)
 
 
-@pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
-def test_smallest_level_is_the_first_with_a_threshold(estimator):
-    for seed in range(40):
-        values, context = draw(11, seed)
-        values[context < seed % 4] = -math.inf
-        unit = units(values, context, estimator, seed)
-        smallest = unit.smallest_alpha()
-        assert unit.threshold(smallest) > -math.inf
-        assert unit.threshold(smallest * 999 / 1000) == -math.inf
+def test_smallest_level_is_the_first_with_a_threshold():
+    for estimator in ("hierarchical", "one_per_context", "pooled"):
+        for seed in range(40):
+            values, context = draw(11, seed)
+            values[context < seed % 4] = -math.inf
+            unit = units(values, context, estimator, seed)
+            smallest = unit.smallest_alpha()
+            assert unit.threshold(smallest) > -math.inf
+            assert unit.threshold(smallest * 999 / 1000) == -math.inf

@@ -27,6 +27,5 @@ def test_preference_that_masking_reverses_is_indifferent_at_the_crossing():
     factual = torch.tensor([2.0, 0.0], dtype=torch.float64)  # log-odds +2
     masked = torch.tensor([0.0, 3.0], dtype=torch.float64)  # log-odds -3
     torch.testing.assert_close(
-        log_probabilities(fuse_logits(factual, masked, 0.4)).exp(),
-        torch.tensor([0.5, 0.5], dtype=torch.float64),
+        log_probabilities(fuse_logits(factual, masked, 0.4)).exp(), torch.tensor([0.5, 0.5], dtype=torch.float64)
     )

@@ -16,12 +16,18 @@ def decay(factual, masked):
     return torch.stack([kl_divergence(log_probabilities(fuse_logits(factual, masked, lam)), log_q) for lam in GRID])
 
 
-def test_divergence_falls_strictly_from_the_factual_one_to_zero(branches):
+def test_divergence_falls_strictly_to_zero_and_equal_branches_are_its_fixed_point(branches):
     factual, masked = branches
     along = decay(factual, masked)
     assert (along.diff(dim=0) < 0).all()
     torch.testing.assert_close(along[0], kl_divergence(log_probabilities(factual), log_probabilities(masked)))
     assert (along[-1] == 0).all()
+    factual, _ = branches
+    assert decay(factual, factual + 5.0).max() < 1e-12
+    factual, masked = branches
+    for lam in (0.05, 0.5, 1.0):
+        moved = kl_divergence(log_probabilities(factual), log_probabilities(fuse_logits(factual, masked, lam)))
+        assert (moved > 0).all()
 
 
 def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(branches):
@@ -36,15 +42,3 @@ def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(bra
     ratio = log_probabilities(factual) - log_q  # (S, V)
     variance = (p * ratio**2).sum(-1) - (p * ratio).sum(-1) ** 2  # (S,)
     torch.testing.assert_close((upper - lower) / (2 * h), -(1 - lam) * variance, rtol=1e-3, atol=1e-9)
-
-
-def test_equal_branches_are_a_fixed_point_for_every_lambda(branches):
-    factual, _ = branches
-    assert decay(factual, factual + 5.0).max() < 1e-12
-
-
-def test_fused_is_the_factual_distribution_only_if_the_branches_are_equal(branches):
-    factual, masked = branches
-    for lam in (0.05, 0.5, 1.0):
-        moved = kl_divergence(log_probabilities(factual), log_probabilities(fuse_logits(factual, masked, lam)))
-        assert (moved > 0).all()

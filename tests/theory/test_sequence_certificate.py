@@ -7,6 +7,7 @@ new chains that really reach it.
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.sequence import sequence_threshold, union_bound, usual_horizon, whole_chains
 from coft_core.conformal.values import CalibrationValues
 
-REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 250, 39, 60, 12, 0.1
+REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 160, 39, 60, 12, 0.1
+"""Four standard errors are then 0.016, and a rank beside the right one shifts the coverage by 0.025."""
 POSITIONS = PositionBins(width=4, maximum=STEPS, spacing="even")
 
 Chains = npt.NDArray[np.float64]
@@ -69,11 +71,15 @@ def shares(request):
     return {name: np.array(share) for name, share in kept.items()}
 
 
-@pytest.mark.parametrize("law", ["ends", "equal"])
-def test_whole_chains_are_kept_at_the_level_asked_for_whatever_their_lengths(shares, law):
-    error = 4 * shares[law].std() / math.sqrt(REPETITIONS)
-    # 39 contexts and alpha 0.1 give rank 4 of 40: exactly 0.9 on average, however dependent the steps.
-    assert shares[law].mean() == pytest.approx(1 - ALPHA, abs=error)
+def test_whole_chains_are_kept_at_the_level_asked_for_and_stepwise_thresholds_keep_fewer(shares):
+    for law in ("ends", "equal"):
+        error = 4 * shares[law].std() / math.sqrt(REPETITIONS)
+        # 39 contexts and alpha 0.1 give rank 4 of 40: exactly 0.9 on average, however dependent the steps.
+        assert shares[law].mean() == pytest.approx(1 - ALPHA, abs=error)
+    bound = union_bound(ALPHA, STEPS, POSITIONS)
+    assert bound.level == 0.0
+    assert bound.level <= shares["stepwise"].mean() < 1 - ALPHA - 0.02
+    assert shares["stepwise"].mean() < shares["equal"].mean() - 0.02
 
 
 def test_chains_cut_short_do_not_make_the_claim_false_at_the_horizon():
@@ -124,13 +130,6 @@ def test_horizon_that_is_not_asked_for_is_one_that_nine_in_ten_contexts_reach():
     assert usual_horizon(as_values(chain, np.arange(40) // 4 + 1, np.ones(40, dtype=bool))) == 10
 
 
-def test_stepwise_thresholds_keep_fewer_chains_than_one_step_and_no_fewer_than_the_union_bound(shares):
-    bound = union_bound(ALPHA, STEPS, POSITIONS)
-    assert bound.level == 0.0
-    assert bound.level <= shares["stepwise"].mean() < 1 - ALPHA - 0.02
-    assert shares["stepwise"].mean() < shares["equal"].mean() - 0.02
-
-
 @pytest.mark.parametrize("steps", [1, 9, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 4))])
 def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(steps):
     # The worst case for a shared threshold: the first step of each bin takes all of the bin's misses.
@@ -154,17 +153,13 @@ def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(st
         assert np.mean(kept) < 1 - alpha * steps - 0.02
 
 
-def test_shorter_horizon_asks_less():
+def test_shorter_horizon_asks_less_and_nothing_is_said_beyond_all_that_was_seen():
     values = as_values(chains(60, "dependent", np.random.default_rng(0)))
     taus = [sequence_threshold(values, ALPHA, horizon=horizon).log_tau for horizon in (1, 4, 12)]
     assert taus == sorted(taus, reverse=True)
-
-
-def test_nothing_is_said_of_chains_beyond_all_that_were_seen():
-    values = as_values(chains(60, "dependent", np.random.default_rng(0)))
     beyond = sequence_threshold(values, ALPHA, horizon=STEPS + 1)
     assert (beyond.state, beyond.contexts) == ("uninformative", 0)
-    assert beyond.reason == "0 contexts with chains that reach 13 steps are too few for a threshold of whole chains."
+    assert re.findall(r"\d+", beyond.reason) == ["0", str(STEPS + 1)]
 
 
 def test_minimum_is_taken_over_each_chain_of_a_context():

@@ -94,11 +94,7 @@ def test_certified_set_is_the_papers(table):
 @TABLES
 def test_greedy_choice_is_the_papers(table):
     choice = choose(
-        table.log_column(2)[None],
-        table.members[None],
-        Sampling(),
-        torch.zeros(1, dtype=torch.float64),
-        greedy=True,
+        table.log_column(2)[None], table.members[None], Sampling(), torch.zeros(1, dtype=torch.float64), greedy=True
     )
     assert table.tokens[choice.token_ids.item()] == table.greedy
     assert not choice.fallback.item()
@@ -121,13 +117,10 @@ def test_printed_fused_column_is_the_fusion_of_the_others_to_its_digits(table):
     assert fused.tolist() == pytest.approx([row[2] for row in table.rows.values()], abs=0.01)
 
 
-def test_identity_marked_answer_fails_in_the_masked_view_alone():
+def test_marked_answers_and_tokens_just_below_the_threshold_are_refused():
     index = TICKET.tokens.index("the Latino driver")
     assert TICKET.log_column(2)[index] >= math.log(TAU)
     assert TICKET.log_column(1)[index] < math.log(TAU)
-
-
-def test_token_just_below_the_threshold_in_one_view_is_refused():
     # " before" has 0.06 fused and 0.05 masked.
     assert " before" not in AFTER_REPORTS.certified
     assert not AFTER_REPORTS.members[AFTER_REPORTS.tokens.index(" before")]

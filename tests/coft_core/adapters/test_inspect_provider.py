@@ -11,18 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from inspect_ai import Task
-from inspect_ai import eval as run_eval
-from inspect_ai.dataset import Sample
-from inspect_ai.log import read_eval_log
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, get_model
-from inspect_ai.scorer import includes
-from inspect_ai.solver import generate
 
 import coft_core as cc
-import coft_core.adapters.inspect_registry
-from coft_core.adapters import inspect_provider
-from coft_core.adapters.inspect_provider import CoftAPI
 from coft_core.errors import InvalidInputError
 from tests.coft_core.demo import demo_model
 
@@ -38,7 +28,12 @@ def in_a_thread(call):
 
 @pytest.fixture(scope="module", autouse=True)
 def models_read_once():
-    """Each model is read once for all tests, none of which changes it."""
+    """Each model is read once for all tests, none of which changes it.
+
+    Inspect takes seconds to read, which only these tests should wait for: they import it themselves.
+    """
+    from coft_core.adapters import inspect_provider
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspect_provider, "load_model", functools.cache(inspect_provider.load_model))
         yield
@@ -52,6 +47,16 @@ def demo():
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """A log of three samples at lambda 0.6."""
+    from inspect_ai import Task
+    from inspect_ai import eval as run_eval
+    from inspect_ai.dataset import Sample
+    from inspect_ai.log import read_eval_log
+    from inspect_ai.model import GenerateConfig, get_model
+    from inspect_ai.scorer import includes
+    from inspect_ai.solver import generate
+
+    import coft_core.adapters.inspect_registry  # noqa: F401
+
     task = Task(
         dataset=[Sample(input=text, target="he", id=place + 1) for place, text in enumerate(TEXTS)],
         solver=generate(),
@@ -88,15 +93,21 @@ def test_every_sample_gets_the_cores_chain_and_its_figures(demo, log):
 
 
 def asked(model, messages, **config):
+    from inspect_ai.model import GenerateConfig
+
     return in_a_thread(lambda: asyncio.run(model.generate(messages, [], "none", GenerateConfig(**config))))
 
 
 @pytest.fixture(scope="module")
 def provider():
+    from coft_core.adapters.inspect_provider import CoftAPI
+
     return CoftAPI("demo", lam=0.6)
 
 
 def test_turns_stops_and_greedy_decoding_are_those_of_the_request(demo, provider):
+    from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+
     messages = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content=TEXTS[0])]
     whole = asked(provider, messages, max_tokens=10, temperature=0)
     run = cc.generate(demo, f"Be kind.\n\n{TEXTS[0]}", cc.CoftPolicy(lam=0.6), max_new_tokens=10, greedy=True)
@@ -109,21 +120,25 @@ def test_turns_stops_and_greedy_decoding_are_those_of_the_request(demo, provider
 
 @pytest.mark.parametrize("config", [{"frequency_penalty": 0.5}, {"logit_bias": {3: 5.0}}])
 def test_what_a_policy_does_not_do_is_refused(provider, config):
+    from inspect_ai.model import ChatMessageUser
+
     with pytest.raises(InvalidInputError, match=next(iter(config))):
         asked(provider, [ChatMessageUser(content="The")], **config)
 
 
-def test_an_unknown_option_is_refused():
+def test_an_unknown_option_is_refused_and_the_declared_entry_point_registers_the_provider():
+    from inspect_ai.model import get_model
+
+    from coft_core.adapters import inspect_registry
+    from coft_core.adapters.inspect_provider import CoftAPI
+
     with pytest.raises(InvalidInputError, match="no option 'lamda'"):
         CoftAPI("demo", lamda=0.5)
+    assert {"coft": inspect_registry.__name__} == DECLARED
+    assert isinstance(get_model("coft/demo", memoize=False).api, CoftAPI)
 
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
-
-
-def test_the_declared_entry_point_is_a_module_that_registers_the_provider():
-    assert {"coft": coft_core.adapters.inspect_registry.__name__} == DECLARED
-    assert isinstance(get_model("coft/demo", memoize=False).api, CoftAPI)
 
 
 @pytest.mark.slow

@@ -82,12 +82,9 @@ def folder(tmp_path_factory):
         data = made / f"{name}.jsonl"
         data.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         body = {
-            "task": f"own_{name}",
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": {"test": str(data)}},
-            "test_split": "test",
-            **bodies[name],
-        }
+            "task": f"own_{name}", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}},
+            "test_split": "test", **bodies[name],
+        }  # fmt: skip
         (made / f"{name}.yaml").write_text(json.dumps(body))
     return made
 
@@ -97,6 +94,8 @@ def models_read_once():
     """Each model is read once for all tests, none of which changes it for the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_evaluation_harness, "load_model", functools.cache(lm_evaluation_harness.load_model))
+        # The harness starts pip for a list of packages, which takes longer than all else.
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
         yield
 
 
@@ -112,12 +111,9 @@ def requests(kind, *arguments):
 def answered(model, folder):
     """What each request of the tasks got, by task, in order, and the metrics."""
     found = lm_eval.simple_evaluate(
-        model=model,
-        tasks=["own_bbq", "own_arc", "own_gsm8k"],
-        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-        bootstrap_iters=0,
-        num_fewshot=0,
-    )
+        model=model, tasks=["own_bbq", "own_arc", "own_gsm8k"],
+        task_manager=TaskManager(include_path=str(folder), include_defaults=False), bootstrap_iters=0, num_fewshot=0,
+    )  # fmt: skip
     answers = {
         task: [response for sample in sorted(samples, key=lambda one: one["doc_id"]) for response in sample["resps"]]
         for task, samples in found["samples"].items()
@@ -151,7 +147,7 @@ def test_at_lambda_0_every_number_is_that_of_the_hf_model(folder, hf):
     assert told["fingerprint"]["lam"] == 0.0
 
 
-def test_texts_longer_than_the_context_are_read_in_the_hf_models_windows(hf):
+def test_texts_without_room_are_read_in_windows_or_cut_and_counted_as_in_the_hf_model(hf):
     text = " ".join(f"The {word} said that she was in the office." for word in ("woman", "clerk", "nurse") * 5)
     model = CoftLM("demo", "coft", lam=0.0, dtype="float32", max_length=41)
     theirs = HFLM(pretrained=hf.model, tokenizer=hf.tokenizer, max_length=40)
@@ -159,9 +155,6 @@ def test_texts_longer_than_the_context_are_read_in_the_hf_models_windows(hf):
     other = theirs.loglikelihood_rolling(requests("loglikelihood_rolling", (text,), ("He left.",)))
     assert own == pytest.approx(other, abs=1e-3)
     assert own[0] < own[1]
-
-
-def test_prompts_without_room_are_cut_at_the_beginning_as_there_and_counted(hf):
     prompt = " ".join(["The old man was at the bank and"] * 12)
     model = CoftLM("demo", "coft", lam=0.0, dtype="float32", max_length=31)
     theirs = HFLM(pretrained=hf.model, tokenizer=hf.tokenizer, max_length=30)
@@ -173,7 +166,7 @@ def test_prompts_without_room_are_cut_at_the_beginning_as_there_and_counted(hf):
     assert model.counts.cut_prompts == 2
 
 
-def test_likelihoods_of_a_policy_are_those_of_the_core():
+def test_likelihoods_and_draws_of_a_policy_are_those_of_the_core():
     model = CoftLM("demo", "coft", lam=0.6)
     prompt, texts = "The old man at the bank said that", (" he was", " she was")
     own = model.loglikelihood(requests("loglikelihood", *((prompt, text) for text in texts)))
@@ -181,9 +174,6 @@ def test_likelihoods_of_a_policy_are_those_of_the_core():
     assert [value for value, _ in own] == pytest.approx([one.floored for one in answer.likelihoods], abs=1e-5)
     assert model.counts.prompts == 1
     assert model.counts.unmasked_prompts == 0
-
-
-def test_a_sampled_task_draws_again_for_each_request_and_alike_in_each_run():
     given = [("The old man said that", {"do_sample": True, "temperature": 1.0, "max_gen_toks": 8, "until": []})] * 3
     first, second = (CoftLM("demo").generate_until(requests("generate_until", *given)) for _ in range(2))
     assert first == second
@@ -199,10 +189,7 @@ def test_conversations_are_masked_in_every_turn_and_read_as_the_template_gives_t
     model = CoftLM("demo", lam=0.6)
     monkeypatch.setattr(model.tokenizer, "chat_template", TEMPLATE)
     text = model.apply_chat_template(
-        [
-            {"role": "system", "content": "You help an old woman."},
-            {"role": "user", "content": "Who is late?"},
-        ]
+        [{"role": "system", "content": "You help an old woman."}, {"role": "user", "content": "Who is late?"}]
     )
     assert text == "<system>You help an old woman.<user>Who is late?<a>"
     model.loglikelihood(requests("loglikelihood", (text, " He")))
@@ -223,21 +210,16 @@ def thinking(monkeypatch):
     return loaded
 
 
-@pytest.mark.parametrize(
-    ("options", "answer", "asked"),
-    [
-        ({"enable_thinking": True}, "42", "on"),
-        ({"think_end_token": "</think>"}, "42", None),
+def test_thinking_is_asked_for_and_no_part_of_an_answer_whose_stops_it_may_hold(thinking):
+    for options, answer, asked in (
+        ({"enable_thinking": True}, "42", "on"), ({"think_end_token": "</think>"}, "42", None),
         ({"enable_thinking": True, "think_end_token": "<think> </think>"}, "42", "on"),
-        ({"enable_thinking": False}, "42", "off"),
-        ({}, "<think>h", None),
-    ],
-)
-def test_thinking_is_asked_for_and_no_part_of_an_answer_whose_stops_it_may_hold(thinking, options, answer, asked):
-    model, request = thinking(**options)
-    assert model.generate_until(request) == [answer]
-    assert request[0].args[0].endswith("<think></think>") == (asked == "off")
-    assert model.get_model_info()["coft"]["fingerprint"].get("thinking") == asked
+        ({"enable_thinking": False}, "42", "off"), ({}, "<think>h", None),
+    ):  # fmt: skip
+        model, request = thinking(**options)
+        assert model.generate_until(request) == [answer]
+        assert request[0].args[0].endswith("<think></think>") == (asked == "off")
+        assert model.get_model_info()["coft"]["fingerprint"].get("thinking") == asked
 
 
 def test_where_the_thinking_does_not_end_the_answer_is_empty_and_counted(thinking):
@@ -272,31 +254,20 @@ def test_options_say_what_a_calibration_was_made_for_and_are_refused_where_they_
         CoftLM("demo", calibration=path, lam=0.1).loglikelihood(requests("loglikelihood", ("The old man", " he")))
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"policy": "cofd"}, "There is no policy 'cofd'"),
-        ({"lamda": 0.5}, "no option 'lamda'"),
-        ({"lam": 3.0}, "lambda"),
-        ({"outside": "half"}, "floor or zero"),
+def test_options_and_requests_that_cannot_be_taken_are_refused():
+    for given, sentence in (
+        ({"policy": "cofd"}, "There is no policy 'cofd'"), ({"lamda": 0.5}, "no option 'lamda'"),
+        ({"lam": 3.0}, "lambda"), ({"outside": "half"}, "floor or zero"),
         ({"policy": "vanilla", "calibration": "x.zip"}, "calibration"),
         ({"calibration": "/nowhere.zip"}, "cannot be read"),
-    ],
-)
-def test_options_that_cannot_be_taken_are_refused_in_a_sentence(given, sentence):
-    with pytest.raises(InvalidInputError, match=f"(?i){sentence}"):
-        CoftLM("demo", **given)
-
-
-def test_what_a_policy_does_not_do_is_refused():
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=f"(?i){sentence}"):
+            CoftLM("demo", **given)
     model = CoftLM("demo")
     with pytest.raises(InvalidInputError, match="num_beams"):
         model.generate_until(requests("generate_until", ("The", {"num_beams": 2, "until": []})))
     with pytest.raises(InvalidInputError, match="max_gen_toks"):
         model.generate_until(requests("generate_until", ("The", {"max_gen_toks": 5000, "until": []})))
-
-
-def test_the_registry_knows_the_model():
     assert get_model("coft") is CoftLM
 
 

@@ -62,25 +62,22 @@ def test_true_tokens_are_factual_draws_and_not_what_the_policy_chose(model):
     assert (chains.truth().values < -0.01).mean() > 0.5
 
 
-def test_chain_of_a_row_does_not_depend_on_its_batch(model):
+def test_chains_do_not_depend_on_their_batch_and_progress_counts_each_once(model):
     policy = thresholded(model, -5.0)
     together = generate_chains(model, policy, prompts(model), 5, seed=2)
     apart = generate_chains(model, policy, prompts(model), 5, seed=2, batch_prompts=1)
     assert together.tokens == apart.tokens
     np.testing.assert_allclose(together.truth().values, apart.truth().values, atol=1e-4)
-
-
-def test_chain_ends_with_the_context_and_no_neighbour_with_it():
     small = tiny_model(context_length=30)
     chains = generate_chains(small, thresholded(small, -9.0), prompts(small, (TEXTS[0], "x" * 25)), 15, seed=0)
     assert chains.truth().select([1]).steps.max() + 1 == 5
     assert chains.truth().select([0]).steps.max() + 1 == 15
-
-
-def test_progress_counts_every_prompt_once(model):
     seen: list[int] = []
     generate_chains(model, thresholded(model, -9.0), prompts(model), 1, progress=seen.append, batch_prompts=3)
     assert seen == [3, 1]
+    assert len({chain_seed(0, row) for row in range(1000)}) == 1000
+    assert chain_seed(3, 4) == chain_seed(3, 4) != chain_seed(4, 4)
+    assert math.log2(max(chain_seed(0, row) for row in range(100))) < 53
 
 
 def test_what_cannot_be_continued_is_refused():
@@ -90,12 +87,6 @@ def test_what_cannot_be_continued_is_refused():
         generate_chains(small, policy, prompts(small, ("He", "x" * 40)), 5)
     with pytest.raises(InvalidInputError, match="at least one"):
         generate_chains(small, policy, prompts(small, ("He",)), 0)
-
-
-def test_seeds_of_rows_differ_and_reproduce():
-    assert len({chain_seed(0, row) for row in range(1000)}) == 1000
-    assert chain_seed(3, 4) == chain_seed(3, 4) != chain_seed(4, 4)
-    assert math.log2(max(chain_seed(0, row) for row in range(100))) < 53
 
 
 def test_it_is_noted_which_chains_the_model_ended_by_itself(model):

@@ -28,7 +28,7 @@ def examples():
 @pytest.fixture(scope="module")
 def calibration(model, examples):
     return cc.calibrate(
-        model, examples[:60], alpha=0.2, source="rollout", max_new_tokens=6, verification_share=0.4, max_iterations=3
+        model, examples[:60], alpha=0.2, source="rollout", max_new_tokens=4, verification_share=0.4, max_iterations=2
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -38,14 +39,9 @@ def example(number):
 
 EXAMPLES = [example(number) for number in range(36)]
 CHAINS: dict[str, Any] = {
-    "source": "rollout",
-    "max_new_tokens": 3,
-    "bin_width": 2,
-    "bin_spacing": "widening",
-    "max_position": 4,
-    "tolerance": 0.0,
-    "max_iterations": 3,
-}
+    "source": "rollout", "max_new_tokens": 3, "bin_width": 2, "bin_spacing": "widening", "max_position": 4,
+    "tolerance": 0.0, "max_iterations": 3,
+}  # fmt: skip
 COMMON: dict[str, Any] = {"alpha": 0.3, "detector": PlainDetector(), "by_group": True, "batch_size": 5, "seed": 2}
 
 
@@ -97,11 +93,22 @@ def stopped_after(batches):
     return progress
 
 
+@pytest.fixture(scope="module")
+def finished(model):
+    """The ledger of a way that was never interrupted, what it made, and of how many steps."""
+
+    @functools.cache
+    def carried_out(way):
+        ledger, seen = cc.MemoryLedger(), []
+        made = way(model, ledger=ledger, progress=lambda *step: seen.append(step))
+        return ledger, made, seen[-1][1]
+
+    return carried_out
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_same(model, way):
-    seen: list[tuple[int, int]] = []
-    whole = timeless(way(model, progress=lambda *step: seen.append(step)))
-    total = seen[-1][1]
+def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_same(finished, model, way):
+    _, whole, total = finished(way)
     ledger, stops = OnceLedger(), 0
     while True:
         known = len(ledger)
@@ -123,27 +130,26 @@ def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_s
         assert all(done == kept for done, kept in calls if kept > known)
         ledger = OnceLedger.again(ledger)
     assert stops >= 2
-    assert timeless(made) == whole
+    assert timeless(made) == timeless(whole)
     assert calls[-1][0] == len(ledger) == total
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_finished_ledger_is_read_without_running_the_model(model, way, monkeypatch):
-    ledger = cc.MemoryLedger()
-    whole = timeless(way(model, ledger=ledger))
+def test_finished_ledger_is_read_without_running_the_model(finished, model, way, monkeypatch):
+    ledger, whole, _ = finished(way)
 
     def fail(*arguments, **options):
         raise AssertionError("the model ran")
 
     monkeypatch.setattr(model.module.model, "forward", fail)
     seen: list[tuple[int, int]] = []
-    assert timeless(way(model, ledger=ledger, progress=lambda *step: seen.append(step))) == whole
+    assert timeless(way(model, ledger=ledger, progress=lambda *step: seen.append(step))) == timeless(whole)
     assert seen[-1][0] == seen[-1][1]
 
 
 @pytest.mark.parametrize("way", [references, rollouts])
-def test_other_batches_after_the_interruption_change_nothing_but_float_noise(model, way):
-    whole = way(model)[0]
+def test_other_batches_after_the_interruption_change_nothing_but_float_noise(finished, model, way):
+    whole = finished(way)[1][0]
     ledger = cc.MemoryLedger()
     with pytest.raises(StoppedError):
         way(model, ledger=ledger, progress=stopped_after(3))
@@ -154,28 +160,19 @@ def test_other_batches_after_the_interruption_change_nothing_but_float_noise(mod
     assert [entry.log_tau for entry in resumed.bins] == pytest.approx([e.log_tau for e in whole.bins], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("way", "change"),
-    [
-        (references, {"temperature": 0.7}),
-        (references, {"families": ("age",)}),
-        (rollouts, {"alpha": 0.4}),
-        (rollouts, {"max_new_tokens": 4}),
-        (rollouts, {"seed": 1}),
+def test_ledger_of_other_settings_examples_models_or_kinds_is_refused(model):
+    for way, change in (
+        (references, {"temperature": 0.7}), (references, {"families": ("age",)}), (rollouts, {"alpha": 0.4}),
+        (rollouts, {"max_new_tokens": 4}), (rollouts, {"seed": 1}),
         (factorized_rollouts, {"by_family": {"gender": 0.2, "age": 0.1}}),
-    ],
-)
-def test_ledger_of_other_settings_is_refused(model, way, change):
-    ledger = cc.MemoryLedger()
-    with pytest.raises(StoppedError):
-        way(model, ledger=ledger, progress=stopped_after(1))
-    known = len(ledger)
-    with pytest.raises(cc.LedgerMismatchError, match="another model, prompt set or setting"):
-        way(model, ledger=ledger, **change)
-    assert len(ledger) == known
-
-
-def test_ledger_of_other_examples_another_model_or_another_kind_is_refused(model):
+    ):  # fmt: skip
+        ledger = cc.MemoryLedger()
+        with pytest.raises(StoppedError):
+            way(model, ledger=ledger, progress=stopped_after(1))
+        known = len(ledger)
+        with pytest.raises(cc.LedgerMismatchError, match="another model, prompt set or setting"):
+            way(model, ledger=ledger, **change)
+        assert len(ledger) == known
     ledger = cc.MemoryLedger()
     references(model, ledger=ledger)
     other = [*EXAMPLES[1:], EXAMPLES[0]]

@@ -19,13 +19,8 @@ from coft_core.types import Certificate, Example
 
 EXAMPLES = [Example(f"{'He' if i % 2 else 'She'} said number {i} to the nurse", f"and {i} more") for i in range(160)]
 SETTINGS = {
-    "source": "rollout",
-    "max_new_tokens": 4,
-    "bin_width": 4,
-    "bin_spacing": "even",
-    "max_position": 4,
-    "alpha": 0.2,
-}
+    "source": "rollout", "max_new_tokens": 4, "bin_width": 4, "bin_spacing": "even", "max_position": 4, "alpha": 0.2,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def made(model):
 
 
 class TestIteration:
-    def test_thresholds_that_depend_on_themselves_settle(self, made):
+    def test_thresholds_that_depend_on_themselves_settle_on_fresh_contexts_at_the_level(self, made):
         assert made.chains.settled
         assert made.chains.iterations[-1].final
         assert made.chains.iterations[-1].change <= 0.002
@@ -49,50 +44,35 @@ class TestIteration:
         assert first.kept == first.contexts
         assert not first.consistent
         assert len(made.chains.iterations) > 2
-
-    def test_every_context_is_used_once(self, made):
         assert sum(entry.contexts for entry in made.chains.iterations) + made.coverage.contexts == 160
         assert made.coverage.contexts == 40
         assert made.context_count == made.chains.iterations[-1].contexts
         assert not set(made.values.contexts.tolist()) & set(made.verification.contexts.tolist())
-
-    def test_coverage_under_the_final_thresholds_agrees_with_the_level(self, made):
         assert made.coverage.low <= 1 - made.alpha <= made.coverage.high
         assert made.coverage.agrees
+        assert largest_change(None, made) == max(entry.tau for entry in made.bins)
+        assert largest_change(made, made) == 0.0
 
-    def test_budget_that_ends_first_is_said(self, model):
+    def test_budgets_and_splits_are_kept_and_what_cannot_be_iterated_is_refused(self, model):
         short = calibrate(model, EXAMPLES[:60], tolerance=0.0, max_iterations=2, **SETTINGS)
         assert not short.chains.settled
         assert len(short.chains.iterations) == 2
         assert "before the budget of 2 rounds ended" in short.chains.sentence
         assert short.chains.sentence in short.notes
-
-    def test_rounds_never_leave_a_split_with_too_few_contexts(self, model):
         few = calibrate(model, EXAMPLES[:12], max_iterations=9, verification_share=0.0, **SETTINGS)
         assert all(entry.contexts >= 4 for entry in few.chains.iterations)
         assert few.bin(0).state == "calibrated"
-
-    def test_same_seed_gives_the_same_file(self, model):
-        one, other = (replace(calibrate(model, EXAMPLES[:30], **SETTINGS), created="") for _ in range(2))
-        assert one.to_bytes() == other.to_bytes()
-
-    def test_references_are_not_needed_and_not_read(self, model):
-        bare = [Example(example.prompt) for example in EXAMPLES[:30]]
-        with_reference, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], bare))
-        assert with_reference.values == without.values
-
-    @pytest.mark.parametrize(("tolerance", "rounds"), [(-1.0, 4), (math.nan, 4), (0.1, 0)])
-    def test_what_cannot_be_iterated_is_refused(self, model, tolerance, rounds):
-        with pytest.raises(InvalidInputError, match=r"choose|allow"):
-            calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)
-
-    def test_prompt_that_cannot_be_used_is_named(self, model):
         with pytest.raises(InvalidInputError, match="Example 2: The prompt is empty"):
             calibrate(model, [EXAMPLES[0], Example("  ")], **SETTINGS)
+        for tolerance, rounds in ((-1.0, 4), (math.nan, 4), (0.1, 0)):
+            with pytest.raises(InvalidInputError, match=r"choose|allow"):
+                calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)
 
-    def test_largest_change_is_over_bins_and_counts_no_threshold_as_zero(self, made):
-        assert largest_change(None, made) == max(entry.tau for entry in made.bins)
-        assert largest_change(made, made) == 0.0
+    def test_same_seed_gives_the_same_file_and_references_are_not_read(self, model):
+        bare = [Example(example.prompt) for example in EXAMPLES[:30]]
+        one, other, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], EXAMPLES[:30], bare))
+        assert replace(one, created="").to_bytes() == replace(other, created="").to_bytes()
+        assert without.values == one.values
 
 
 class TestPolicy:
@@ -105,14 +85,12 @@ class TestPolicy:
         with pytest.raises(CalibrationMismatch, match="lam"):
             generate(model, "He said", CoftPolicy(0.5, made), max_new_tokens=2)
 
-    def test_another_reading_is_marked(self, made):
+    def test_another_reading_is_marked_and_the_record_of_the_rounds_survives_the_file(self, made):
         assert made.as_rolled_out
         other = made.read(alpha=0.3)
         assert not other.as_rolled_out
         assert any("other thresholds" in note for note in other.notes)
         assert other.read(alpha=0.2) == made
-
-    def test_record_of_the_rounds_survives_the_file(self, made):
         copy = Calibration.from_bytes(made.to_bytes())
         assert copy == made
         assert copy.chains == made.chains
@@ -121,7 +99,7 @@ class TestPolicy:
 
 
 class TestReference:
-    def test_chains_can_be_recorded_for_a_calibration_on_references(self, model):
+    def test_chains_can_be_recorded_for_a_calibration_on_references_and_no_unknown_source(self, model):
         reference = calibrate(model, EXAMPLES[:40], alpha=0.2)
         assert not len(reference.chosen)
         recorded = record_chains(model, EXAMPLES[40:60], CoftPolicy(0.6, reference), max_new_tokens=3)
@@ -131,8 +109,6 @@ class TestReference:
         assert [note for note in recorded.notes if "beyond noise" not in note] == []
         with pytest.raises(InvalidInputError, match="no calibration"):
             record_chains(model, EXAMPLES[:2], CoftPolicy(0.6))
-
-    def test_unknown_source_is_refused_with_the_known_ones(self, model):
         with pytest.raises(InvalidInputError, match="reference, rollout"):
             calibrate(model, EXAMPLES[:2], source="dreams")
 
@@ -143,29 +119,23 @@ class TestGroups:
         rows = [replace(e, group="rare" if i % 10 == 0 else "common") for i, e in enumerate(EXAMPLES)]
         return calibrate(model, rows, alpha=0.2, by_group=True)
 
-    def test_each_group_has_its_own_contexts_and_keeps_some_apart(self, grouped):
+    def test_each_group_has_its_own_contexts_on_which_its_thresholds_rest(self, grouped):
         common, rare = grouped.groups
         assert (common.name, common.contexts, common.verification_contexts) == ("common", 108, 36)
         assert (rare.name, rare.contexts, rare.verification_contexts) == ("rare", 12, 4)
         assert grouped.context_count == 120
-
-    def test_thresholds_of_a_group_rest_on_its_contexts_alone(self, grouped):
         own = grouped.for_group("rare")
         assert own.context_count == 12
         assert own.group == "rare"
         assert own.coverage.contexts == 4
         assert own.fingerprint == grouped.fingerprint
         assert Calibration.from_bytes(own.to_bytes()) == own
-
-    def test_group_that_is_too_small_is_refused_and_labelled(self, grouped):
         strict = grouped.read(alpha=0.05)
         with pytest.raises(InvalidInputError, match=r"'rare' has 12 contexts, and 19 are needed"):
             strict.for_group("rare")
         assert [entry.certifiable for entry in strict.groups] == [True, False]
         assert strict.groups[1].smallest_alpha == pytest.approx(1 / 13)
         assert grouped.read(alpha=0.1).for_group("rare").bin(0).state == "calibrated"
-
-    def test_unknown_group_is_refused_with_the_known_ones(self, grouped):
         with pytest.raises(InvalidInputError, match="common, rare"):
             grouped.for_group("other")
 

@@ -47,25 +47,19 @@ def test_pieces_give_the_same_as_the_whole(monkeypatch):
     assert torch.equal(token_support(logits, tokens, LAMS), expected)
 
 
-def test_branches_that_share_no_likely_token_lose_nothing_to_underflow():
+def test_underflow_and_forbidden_tokens_spoil_no_support_and_no_logits():
     logits = torch.full((2, 2, 30), -400.0)
     logits[0, 0, 3] = logits[0, 1, 9] = 0.0
     logits[1] = torch.randn(2, 30, generator=torch.Generator().manual_seed(1))
     tokens = torch.tensor([3, 4])
     found = token_support(logits, tokens, LAMS)
     torch.testing.assert_close(found.double(), whole(logits, tokens, LAMS, 1.0), atol=1e-4, rtol=1e-5)
-
-
-def test_a_forbidden_token_has_no_support_and_spoils_no_other():
     logits, tokens = case(4, 2, 1.0)
     logits[:, 1, 49] = -torch.inf
     tokens[0], tokens[1:] = 49, 5
     found = token_support(logits, tokens, LAMS)
     assert (found[0] == -torch.inf).all()
     torch.testing.assert_close(found[1:].double(), whole(logits, tokens, LAMS, 1.0)[1:], atol=1e-5, rtol=1e-5)
-
-
-def test_the_logits_that_were_given_are_left_as_they_are():
     logits, tokens = case(5, 2, 1.0)
     copy = logits.clone()
     token_support(logits, tokens, LAMS)

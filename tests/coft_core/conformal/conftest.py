@@ -23,20 +23,14 @@ def random_values(contexts, seed, longest=24, first_context=0):
     step = np.concatenate([np.arange(length) for length in lengths])
     level = generator.normal(size=contexts)[context]
     return CalibrationValues(
-        values=-np.exp(level + 0.3 * generator.normal(size=context.size)),
-        steps=step,
-        contexts=context + first_context,
+        values=-np.exp(level + 0.3 * generator.normal(size=context.size)), steps=step, contexts=context + first_context
     )
 
 
 @pytest.fixture
 def calibration(fingerprint):
     return Calibration(
-        fingerprint=fingerprint,
-        alpha=0.1,
-        values=random_values(60, seed=1),
-        verification=random_values(40, seed=2, first_context=60),
-        seed=3,
-        created="2025-01-02T03:04:05+00:00",
+        fingerprint=fingerprint, alpha=0.1, values=random_values(60, seed=1),
+        verification=random_values(40, seed=2, first_context=60), seed=3, created="2025-01-02T03:04:05+00:00",
         name="Wörter und mehr",
-    )
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """Calibration on references: several weights and families in one pass, against slow computations one by one."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -37,6 +38,16 @@ def model():
     return tiny_model()
 
 
+slow_model = functools.cache(tiny_model)
+
+
+@functools.cache
+def slow_logits(ids):
+    """The logits behind a text, which no weight changes, in float64."""
+    with torch.inference_mode():
+        return slow_model().module(input_ids=torch.tensor([ids])).logits[0, -1].double()
+
+
 def slow_support(model, example, families, lam, temperature):
     """Support of each reference token in each branch of ``families``, one forward a prefix and branch, float64."""
     given = cc.mask_prompt(model.tokenizer, example.prompt, example.spans)
@@ -47,11 +58,7 @@ def slow_support(model, example, families, lam, temperature):
     tokens = model.tokenizer.encode(" " + example.reference, add_special_tokens=False)
     rows = []
     for position, token in enumerate(tokens):
-        with torch.inference_mode():
-            z = [
-                model.module(input_ids=torch.tensor([[*ids, *tokens[:position]]])).logits[0, -1].double() / temperature
-                for ids in branches
-            ]
+        z = [slow_logits((*ids, *tokens[:position])) / temperature for ids in branches]
         fused = torch.log_softmax((1 - lam) * z[0] + lam * torch.stack(z[1:]).mean(0), -1)[token]
         rows.append([float(min(fused, torch.log_softmax(m, -1)[token])) for m in z[1:]])
     return np.array(rows)
@@ -65,11 +72,15 @@ def test_every_weight_gives_the_slow_values(model):
         assert calibration.fingerprint.lam == lam
 
 
-def test_one_weight_among_many_equals_that_weight_alone(model):
+def test_one_weight_among_many_equals_that_weight_alone_and_none_or_a_wrong_one_is_refused(model):
     alone = cc.calibrate(model, EXAMPLES, lam=0.4, **OPTIONS)
     among = calibrate_many(model, EXAMPLES, LAMS, **OPTIONS)[1]
     assert replace(among, created="") == replace(alone, created="")
     assert among.coverage == alone.coverage
+    with pytest.raises(InvalidInputError, match="at least one lambda"):
+        calibrate_many(model, EXAMPLES, [], **OPTIONS)
+    with pytest.raises(InvalidInputError, match="lambda is 2"):
+        calibrate_many(model, EXAMPLES, [0.5, 2], **OPTIONS)
 
 
 def test_more_weights_do_not_run_the_model_more_often(model, monkeypatch):
@@ -94,13 +105,6 @@ def test_bfloat16_values_are_close_to_those_of_float32():
     np.testing.assert_allclose(narrow, wide, atol=0.5)
 
 
-def test_no_weight_is_refused(model):
-    with pytest.raises(InvalidInputError, match="at least one lambda"):
-        calibrate_many(model, EXAMPLES, [], **OPTIONS)
-    with pytest.raises(InvalidInputError, match="lambda is 2"):
-        calibrate_many(model, EXAMPLES, [0.5, 2], **OPTIONS)
-
-
 class TestFactorized:
     def test_each_family_has_the_slow_values_of_the_examples_that_mask_it(self, model):
         made = calibrate_factorized(model, EXAMPLES, LAMS, verification_share=0, **OPTIONS)
@@ -117,7 +121,7 @@ class TestFactorized:
                 np.testing.assert_allclose(found.values + BELOW, np.concatenate(values), atol=2e-5)
                 assert found.context_count == len(values)
 
-    def test_alpha_is_shared_out_equally_or_by_hand(self, model):
+    def test_alpha_is_shared_out_equally_or_by_hand_and_never_exceeded(self, model):
         equal = calibrate_factorized(model, EXAMPLES, detector=PlainDetector(), alpha=0.4)[0]
         assert equal.alphas == {"gender": 0.2, "age": 0.2}
         hand = {"gender": 0.3, "age": 0.1}
@@ -128,19 +132,21 @@ class TestFactorized:
             equal.read(alpha=0.3, by_family=hand)
         with pytest.raises(InvalidInputError, match="'age' has no share"):
             split_alpha(0.4, ("gender", "age"), {"gender": 0.1})
-
-    def test_equal_shares_never_exceed_alpha(self):
         for alpha in (0.1, 0.05, 0.2, 0.3):
             for count in range(1, 12):
                 shares = split_alpha(alpha, [str(i) for i in range(count)])
                 assert math.fsum(shares.values()) <= alpha + 1e-15
                 assert math.fsum(shares.values()) > alpha - 1e-7
 
-    def test_every_family_keeps_the_contexts_that_its_level_needs(self, model):
+    def test_every_family_keeps_the_contexts_that_its_level_needs_and_nothing_masked_is_refused(self, model):
         made = calibrate_factorized(model, EXAMPLES, detector=PlainDetector(), alpha=0.3, verification_share=0.9)[0]
         for _, part in made.parts:
             assert part.context_count >= math.ceil(1 / part.alpha) - 1
             assert part.verification.context_count > 0
+        with pytest.raises(InvalidInputError, match="Nothing is masked"):
+            calibrate_factorized(model, [cc.Example("a b", "c", ())], **OPTIONS)
+        with pytest.raises(InvalidInputError, match="Nothing is masked"):
+            calibrate_factorized(model, EXAMPLES, families=("race",), **OPTIONS)
 
     def test_a_file_gives_back_an_equal_calibration(self, model, tmp_path):
         made = calibrate_factorized(model, EXAMPLES, **OPTIONS)[0]
@@ -153,12 +159,6 @@ class TestFactorized:
         path.write_bytes(made.to_bytes()[:-300])
         with pytest.raises(CalibrationFormatError):
             FactorizedCalibration.load(path)
-
-    def test_nothing_masked_is_refused(self, model):
-        with pytest.raises(InvalidInputError, match="Nothing is masked"):
-            calibrate_factorized(model, [cc.Example("a b", "c", ())], **OPTIONS)
-        with pytest.raises(InvalidInputError, match="Nothing is masked"):
-            calibrate_factorized(model, EXAMPLES, families=("race",), **OPTIONS)
 
     def test_parts_of_different_policies_are_refused(self, fingerprint):
         one, other = (
@@ -176,35 +176,28 @@ class TestFactorized:
 class TestMaskSettings:
     """Whatever changes the mask changes the fingerprint, so that a calibration made otherwise does not fit."""
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"mask_mode": "soft"},
-            {"mask_mode": "soft", "mask_hint": "someone"},
-            {"families": ("gender",)},
+    def test_a_policy_with_another_mask_is_refused_and_with_the_same_accepted(self, model):
+        for change in (
+            {"mask_mode": "soft"}, {"mask_mode": "soft", "mask_hint": "someone"}, {"families": ("gender",)},
             {"whitelist": ("old",)},
-        ],
-    )
-    def test_a_policy_with_another_mask_is_refused_and_with_the_same_accepted(self, model, change):
-        made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
-        other = calibrate_many(model, EXAMPLES, [0.6], **OPTIONS, **change)[0]
-        for calibration, good, bad in ((made, {}, change), (other, change, {})):
-            good_policy = cc.CoftPolicy(calibration=calibration, **good)
-            assert good_policy.certificate(model, "none").text == "certified"
-            with pytest.raises(CalibrationMismatch, match="mask_mode"):
-                cc.CoftPolicy(calibration=calibration, **bad).certificate(model, "none")
+        ):  # fmt: skip
+            made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
+            other = calibrate_many(model, EXAMPLES, [0.6], **OPTIONS, **change)[0]
+            for calibration, good, bad in ((made, {}, change), (other, change, {})):
+                good_policy = cc.CoftPolicy(calibration=calibration, **good)
+                assert good_policy.certificate(model, "none").text == "certified"
+                with pytest.raises(CalibrationMismatch, match="mask_mode"):
+                    cc.CoftPolicy(calibration=calibration, **bad).certificate(model, "none")
 
-    def test_two_hints_are_two_masks(self, model):
+    def test_two_hints_or_joint_and_factorized_masks_do_not_serve_each_other(self, model):
         made = calibrate_many(model, EXAMPLES, [0.6], mask_mode="soft", mask_hint="a person", **OPTIONS)[0]
         with pytest.raises(CalibrationMismatch, match="soft: someone"):
             cc.CoftPolicy(calibration=made, mask_mode="soft", mask_hint="someone").certificate(model, "none")
-
-    def test_joint_and_factorized_masks_do_not_serve_each_other(self, model):
         joint = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
         parts = calibrate_factorized(model, EXAMPLES, **OPTIONS)[0]
         assert joint.fingerprint.differences(parts.fingerprint) == (("mask_mode", "hard", "hard; factorized"),)
 
-    def test_a_whitelisted_term_in_an_audit_does_not_fit_a_calibration_that_masks_everything(self, model):
+    def test_what_is_kept_in_the_audit_or_in_the_examples_fits_only_its_like(self, model):
         made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
         text, spans = "the old man said he", [cc.Span(4, 7, "age"), cc.Span(8, 11, "gender")]
         with pytest.raises(CalibrationMismatch, match='keeps \\["old"\\]'):
@@ -212,8 +205,6 @@ class TestMaskSettings:
         knowingly = cc.CoftPolicy(calibration=made, whitelist=("old",), accept_mismatch=True)
         prepared = cc.plan(model, text, knowingly, spans, detector=PlainDetector())
         assert prepared.certificate.text == "uncertified: policy mismatch (mask_mode)"
-
-    def test_a_span_that_the_reviewer_keeps_in_one_prompt_is_an_edit_and_no_mismatch(self, model):
         made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
         spans = [cc.Span(4, 7, "age", kept=True), cc.Span(8, 11, "gender")]
         prepared = cc.plan(
@@ -221,8 +212,6 @@ class TestMaskSettings:
         )
         assert prepared.certificate.text == "certified"
         assert sum(span.masked for span in prepared.prompt.spans) == 1
-
-    def test_what_the_examples_keep_must_be_kept_in_the_audit_too(self, model):
         keeping = [replace(e, spans=tuple(replace(s, kept=s.category == "age") for s in e.spans)) for e in EXAMPLES]
         made = calibrate_many(model, keeping, [0.6], **OPTIONS)[0]
         assert made.fingerprint.mask_mode == 'hard; keeps ["old"]'

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import zipfile
 from dataclasses import FrozenInstanceError, replace
 
@@ -51,34 +52,23 @@ class TestReading:
         assert calibration.state(0) == "calibrated"
         assert calibration.state(5000) == "inherited"
 
-    def test_negative_step_is_refused(self, calibration):
+    def test_estimator_and_source_are_the_fingerprints_and_settings_out_of_range_refused(self, calibration):
+        assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
+        with pytest.raises(InvalidInputError, match="median"):
+            replace(calibration, fingerprint=replace(calibration.fingerprint, estimator="median"))
         with pytest.raises(InvalidInputError, match="counted from 0"):
             calibration.threshold(-1)
-
-    def test_estimator_and_source_are_the_fingerprints(self, calibration):
-        assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
+        with pytest.raises(FrozenInstanceError):
+            calibration.alpha = 0.2
+        for field, value in (("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)):
+            with pytest.raises(InvalidInputError):
+                replace(calibration, **{field: value})
 
     def test_without_values_everything_passes_and_is_called_uninformative(self, fingerprint):
         empty = Calibration(fingerprint, 0.1, CalibrationValues.empty())
         assert empty.threshold(0) == -math.inf
         assert {entry.state for entry in empty.bins} == {"uninformative"}
         assert empty.coverage.coverage is None
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)],
-    )
-    def test_settings_outside_their_range_are_refused(self, calibration, field, value):
-        with pytest.raises(InvalidInputError):
-            replace(calibration, **{field: value})
-
-    def test_unknown_estimator_is_refused(self, calibration):
-        with pytest.raises(InvalidInputError, match="median"):
-            replace(calibration, fingerprint=replace(calibration.fingerprint, estimator="median"))
-
-    def test_calibration_cannot_be_changed(self, calibration):
-        with pytest.raises(FrozenInstanceError):
-            calibration.alpha = 0.2
 
 
 class TestReadingAgain:
@@ -87,14 +77,13 @@ class TestReadingAgain:
         assert other.threshold(0) > calibration.threshold(0)
         assert other.fingerprint == calibration.fingerprint
         assert other.read(alpha=0.1) == calibration
-
-    def test_too_small_alpha_becomes_uninformative(self, calibration):
         assert calibration.read(alpha=0.01).bin(0).state == "uninformative"
+        assert calibration.read() == calibration
 
     def test_another_estimator_changes_only_that_field_of_the_fingerprint(self, calibration):
         other = calibration.read(estimator="pooled")
         assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == ["estimator"]
-        with pytest.raises(CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"):
+        with pytest.raises(CalibrationMismatch, match=r"estimator.*hierarchical.*pooled"):
             calibration.fingerprint.require_equal(other.fingerprint)
         # The first bins hold one step of each context, where estimators agree.
         assert other.threshold(8) != calibration.threshold(8)
@@ -110,12 +99,9 @@ class TestReadingAgain:
         with pytest.raises(InvalidInputError, match="widening, even"):
             calibration.read(bin_spacing="odd")
 
-    def test_nothing_asked_changes_nothing(self, calibration):
-        assert calibration.read() == calibration
-
 
 class TestFile:
-    def test_file_gives_back_an_equal_calibration(self, calibration, tmp_path):
+    def test_file_gives_back_an_equal_calibration_in_equal_bytes(self, calibration, tmp_path):
         path = tmp_path / "ward notes.coft"
         calibration.save(path)
         loaded = Calibration.load(path)
@@ -123,12 +109,10 @@ class TestFile:
         assert loaded.bins == calibration.bins
         assert loaded.coverage == calibration.coverage
         assert loaded.to_bytes() == calibration.to_bytes()
+        assert replace(calibration).to_bytes() == calibration.to_bytes()
 
     @settings(
-        derandomize=True,
-        deadline=None,
-        max_examples=25,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        derandomize=True, deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(
         name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
@@ -140,13 +124,9 @@ class TestFile:
     )
     def test_every_setting_survives_the_round_trip(self, calibration, name, alpha, lam, width, seed, estimator):
         changed = replace(
-            calibration,
-            fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator),
-            alpha=alpha,
-            bin_width=width,
-            seed=seed,
-            name=name,
-        )
+            calibration, fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator), alpha=alpha,
+            bin_width=width, seed=seed, name=name,
+        )  # fmt: skip
         copy = Calibration.from_bytes(changed.to_bytes())
         assert copy == changed
         assert copy.bins == changed.bins
@@ -157,16 +137,15 @@ class TestFile:
         original = Calibration(fingerprint, 0.5, values)
         assert Calibration.from_bytes(original.to_bytes()) == original
 
-    def test_saving_replaces_and_leaves_nothing_behind(self, calibration, tmp_path):
+    def test_saving_replaces_leaves_nothing_behind_and_keeps_the_old_file_where_it_fails(
+        self, calibration, tmp_path, monkeypatch
+    ):
         path = tmp_path / "calibration.coft"
         path.write_bytes(b"old")
         calibration.save(path)
         calibration.read(alpha=0.2).save(path)
         assert Calibration.load(path).alpha == 0.2
         assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
-
-    def test_failed_save_keeps_the_old_file(self, calibration, tmp_path, monkeypatch):
-        path = tmp_path / "calibration.coft"
         calibration.save(path)
 
         def full(descriptor):
@@ -177,73 +156,47 @@ class TestFile:
             calibration.read(alpha=0.2).save(path)
         assert Calibration.load(path) == calibration
         assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
-
-    def test_saving_where_nothing_can_be_written_is_explained(self, calibration, tmp_path):
-        with pytest.raises(InvalidInputError, match="choose another place"):
+        with pytest.raises(InvalidInputError, match="missing"):
             calibration.save(tmp_path / "missing" / "calibration.coft")
 
-    def test_missing_file_and_folder_are_explained(self, tmp_path):
-        with pytest.raises(CalibrationFormatError, match="no calibration file at"):
+    def test_missing_truncated_damaged_and_other_files_are_refused_by_name(self, tmp_path, calibration):
+        with pytest.raises(CalibrationFormatError, match=r"absent\.coft"):
             Calibration.load(tmp_path / "absent.coft")
-        with pytest.raises(CalibrationFormatError, match="cannot be read"):
+        with pytest.raises(CalibrationFormatError, match=re.escape(str(tmp_path))):
             Calibration.load(tmp_path)
-
-    def test_damaged_file_is_named(self, calibration, tmp_path):
         path = tmp_path / "broken.coft"
         path.write_bytes(calibration.to_bytes()[:-200])
-        with pytest.raises(CalibrationFormatError, match=r"broken\.coft: This is no calibration file"):
+        with pytest.raises(CalibrationFormatError, match=r"broken\.coft"):
             Calibration.load(path)
-
-    def test_every_truncation_is_refused(self, calibration):
+        with pytest.raises(CalibrationFormatError, match=r"4.*1 to 3"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=4))
+        with pytest.raises(CalibrationFormatError, match="calibration"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), kind="something else"))
+        with pytest.raises(CalibrationFormatError, match="damaged"):
+            Calibration.from_bytes(calibration.values.to_bytes())
+        forged = calibration.fingerprint.to_dict() | {"lam": 0.9}
+        with pytest.raises(CalibrationFormatError, match="changed"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), fingerprint=forged))
         data = calibration.to_bytes()
         for length in range(0, len(data), 97):
             with pytest.raises(CalibrationFormatError):
                 Calibration.from_bytes(data[:length])
-
-    def test_another_version_is_refused_and_named(self, calibration):
-        with pytest.raises(CalibrationFormatError, match="saved in format 4; this program reads formats 1 to 3"):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=4))
+        for changed, sentence in (
+            ({"alpha": ...}, "lacks the setting 'alpha'"), ({"alpha": "0.1"}, "'alpha' is '0.1', which is no float"),
+            ({"alpha": 7}, "alpha is 7"), ({"bin_width": True}, "'bin_width' is True"), ({"seed": -4}, "seed is -4"),
+            ({"bin_spacing": "odd"}, "spacing of the bins is 'odd'"),
+            ({"bin_spacing": ...}, "lacks the setting 'bin_spacing'"), ({"name": None}, "'name' is None"),
+            ({"fingerprint": {"model": "toy"}}, "fingerprint lacks"),
+        ):  # fmt: skip
+            with pytest.raises(CalibrationFormatError, match=sentence):
+                Calibration.from_bytes(rewritten(calibration.to_bytes(), **changed))
 
     def test_older_files_keep_the_even_bins_they_were_made_with(self, calibration):
         old = Calibration.from_bytes(rewritten(calibration.to_bytes(), version=2, bin_spacing=...))
         assert old == calibration.read(bin_spacing="even")
         assert old.bins[0].label == "1–8"
         assert Calibration.from_bytes(old.to_bytes()) == old
-
-    def test_the_reading_in_an_older_record_of_chains_has_even_bins(self, calibration):
         record = ChainRecord(calibration.read(bin_spacing="even").reading, 8)
         data = record.to_dict()
         del data["reading"]["bin_spacing"]
         assert ChainRecord.from_dict(data) == record
-
-    def test_other_archives_are_refused(self, calibration):
-        with pytest.raises(CalibrationFormatError, match="not those of a calibration"):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), kind="something else"))
-        with pytest.raises(CalibrationFormatError, match="no calibration file, or it is damaged"):
-            Calibration.from_bytes(calibration.values.to_bytes())
-
-    def test_changed_fingerprint_is_detected(self, calibration):
-        forged = calibration.fingerprint.to_dict() | {"lam": 0.9}
-        with pytest.raises(CalibrationFormatError, match="changed after it was saved"):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), fingerprint=forged))
-
-    @pytest.mark.parametrize(
-        ("settings", "sentence"),
-        [
-            ({"alpha": ...}, "lacks the setting 'alpha'"),
-            ({"alpha": "0.1"}, "'alpha' is '0.1', which is no float"),
-            ({"alpha": 7}, "alpha is 7"),
-            ({"bin_width": True}, "'bin_width' is True"),
-            ({"seed": -4}, "seed is -4"),
-            ({"bin_spacing": "odd"}, "spacing of the bins is 'odd'"),
-            ({"bin_spacing": ...}, "lacks the setting 'bin_spacing'"),
-            ({"name": None}, "'name' is None"),
-            ({"fingerprint": {"model": "toy"}}, "fingerprint lacks"),
-        ],
-    )
-    def test_unusable_settings_are_named(self, calibration, settings, sentence):
-        with pytest.raises(CalibrationFormatError, match=sentence):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), **settings))
-
-    def test_equal_calibrations_give_equal_bytes(self, calibration):
-        assert replace(calibration).to_bytes() == calibration.to_bytes()

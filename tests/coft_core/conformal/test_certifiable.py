@@ -24,16 +24,6 @@ def calibration(counts, estimator="hierarchical"):
     return made.read(estimator=estimator)
 
 
-def test_smallest_levels_are_one_over_the_contexts_and_one_more():
-    found = calibration([99, 49, 0]).smallest_alpha()
-    assert (found.contexts, found.overall, found.everywhere, found.sequence) == (99, 0.01, 0.02, 0.01)
-    assert [(entry.label, entry.contexts, entry.smallest_alpha) for entry in found.bins] == [
-        ("1", 99, 0.01),
-        ("2", 49, 0.02),
-    ]
-    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 in every bin that has data."
-
-
 @pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
 @pytest.mark.parametrize("count", [2, 6, 12, 29])
 def test_level_can_be_read_and_a_smaller_one_certifies_everything(count, estimator):
@@ -43,19 +33,23 @@ def test_level_can_be_read_and_a_smaller_one_certifies_everything(count, estimat
     assert made.read(alpha=smallest * 0.999).bin(0).state == "uninformative"
 
 
-def test_true_tokens_without_support_raise_the_level():
+def test_levels_rise_with_unsupported_tokens_and_the_density_ratio():
     values = CalibrationValues(np.array([-math.inf] + [-1.0] * 8), np.zeros(9, dtype=int), np.arange(9))
     assert Calibration(TOY_FINGERPRINT, 0.1, values).smallest_alpha().overall == 0.2
-
-
-def test_density_ratio_multiplies_the_level():
     assert calibration([99]).read(rho=1.5).smallest_alpha().overall == 0.015
-
-
-def test_nothing_is_certified_by_nothing():
     empty = Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues.empty()).smallest_alpha()
     assert (empty.overall, empty.everywhere, empty.sequence, empty.bins) == (None, None, None, ())
     assert "Nothing can be certified" in empty.sentence
+    few = calibration([2]).read(rho=4.0)
+    assert few.smallest_alpha().overall is None
+    assert few.bins[0].state == "uninformative"
+    found = calibration([99, 49, 0]).smallest_alpha()
+    assert (found.contexts, found.overall, found.everywhere, found.sequence) == (99, 0.01, 0.02, 0.01)
+    assert [(entry.label, entry.contexts, entry.smallest_alpha) for entry in found.bins] == [
+        ("1", 99, 0.01),
+        ("2", 49, 0.02),
+    ]
+    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 in every bin that has data."
 
 
 @settings(derandomize=True, deadline=None)
@@ -65,12 +59,6 @@ def test_level_as_a_number_is_never_below_its_fraction(n):
     assert Fraction(1, n + 1) <= Fraction(str(number)) <= Fraction(1, n + 1) * Fraction(1_000_000_001, 1_000_000_000)
 
 
-@pytest.mark.parametrize("level", [Fraction(4, 3), Fraction(1), Fraction(4), 1 - Fraction(1, 10**30)])
-def test_no_float_stands_for_a_level_that_is_not_below_1(level):
-    assert level_at_least(level) is None
-
-
-def test_a_calibration_whose_bound_leaves_no_level_is_read_all_the_same():
-    few = calibration([2]).read(rho=4.0)
-    assert few.smallest_alpha().overall is None
-    assert few.bins[0].state == "uninformative"
+def test_no_float_stands_for_a_level_that_is_not_below_1():
+    for level in (Fraction(4, 3), Fraction(1), Fraction(4), 1 - Fraction(1, 10**30)):
+        assert level_at_least(level) is None

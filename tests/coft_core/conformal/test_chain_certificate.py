@@ -28,41 +28,28 @@ def calibration():
     level = -np.arange(1.0, 40.0) / 8
     values = np.stack([level, level - 0.0625, level, level], axis=1)
     return Calibration(
-        TOY_FINGERPRINT,
-        0.1,
-        CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
-        bin_width=2,
-        bin_spacing="even",
-        max_position=4,
-    )
+        TOY_FINGERPRINT, 0.1, CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
+        bin_width=2, bin_spacing="even", max_position=4,
+    )  # fmt: skip
 
 
-def test_threshold_is_the_ranked_minimum_of_the_chains(calibration):
+def test_a_chain_holds_from_the_ranked_minimum_until_a_token_falls_below_at_lengths_that_were_calibrated(calibration):
     sequence = calibration.sequence()
     assert (sequence.contexts, sequence.sequences, sequence.horizon, sequence.rank) == (39, 39, 4, 4)
     assert sequence.log_tau == -4.5625
     assert sequence.tau == pytest.approx(math.exp(-4.5625))
     assert calibration.sequence(horizon=1).log_tau == -4.5
     assert calibration.sequence(alpha=0.02).state == "uninformative"
-
-
-def test_chain_holds_until_a_token_falls_below(calibration):
     good = certify_supports(calibration, [-3.0, -4.5625, -1.0, -1.0])
     assert good.sequence_certified is True
     assert (good.weakest, good.log_support) == (1, -4.5625)
     bad = certify_supports(calibration, [-3.0, -4.575, -1.0, -1.0])
     assert bad.sequence_certified is False
     assert "step 2 misses" in bad.sentence
-
-
-def test_step_by_step_and_as_a_chain_are_told_apart(calibration):
     between = certify_supports(calibration, [-1.0, -1.0, -4.55, -1.0])
     assert calibration.threshold(2) == -4.5
     assert between.sequence_certified is True
     assert between.union_certified is False
-
-
-def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibration):
     longer = certify_supports(calibration, [-1.0] * 5)
     assert longer.sequence_certified is None
     assert longer.reason == (
@@ -70,25 +57,19 @@ def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibr
     )
     given = certify_supports(calibration, [-1.0] * 5, finished="length")
     assert (given.sequence_certified, given.sequence.horizon, given.sequence.contexts) == (None, 5, 0)
-
-
-def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(calibration):
     found = certify_supports(calibration, [-4.5], finished="length")
     assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -4.5, True)
 
 
-@pytest.mark.parametrize(
-    ("finished", "why"),
-    [
+def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(calibration):
+    for finished, why in (
         (None, "has 3 steps and has not ended"),
         ("context", "was cut at 3 steps, where the model’s context is full"),
         ("end", "ended by itself after 3 steps, as none did that the certificate rests on"),
-    ],
-)
-def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(calibration, finished, why):
-    found = certify_supports(calibration, [-1.0] * 3, finished=finished)
-    assert found.sequence_certified is None
-    assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
+    ):
+        found = certify_supports(calibration, [-1.0] * 3, finished=finished)
+        assert found.sequence_certified is None
+        assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
 
 
 def test_chains_that_end_by_themselves_count_and_are_spoken_of():
@@ -133,7 +114,7 @@ def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(cal
     assert calibration.sequence_coverage().overall.coverage is None
 
 
-def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration):
+def test_nothing_is_bounded_without_own_thresholds_and_levels_and_ratios_count(calibration):
     inherited = certify_supports(calibration.read(max_position=8), [-1.0] * 5)
     assert inherited.union_certified is None
     few = certify_supports(calibration.read(alpha=0.01), [-1.0])
@@ -141,15 +122,9 @@ def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration
     assert few.sequence_certified is None
     assert few.sequence.reason == few.reason
     assert "too few" in few.reason
-
-
-def test_both_levels_are_named(calibration):
     sentence = certify_supports(calibration, [-1.0, -1.0, -1.0], finished="length").sentence
     assert "with probability 0.9" in sentence
     assert "together the bound is 0.6" in sentence
-
-
-def test_density_ratio_bound_is_charged_to_both(calibration):
     shifted = certify_supports(calibration.read(rho=2.0), [-1.0])
     assert shifted.sequence.alpha == 0.1
     assert shifted.sequence.rank == 2
@@ -204,13 +179,10 @@ def test_a_chain_is_judged_by_the_sets_at_its_own_threshold():
     assert any(known == 0 for known, _ in told)
 
 
-def test_a_chain_of_an_unknown_vocabulary_is_not_certified():
+def test_a_chain_of_an_unknown_vocabulary_is_not_certified_and_a_silent_threshold_leaves_no_bound():
     calibration, _, run = chain_of(-9.0)
     assert certify_chain(calibration, run.steps, "length").sequence_certified is None
     assert certify_chain(calibration, run.steps, "length").informative_steps is None
-
-
-def test_a_step_whose_threshold_says_nothing_leaves_no_bound_and_is_no_miss():
     calibration, _, run = chain_of(-9.0)
     assert {step.state for step in run.steps} == {"uninformative"}
     assert certify_chain(calibration, run.steps, "length", 258).union_certified is None
@@ -223,20 +195,14 @@ def test_what_is_no_chain_is_refused(calibration, supports):
 
 
 class TestUnionBound:
-    def test_one_threshold_a_step_charges_the_steps(self):
+    def test_thresholds_charge_their_steps_whole_bins_and_no_more_than_there_are(self):
         bound = union_bound(0.01, 5)
         assert (bound.charged, bound.level) == (5, 0.95)
         assert (bound.alpha_needed, bound.contexts_needed) == (0.002, 499)
-
-    def test_shared_threshold_charges_the_whole_bin(self):
         assert union_bound(0.01, 9, PositionBins(8, 64, "even")).charged == 16
         assert union_bound(0.01, 70, PositionBins(8, 64, "even")).charged == 56 + 14
-
-    def test_bin_is_charged_no_more_than_the_longest_context_has_in_it(self):
         values = CalibrationValues(np.full(3, -1.0), np.array([0, 1, 2]), np.zeros(3, dtype=int))
         assert union_bound(0.01, 1, PositionBins(8, 64, "even"), values).charged == 3
-
-    def test_level_is_never_negative(self):
         assert union_bound(0.1, 50).level == 0.0
         with pytest.raises(InvalidInputError, match="at least one"):
             union_bound(0.1, 0)

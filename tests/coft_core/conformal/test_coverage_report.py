@@ -27,30 +27,26 @@ def row(kept, contexts, alpha=0.1):
 
 
 class TestClopperPearson:
-    @pytest.mark.parametrize(("k", "n"), [(364, 400), (1, 7), (5, 5), (0, 5), (0, 1), (1, 1), (200, 400)])
-    def test_interval_is_scipys_exact_one(self, k, n):
-        expected = stats.binomtest(k, n).proportion_ci(0.95, method="exact")
-        assert clopper_pearson(k, n) == pytest.approx((expected.low, expected.high))
+    def test_interval_is_scipys_exact_one_and_impossible_counts_are_refused(self):
+        for k, n in ((364, 400), (1, 7), (5, 5), (0, 5), (0, 1), (1, 1), (200, 400)):
+            expected = stats.binomtest(k, n).proportion_ci(0.95, method="exact")
+            assert clopper_pearson(k, n) == pytest.approx((expected.low, expected.high))
+        for k, n, level in ((0, 0, 0.95), (3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0)):
+            with pytest.raises(InvalidInputError):
+                clopper_pearson(k, n, level)
 
-    def test_interval_of_the_usual_case(self):
+    def test_interval_holds_its_level_in_the_usual_case_too(self):
         low, high = clopper_pearson(364, 400)
         assert (round(low, 3), round(high, 3)) == (0.878, 0.936)
-
-    def test_interval_holds_its_level(self):
         n, p = 37, 0.9
         covered = sum(
             stats.binom.pmf(k, n, p) for k in range(n + 1) if clopper_pearson(k, n)[0] <= p <= clopper_pearson(k, n)[1]
         )
         assert covered >= 0.95
 
-    @pytest.mark.parametrize(("k", "n", "level"), [(0, 0, 0.95), (3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0)])
-    def test_impossible_counts_are_refused(self, k, n, level):
-        with pytest.raises(InvalidInputError):
-            clopper_pearson(k, n, level)
-
 
 class TestReport:
-    def test_one_step_of_each_context_is_counted(self):
+    def test_contexts_are_counted_once_at_the_thresholds_of_their_own_bins(self):
         # Every context has many steps; the steps of a context agree, so the counts do not depend on the draw.
         contexts = np.repeat(np.arange(10), 6)
         values = np.where(contexts < 7, -1.0, -9.0)
@@ -62,17 +58,10 @@ class TestReport:
             assert (counted.contexts, counted.kept, counted.coverage) == (10, 7, 0.7)
             assert (counted.low, counted.high) == clopper_pearson(7, 10)
         assert (report.contexts, report.kept, report.coverage) == (10, 7, 0.7)
-
-    def test_each_step_meets_the_threshold_of_its_own_bin(self):
         values = CalibrationValues(np.full(4, -3.0), np.array([0, 1, 2, 99]), np.arange(4))
         report = coverage_report(values, thresholds(-5.0, -2.0), POSITIONS, alpha=0.1)
-        assert [(r.label, r.contexts, r.kept) for r in report.bins] == [
-            ("1\u20132", 2, 2),
-            ("3 and later", 2, 0),
-        ]
+        assert [(r.label, r.contexts, r.kept) for r in report.bins] == [("1\u20132", 2, 2), ("3 and later", 2, 0)]
         assert (report.contexts, report.kept) == (4, 2)
-
-    def test_value_at_the_threshold_is_kept(self):
         value = np.float32(-0.1)
         values = CalibrationValues(np.array([value]), np.array([0]), np.array([0]))
         assert coverage_report(values, thresholds(float(value), 0.0), POSITIONS, alpha=0.1).kept == 1
@@ -89,11 +78,7 @@ class TestReport:
 
     def test_report_reproduces_by_seed_and_ignores_row_order(self):
         generator = np.random.default_rng(0)
-        columns = (
-            -generator.exponential(size=300),
-            generator.integers(0, 8, 300),
-            generator.integers(0, 90, 300),
-        )
+        columns = (-generator.exponential(size=300), generator.integers(0, 8, 300), generator.integers(0, 90, 300))
         shuffle = generator.permutation(300)
         one = coverage_report(CalibrationValues(*columns), thresholds(-1.0, -1.5), POSITIONS, 0.1, seed=4)
         other = coverage_report(
@@ -101,14 +86,12 @@ class TestReport:
         )
         assert one == other
 
-    def test_empty_split_says_so(self):
+    def test_empty_split_says_so_and_a_summary_names_the_numbers(self):
         report = coverage_report(CalibrationValues.empty(), thresholds(-1.0, -1.0), POSITIONS, alpha=0.1)
         assert (report.contexts, report.coverage, report.low, report.high) == (0, None, None, None)
         assert not report.agrees
         assert report.overall.verdict == "not measured"
         assert "no contexts were kept apart" in report.summary
-
-    def test_summary_names_the_numbers(self):
         contexts = np.arange(400)
         values = CalibrationValues(np.where(contexts < 364, -1.0, -9.0), np.zeros(400, dtype=int), contexts)
         report = coverage_report(values, thresholds(-5.0, -5.0), POSITIONS, alpha=0.1)
@@ -135,11 +118,9 @@ class TestVerdict:
         assert measured.verdict == verdict
         assert measured.agrees is agrees
 
-    def test_verdict_depends_on_what_was_asked(self):
+    def test_verdict_depends_on_what_was_asked_and_one_of_many_steps_is_rarely_called_below(self):
         assert row(364, 400, alpha=0.01).verdict == "below"
         assert math.isclose(row(364, 400).coverage or 0, 0.91)
-
-    def test_of_many_steps_that_hold_the_level_one_is_called_below_in_at_most_5_percent_of_calibrations(self):
         generator, below, missed = np.random.default_rng(6), [], []
         for _ in range(300):
             kept = generator.binomial(120, 0.9, size=108)

@@ -33,11 +33,16 @@ def audits(level, count, seed=2):
     return [chain_summary(row.tolist()) for row in chains(level, count, seed)]
 
 
-def test_audits_like_the_calibration_are_fresh(recorded):
+def test_audits_like_the_calibration_are_fresh_and_a_few_strange_ones_are_watched_in_their_order(recorded):
     report = drift_report(recorded, audits(0.0, 40))
     assert report.status == "fresh"
     assert (report.audits, report.baseline, len(report.p_values)) == (40, 60, 40)
     assert "No sign that recent audits differ" in report.sentence
+    assert drift_report(recorded, audits(3.0, 6)).status == "watch"
+    values = audits(0.0, 20) + audits(1.5, 20, seed=3)
+    one, other = drift_report(recorded, values), drift_report(recorded, values[::-1])
+    assert one.two_sample_p == pytest.approx(other.two_sample_p)
+    assert one.martingale != other.martingale
 
 
 @pytest.mark.parametrize("level", [2.0, -2.0])
@@ -47,17 +52,6 @@ def test_audits_unlike_the_calibration_ask_to_recalibrate(recorded, level):
     assert report.peak >= 100
     assert report.two_sample_p < 1e-4
     assert (report.lower_share > 0.7) == (level > 0)
-
-
-def test_a_few_strange_audits_are_watched_before_anything_is_asked(recorded):
-    assert drift_report(recorded, audits(3.0, 6)).status == "watch"
-
-
-def test_order_decides_the_martingale_and_not_the_two_sample_test(recorded):
-    values = audits(0.0, 20) + audits(1.5, 20, seed=3)
-    one, other = drift_report(recorded, values), drift_report(recorded, values[::-1])
-    assert one.two_sample_p == pytest.approx(other.two_sample_p)
-    assert one.martingale != other.martingale
 
 
 def test_without_a_baseline_nothing_is_called_fresh(calibration, recorded):
@@ -70,23 +64,17 @@ def test_without_a_baseline_nothing_is_called_fresh(calibration, recorded):
     assert "only 10 baseline contexts" in drift_report(few, audits(0.0, 20)).sentence
 
 
-def test_only_the_first_tokens_count_and_a_fallback_hides_no_other():
+def test_only_first_tokens_of_one_chain_a_context_count_and_none_with_a_forced_token():
     assert chain_summary([-1.0] * 4 + [-9.0], window=4) == -1.0
     assert chain_summary([-math.inf, -2.0], window=2) == (FLOOR - 2.0) / 2
     assert chain_summary([-1.0] * 3, window=4) is None
     with pytest.raises(InvalidInputError, match="window"):
         chain_summary([-1.0], window=0)
-
-
-def test_baseline_takes_one_chain_of_each_context():
     values = CalibrationValues(
         np.array([-1.0, -3.0, -5.0, -7.0, -2.0]), np.array([0, 1, 0, 1, 0]), np.array([4, 4, 4, 4, 9])
     )
     assert baseline_summaries(values, window=2).tolist() == [-2.0]
     assert baseline_summaries(CalibrationValues.empty()).size == 0
-
-
-def test_audit_with_a_forced_token_does_not_count():
     model = tiny_model()
     rollout = Rollout(plan(model, "He said", CoftPolicy(0.6), max_new_tokens=4))
     for _ in range(3):

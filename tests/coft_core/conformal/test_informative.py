@@ -52,19 +52,16 @@ def test_a_run_says_at_how_many_of_its_steps_it_is_certified():
     assert Certificate.read("certified").at(0, 0).text == "certified"
 
 
-@pytest.mark.parametrize(
-    ("size", "mass", "vocabulary", "wide"),
-    [
+def test_a_set_is_too_wide_by_its_share_of_the_vocabulary_and_of_the_probability():
+    for size, mass, vocabulary, wide in (
         (19, 0.9, 105, True), (5, 0.9, 105, False), (2, 0.9999, 105, False), (300, 0.99, 150_000, False),
         (7_500, 0.5, 150_000, True), (4_500, 0.99, 150_000, True), (4_500, 0.98, 150_000, False),
         (419, 0.9, 6_144, True), (200, 0.999, 6_144, True), (200, 0.9, 6_144, False), (20, 1.0, 6_144, False),
-    ],
-)  # fmt: skip
-def test_a_set_is_too_wide_by_its_share_of_the_vocabulary_and_of_the_probability(size, mass, vocabulary, wide):
-    assert is_wide(size, mass, vocabulary) is wide
-    for state in ("calibrated", "inherited"):
-        assert stated(state, -5.0, size, mass, vocabulary) == ("uninformative" if wide else state)
-    assert stated("mismatch", -5.0, size, mass, vocabulary) == "mismatch"
+    ):  # fmt: skip
+        assert is_wide(size, mass, vocabulary) is wide
+        for state in ("calibrated", "inherited"):
+            assert stated(state, -5.0, size, mass, vocabulary) == ("uninformative" if wide else state)
+        assert stated("mismatch", -5.0, size, mass, vocabulary) == "mismatch"
 
 
 @pytest.mark.parametrize("vocabulary", [105, 6_144, 32_000, 50_257, 151_936])
@@ -81,14 +78,11 @@ def test_the_rule_tells_flat_from_peaked_readings_whatever_the_vocabulary(vocabu
                 assert is_wide(size, float(p[:size].sum()), vocabulary) is wide
 
 
-def test_a_lower_threshold_is_never_judged_better():
+def test_a_lower_threshold_and_a_borrowed_weak_one_are_never_judged_better():
     p = np.sort(np.random.default_rng(5).dirichlet(np.full(2_000, 0.05)))[::-1]
     judged = [is_wide(size, mass, p.size) for size, mass in enumerate(np.cumsum(p), 1)]
     assert judged == sorted(judged)
     assert {False, True} == set(judged)
-
-
-def test_a_bin_that_borrows_a_weak_threshold_says_nothing_either():
     values = CalibrationValues(np.full(35, math.log(7e-8)), np.zeros(35, dtype=int), np.arange(35))
     bins = Calibration(TOY_FINGERPRINT, 0.1, values).bins
     assert {entry.state for entry in bins} == {"uninformative"}

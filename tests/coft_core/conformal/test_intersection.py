@@ -28,14 +28,9 @@ def part(verification=None, alpha=0.05, contexts=CONTEXTS, tau=-2.0):
     """A family whose threshold is ``tau`` at the first step and borrowed from there at later ones."""
     values = CalibrationValues(np.full(contexts, tau), np.zeros(contexts, dtype=int), np.arange(contexts))
     return Calibration(
-        TOY_FINGERPRINT,
-        alpha,
-        values,
-        verification or CalibrationValues.empty(),
-        bin_width=2,
-        max_position=6,
+        TOY_FINGERPRINT, alpha, values, verification or CalibrationValues.empty(), bin_width=2, max_position=6,
         bin_spacing="even",
-    )
+    )  # fmt: skip
 
 
 def held_out(rows):
@@ -49,7 +44,7 @@ def both(gender, age):
 
 
 class TestCoverage:
-    def test_a_step_counts_as_kept_only_if_every_family_with_a_value_there_keeps_it(self):
+    def test_a_step_counts_as_kept_only_if_every_family_keeps_it_in_its_own_row(self):
         # Contexts 200 to 203: both keep, age refuses, gender refuses, only gender has a value.
         gender = held_out([(200, 1, 0, True), (201, 2, 0, True), (202, 3, 0, False), (203, 4, 0, True)])
         age = held_out([(200, 1, 0, True), (201, 2, 0, False), (202, 3, 0, True)])
@@ -57,24 +52,18 @@ class TestCoverage:
         assert (report.kept, report.contexts) == (2, 4)
         assert report.overall.alpha == 0.1
         assert (report.low, report.high) == clopper_pearson(2, 4)
-
-    def test_steps_of_other_rows_of_a_context_are_told_apart(self):
-        """Gender stands in row 1 and is kept, age in row 2 and is refused: half of the context's steps are kept."""
+        # Gender stands in row 1 and is kept, age in row 2 and is refused: half of the context's steps are kept.
         contexts = range(200, 1200)
         gender = held_out([(c, 2 * c, 0, True) for c in contexts])
         age = held_out([(c, 2 * c + 1, 0, False) for c in contexts])
         assert both(gender, age).coverage.coverage == pytest.approx(0.5, abs=0.05)
         same_row = held_out([(c, 2 * c, 0, False) for c in contexts])
         assert both(gender, same_row).coverage.kept == 0
-
-    def test_where_rows_are_unknown_steps_count_as_one_and_coverage_errs_downwards(self):
         kept, refused = (
             CalibrationValues(np.full(50, value), np.zeros(50, dtype=int), np.arange(200, 250))
             for value in (-1.0, -9.0)
         )
         assert both(kept, refused).coverage.kept == 0
-
-    def test_bins_count_the_contexts_that_reach_them(self):
         gender = held_out([(200, 1, step, True) for step in range(5)] + [(201, 2, 0, True)])
         age = held_out([(200, 1, step, step < 4) for step in range(5)])
         rows = both(gender, age).coverage.bins
@@ -83,20 +72,16 @@ class TestCoverage:
             ("3–4", 1, 1),
             ("5 and later", 0, 1),
         ]
-
-    def test_order_of_families_and_of_values_does_not_matter(self):
         generator = np.random.default_rng(1)
         rows = [(c, r, s, bool(generator.random() < 0.7)) for c in range(200, 260) for r in (1, 2) for s in range(3)]
         gender, age = held_out(rows), held_out(rows[3:90])
         shuffled = [rows[i] for i in generator.permutation(len(rows))]
         assert both(gender, age).coverage == both(held_out(shuffled), age).coverage
 
-    def test_without_a_verification_split_nothing_is_measured(self):
+    def test_one_family_has_the_coverage_of_its_calibration_and_no_split_none(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         assert made.coverage.coverage is None
         assert made.coverage.overall.verdict == "not measured"
-
-    def test_one_family_has_the_coverage_of_its_calibration(self):
         generator = np.random.default_rng(3)
         values = held_out([(c, c, s, bool(generator.random() < 0.8)) for c in range(200, 260) for s in range(4)])
         alone = part(values, alpha=0.1)
@@ -104,7 +89,7 @@ class TestCoverage:
 
 
 class TestSmallestAlpha:
-    def test_it_is_the_least_level_at_which_every_family_has_a_threshold(self):
+    def test_it_is_the_least_level_at_which_every_family_with_support_has_a_threshold(self):
         made = cc.FactorizedCalibration(0.1, (("gender", part(contexts=99)), ("age", part(contexts=39))))
         found = made.smallest_alpha()
         assert found.overall == pytest.approx(2 / 40)
@@ -116,15 +101,11 @@ class TestSmallestAlpha:
 
         assert states(found.overall) == {"calibrated"}
         assert states(found.overall - 1e-6) == {"calibrated", "uninformative"}
-
-    def test_shares_that_are_rounded_down_still_suffice(self):
         for contexts in (17, 42, 98):
             parts = tuple((name, part(contexts=contexts, alpha=0.3)) for name in ("gender", "race", "age"))
             made = cc.FactorizedCalibration(0.9, parts)
             smallest = made.smallest_alpha().overall
             assert all(own.state(0) == "calibrated" for _, own in made.read(alpha=smallest).parts)
-
-    def test_a_family_without_supported_tokens_is_left_out(self):
         hopeless = part(tau=-math.inf)
         made = cc.FactorizedCalibration(0.1, (("gender", part()), ("age", hopeless)))
         assert made.smallest_alpha().overall == pytest.approx(0.02)
@@ -155,15 +136,13 @@ class TestSequence:
 
         return cc.FactorizedCalibration(0.1, (("gender", chained(-2, 99, 6)), ("age", chained(-3, 99, 4))))
 
-    def test_each_family_has_its_threshold_at_its_share(self, made):
+    def test_each_family_has_its_threshold_and_the_sentence_says_for_what_length(self, made):
         found = made.sequence()
         assert found.by_family == {name: own.sequence(0.05, horizon=4) for name, own in made.parts}
         assert (found.alpha, found.horizon) == (0.1, 4)
         other = made.sequence(alpha=0.3, horizon=3)
         assert {own.alpha for own in other.by_family.values()} == {0.15}
         assert (other.alpha, other.horizon) == (0.3, 3)
-
-    def test_sentence_says_what_holds_and_for_what_length(self, made):
         assert made.sequence().sentence == (
             "With probability at least 0.9, all true tokens of a new chain, one of the chains that reach 4 steps, "
             "reach the threshold of every family that its prompt has masked (gender 0.135, age 0.0498)."
@@ -182,7 +161,7 @@ class TestSequence:
         assert few.sequence(alpha=0.001).sentence.startswith("For whole chains nothing is certified.")
         assert few.sequence(alpha=0.001).certifies([step(family_step("gender", -1))]) is None
 
-    def test_chain_is_certified_iff_every_token_reaches_every_familys_threshold(self, made):
+    def test_chain_is_certified_iff_every_token_reaches_every_familys_threshold_at_the_horizon(self, made):
         found = made.sequence()
         good = step(family_step("gender", -2), family_step("age", -3))
         bad = step(family_step("gender", -2.5), family_step("age", -1))
@@ -191,14 +170,10 @@ class TestSequence:
         assert found.certifies([step(family_step("age", -3))] * 4) is True
         assert found.certifies([step(family_step("race", -90))] * 4) is None
         assert found.certifies([good] * 5) is None
-
-    def test_chain_that_was_stopped_before_the_horizon_is_not_spoken_of(self, made):
         good = step(family_step("gender", -2), family_step("age", -3))
         for finished in (None, "end", "context"):
             assert made.sequence().certifies([good] * 3, finished) is None
         assert made.sequence(horizon=3).certifies([good] * 3) is True
-
-    def test_chain_without_thresholds_is_not_spoken_of(self, made):
         found = made.sequence()
         assert found.certifies([]) is None
         assert found.certifies([step(family_step("age", -1, "mismatch"))] * 4) is None
@@ -240,7 +215,7 @@ class TestGroups:
         chosen = CalibrationValues(np.full(2, -1.0), np.zeros(2, dtype=int), np.array([3, 90]))
         return cc.FactorizedCalibration(0.1, (("gender", replace(part(), context_groups=groups)), ("age", age)), chosen)
 
-    def test_families_are_restricted_to_the_group(self, grouped):
+    def test_families_are_restricted_to_the_group_that_has_enough(self, grouped):
         own = grouped.for_group("small")
         assert grouped.context_groups.names == ("large", "small")
         assert own.group == "small"
@@ -249,8 +224,6 @@ class TestGroups:
         assert any("'age' has 5 contexts" in note for note in own.notes)
         assert own.chosen.contexts.tolist() == [90]
         assert cc.load_calibration(own.to_bytes()) == own
-
-    def test_group_that_is_too_small_for_every_family_is_refused(self, grouped):
         with pytest.raises(InvalidInputError, match="'small' has 19 contexts, and 39 are needed; nothing is certified"):
             grouped.read(alpha=0.05).for_group("small")
         with pytest.raises(InvalidInputError, match="large, small"):
@@ -270,7 +243,7 @@ def rewritten(data, **settings):
 
 
 class TestFile:
-    def test_either_layout_is_loaded_by_what_it_is(self):
+    def test_either_layout_is_loaded_by_what_it_is_and_by_no_other_class(self):
         made = replace(
             both(held_out([(200, 7, 0, True)]), held_out([])), chosen=held_out([(9, 1, 0, True)]), unmasked=2
         )
@@ -282,15 +255,11 @@ class TestFile:
         assert loaded.to_bytes() == made.to_bytes()
         joint = part(held_out([(200, 7, 0, True)]))
         assert cc.load_calibration(joint.to_bytes()) == joint
-
-    def test_neither_class_loads_the_other_layout(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         with pytest.raises(CalibrationFormatError, match="thresholds of its own for each family"):
             Calibration.from_bytes(made.to_bytes())
         with pytest.raises(CalibrationFormatError, match="one threshold for all families"):
             cc.FactorizedCalibration.from_bytes(part().to_bytes())
-
-    def test_what_cannot_be_loaded_is_explained(self):
         data = both(CalibrationValues.empty(), CalibrationValues.empty()).to_bytes()
         for damaged in (b"", b"PK", data[:-200]):
             with pytest.raises(CalibrationFormatError):
@@ -299,8 +268,6 @@ class TestFile:
             cc.load_calibration(rewritten(data, layout="triple"))
         with pytest.raises(CalibrationFormatError, match="not usable: The shares"):
             cc.load_calibration(rewritten(data, alpha=0.01))
-
-    def test_file_without_the_newer_settings_is_read(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         assert cc.load_calibration(rewritten(made.to_bytes(), unmasked=...)) == made
 

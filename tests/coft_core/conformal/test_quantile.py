@@ -28,8 +28,7 @@ decimals = st.integers(1, 999).map(lambda thousandths: thousandths / 1000)
 log_values = st.floats(-50, 0, allow_nan=False, width=32)
 # Few distinct values and few contexts, so that ties and shared contexts are the rule.
 grouped_values = st.lists(
-    st.tuples(st.integers(0, 6), st.one_of(st.integers(-8, 0).map(float), st.just(-math.inf), log_values)),
-    max_size=25,
+    st.tuples(st.integers(0, 6), st.one_of(st.integers(-8, 0).map(float), st.just(-math.inf), log_values)), max_size=25
 )
 
 
@@ -59,9 +58,15 @@ class TestRank:
         ceiling = math.ceil((1 - Fraction(str(alpha))) * (n + 1))
         assert conformal_rank(alpha, n) == n + 1 - ceiling
 
-    def test_rank_differs_from_floating_point_where_that_is_wrong(self):
+    def test_rank_and_minimum_are_exact_and_other_alphas_and_counts_refused(self):
         assert math.floor(0.29 * 100) == 28
         assert conformal_rank(0.29, 99) == 29
+        assert conformal_rank(np.float32(0.1), 9) == 1
+        assert check_alpha(np.float32(0.1)) == 0.1
+        with pytest.raises(InvalidInputError, match="-1"):
+            conformal_rank(0.1, -1)
+        for alpha, least in ((0.1, 9), (0.05, 19), (0.002, 499), (0.3, 3), (0.5, 1)):
+            assert minimum_contexts(alpha) == least
 
     @EXACT
     @given(alpha=decimals)
@@ -70,25 +75,13 @@ class TestRank:
         assert conformal_rank(alpha, least) >= 1
         assert least == 0 or conformal_rank(alpha, least - 1) == 0
 
-    @pytest.mark.parametrize(("alpha", "least"), [(0.1, 9), (0.05, 19), (0.002, 499), (0.3, 3), (0.5, 1)])
-    def test_minimum_of_usual_levels(self, alpha, least):
-        assert minimum_contexts(alpha) == least
 
-    def test_single_precision_alpha_is_read_as_printed(self):
-        assert conformal_rank(np.float32(0.1), 9) == 1
-        assert check_alpha(np.float32(0.1)) == 0.1
-
-    def test_negative_count_is_refused(self):
-        with pytest.raises(InvalidInputError, match="-1"):
-            conformal_rank(0.1, -1)
-
-
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, math.nan, math.inf, "0.1", None, True, torch.tensor(0.1)])
-def test_alpha_outside_its_range_is_refused(alpha):
-    with pytest.raises(InvalidInputError, match="alpha is"):
-        check_alpha(alpha)
-    with pytest.raises(InvalidInputError, match="alpha is"):
-        conformal_threshold([-1.0], alpha)
+def test_alpha_outside_its_range_is_refused():
+    for alpha in (0, 1, -0.1, 1.5, math.nan, math.inf, "0.1", None, True, torch.tensor(0.1)):
+        with pytest.raises(InvalidInputError, match="alpha is"):
+            check_alpha(alpha)
+        with pytest.raises(InvalidInputError, match="alpha is"):
+            conformal_threshold([-1.0], alpha)
 
 
 class TestThreshold:
@@ -131,27 +124,28 @@ class TestThreshold:
         one, other = (conformal_threshold([v for _, v in r], alpha, [c for c, _ in r]) for r in (rows, repeated))
         assert one == other
 
-    def test_weights_that_binary_floats_cannot_hold_are_compared_exactly(self):
+    def test_weights_and_coprime_sizes_stay_exact_and_pooled_counts_values(self):
         # Each of nine contexts has three values of weight 1/30: only all of them together reach 9/10.
         values = [-(1.0 + row) for row in range(27)]
         groups = [row // 3 for row in range(27)]
         assert conformal_threshold(values, 0.1, groups) == -27.0
         assert conformal_threshold(values, 0.0999, groups) == -math.inf
-
-    def test_coprime_context_sizes_stay_exact(self):
         sizes = [7, 11, 13, 17, 19, 23, 29, 31, 37]
         groups = [context for context, size in enumerate(sizes) for _ in range(size)]
         values = -np.arange(1.0, len(groups) + 1)
         assert conformal_threshold(values, 0.1, groups) == -len(groups)
+        values, groups = [-float(i) for i in range(1, 20)], [0] * 19
+        assert conformal_threshold(values, 0.1, groups, "pooled") == -18.0
+        assert conformal_threshold(values, 0.1, groups) == -math.inf
+        values = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.bfloat16)
+        assert conformal_threshold(values, 0.25) == -3.0
 
-    def test_one_per_context_uses_one_value_of_each_context(self):
+    def test_one_per_context_draws_one_value_of_each_uniformly(self):
         # Context i holds i and i - 0.5 below zero; the smallest of nine drawn values is one of context 8's.
         values = [-(context + half) for context in range(1, 10) for half in (0.0, 0.5)]
         groups = [context for context in range(1, 10) for _ in range(2)]
         found = {conformal_threshold(values, 0.1, groups, "one_per_context", seed=s) for s in range(40)}
         assert found == {-9.0, -9.5}
-
-    def test_one_per_context_draws_uniformly(self):
         # A single context and alpha 0.5: the threshold is the drawn value itself.
         values = [-4.0, -3.0, -2.0, -1.0]
         drawn = [conformal_threshold(values, 0.5, [0] * 4, "one_per_context", seed=s) for s in range(2000)]
@@ -168,32 +162,21 @@ class TestThreshold:
             by_name = conformal_threshold(values, 0.5, [f"ward {g}" for g in groups], "one_per_context", seed)
             assert by_number == by_name
 
-    def test_pooled_counts_values_and_not_contexts(self):
-        values, groups = [-float(i) for i in range(1, 20)], [0] * 19
-        assert conformal_threshold(values, 0.1, groups, "pooled") == -18.0
-        assert conformal_threshold(values, 0.1, groups) == -math.inf
-
-    @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_no_values_certify_everything(self, estimator):
-        assert conformal_threshold([], 0.1, [], estimator) == -math.inf
-        assert conformal_threshold(torch.empty(0), 0.1, None, estimator) == -math.inf
-
-    @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_tensors_arrays_and_lists_agree(self, estimator):
-        values = -np.random.default_rng(0).exponential(size=60).astype(np.float32)
-        groups = np.random.default_rng(1).integers(0, 25, size=60)
-        forms = [
-            conformal_threshold(values, 0.1, groups, estimator),
-            conformal_threshold(values.tolist(), 0.1, groups.tolist(), estimator),
-            conformal_threshold(torch.tensor(values), 0.1, torch.tensor(groups), estimator),
-            conformal_threshold(torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator),
-        ]
-        assert len(set(forms)) == 1
-        assert forms[0] in values.tolist()
-
-    def test_half_precision_values_are_read(self):
-        values = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.bfloat16)
-        assert conformal_threshold(values, 0.25) == -3.0
+    def test_tensors_arrays_lists_and_none_at_all_agree(self):
+        for estimator in ESTIMATORS:
+            assert conformal_threshold([], 0.1, [], estimator) == -math.inf
+            assert conformal_threshold(torch.empty(0), 0.1, None, estimator) == -math.inf
+        for estimator in ESTIMATORS:
+            values = -np.random.default_rng(0).exponential(size=60).astype(np.float32)
+            groups = np.random.default_rng(1).integers(0, 25, size=60)
+            forms = [
+                conformal_threshold(values, 0.1, groups, estimator),
+                conformal_threshold(values.tolist(), 0.1, groups.tolist(), estimator),
+                conformal_threshold(torch.tensor(values), 0.1, torch.tensor(groups), estimator),
+                conformal_threshold(torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator),
+            ]
+            assert len(set(forms)) == 1
+            assert forms[0] in values.tolist()
 
     def test_a_hundred_thousand_values_of_uneven_contexts_are_read(self):
         generator = np.random.default_rng(4)
@@ -208,80 +191,48 @@ class TestThreshold:
 
 
 class TestBadValues:
-    @pytest.mark.parametrize(
-        ("values", "sentence"),
-        [
-            ([-1.0, math.nan], r"values\[1\] is NaN"),
-            ([-1.0, -2.0, 0.5], r"values\[2\] is 0.5, above 0"),
-            ([math.inf], r"values\[0\] is inf, above 0"),
-            ([[-1.0]], "one dimension, not 2"),
-            (-1.0, "one dimension, not 0"),
-            (["-1.0"], "real numbers"),
-            ([None], "real numbers"),
+    def test_values_groups_ids_and_seeds_that_are_none_are_refused(self):
+        for values, sentence in (
+            ([-1.0, math.nan], r"values\[1\] is NaN"), ([-1.0, -2.0, 0.5], r"values\[2\] is 0.5, above 0"),
+            ([math.inf], r"values\[0\] is inf, above 0"), ([[-1.0]], "one dimension, not 2"),
+            (-1.0, "one dimension, not 0"), (["-1.0"], "real numbers"), ([None], "real numbers"),
             ([[-1.0], [-1.0, -2.0]], "list of numbers"),
-        ],
-    )
-    def test_what_is_no_log_probability_is_refused(self, values, sentence):
-        with pytest.raises(InvalidInputError, match=sentence):
-            conformal_threshold(values, 0.1)
-
-    def test_rounding_above_zero_is_accepted(self):
+        ):  # fmt: skip
+            with pytest.raises(InvalidInputError, match=sentence):
+                conformal_threshold(values, 0.1)
+        for groups in ([0], [0, 0, 0], np.zeros(3, dtype=int), torch.zeros(1)):
+            with pytest.raises(InvalidInputError, match="entries for 2 values"):
+                conformal_threshold([-1.0, -2.0], 0.1, groups)
+        for groups, sentence in (
+            (["a", None], r"groups[1] is None"), ([math.nan, 1.0], r"groups[0] is nan"),
+            (["a", []], r"groups[1] is a list"), ([torch.tensor(0), torch.tensor(0)], r"groups[0] is a Tensor"),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInputError, match=re.escape(sentence)):
+                conformal_threshold([-1.0, -2.0], 0.1, groups)
+        for seed in (-1, 0.5, True):
+            with pytest.raises(InvalidInputError, match="seed"):
+                conformal_threshold([-1.0], 0.1, seed=seed)
         assert conformal_threshold([1e-7], 0.5) == 1e-7
-
-    @pytest.mark.parametrize("groups", [[0], [0, 0, 0], np.zeros(3, dtype=int), torch.zeros(1)])
-    def test_other_number_of_groups_is_refused(self, groups):
-        with pytest.raises(InvalidInputError, match="entries for 2 values"):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)
-
-    @pytest.mark.parametrize(
-        ("groups", "sentence"),
-        [
-            (["a", None], r"groups[1] is None"),
-            ([math.nan, 1.0], r"groups[0] is nan"),
-            (["a", []], r"groups[1] is a list"),
-            ([torch.tensor(0), torch.tensor(0)], r"groups[0] is a Tensor"),
-        ],
-    )
-    def test_ids_that_name_no_context_are_refused(self, groups, sentence):
-        with pytest.raises(InvalidInputError, match=re.escape(sentence)):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)
-
-    def test_ids_of_mixed_types_are_told_apart(self):
         values = [-1.0, -2.0, -3.0]
         assert conformal_threshold(values, 0.25, [1, "1", ("1",)]) == -3.0
-
-    def test_unknown_estimator_is_refused_with_the_known_ones(self):
         with pytest.raises(InvalidInputError, match="hierarchical, one_per_context, pooled"):
             check_estimator("median")
         with pytest.raises(InvalidInputError, match="'median'"):
             conformal_threshold([-1.0], 0.1, estimator="median")
 
-    @pytest.mark.parametrize("seed", [-1, 0.5, True])
-    def test_seed_that_seeds_nothing_is_refused(self, seed):
-        with pytest.raises(InvalidInputError, match="seed"):
-            conformal_threshold([-1.0], 0.1, seed=seed)
-
 
 class TestCoverageRange:
-    @pytest.mark.parametrize(("n", "k"), [(9, 1), (412, 41), (148, 14), (5, 5)])
-    def test_range_leaves_two_and_a_half_percent_on_each_side(self, n, k):
-        low, high = coverage_range(n, k)
-        law = stats.beta(n + 1 - k, k)
-        assert law.cdf(low) == pytest.approx(0.025)
-        assert law.sf(high) == pytest.approx(0.025)
-
-    def test_range_of_the_usual_case(self):
+    def test_range_leaves_two_and_a_half_percent_on_each_side_of_possible_ranks(self):
+        for n, k in ((9, 1), (412, 41), (148, 14), (5, 5)):
+            low, high = coverage_range(n, k)
+            law = stats.beta(n + 1 - k, k)
+            assert law.cdf(low) == pytest.approx(0.025)
+            assert law.sf(high) == pytest.approx(0.025)
         low, high = coverage_range(412, 41)
         assert (round(low, 2), round(high, 2)) == (0.87, 0.93)
-
-    def test_rank_zero_covers_everything(self):
         assert coverage_range(3, 0) == (1.0, 1.0)
-
-    def test_lower_level_gives_a_narrower_range(self):
         wide, narrow = coverage_range(50, 5), coverage_range(50, 5, level=0.5)
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
-
-    @pytest.mark.parametrize(("n", "k", "level"), [(5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)])
-    def test_impossible_arguments_are_refused(self, n, k, level):
-        with pytest.raises(InvalidInputError):
-            coverage_range(n, k, level)
+        for n, k, level in ((5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)):
+            with pytest.raises(InvalidInputError):
+                coverage_range(n, k, level)

@@ -14,26 +14,20 @@ from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 
 class TestBound:
-    def test_thresholds_are_those_of_alpha_over_rho(self, calibration):
+    def test_thresholds_are_those_of_alpha_over_possible_ratios(self, calibration):
         shifted = calibration.read(rho=2.0)
         assert [b.log_tau for b in shifted.bins] == [b.log_tau for b in calibration.read(alpha=0.05).bins]
         assert shifted.alpha == 0.1
         assert shifted.coverage.overall.alpha == 0.05
         assert any("at most 2" in note for note in shifted.notes)
-
-    def test_division_is_exact(self, calibration):
         # 0.3 / 3 in floating point is 0.09999999999999999, a rank too low for 59 contexts and more.
         shifted = calibration.read(alpha=0.3, rho=3.0)
         assert [b.rank for b in shifted.bins] == [b.rank for b in calibration.read(alpha=0.1).bins]
-
-    def test_ratio_of_one_is_no_shift(self, calibration):
         assert calibration.read(rho=1.0) == calibration
         assert calibration.read(rho=2.0).read(rho=1.0) == calibration
-
-    @pytest.mark.parametrize("rho", [0.5, math.nan, math.inf])
-    def test_impossible_ratios_are_refused(self, calibration, rho):
-        with pytest.raises(InvalidInputError, match="rho"):
-            calibration.read(rho=rho)
+        for rho in (0.5, math.nan, math.inf):
+            with pytest.raises(InvalidInputError, match="rho"):
+                calibration.read(rho=rho)
 
 
 class TestWeights:
@@ -47,36 +41,29 @@ class TestWeights:
         rows = (calibration.values.steps >= 4) & (calibration.values.steps < 8)
         contexts = calibration.values.contexts[rows]
         expected = conformal_threshold(
-            calibration.values.values[rows],
-            0.1,
-            contexts,
-            weights=[weights[int(context)] for context in contexts],
+            calibration.values.values[rows], 0.1, contexts, weights=[weights[int(context)] for context in contexts],
             test_weight=1.5,
-        )
+        )  # fmt: skip
         assert shifted.threshold(4) == expected
         assert shifted.bin(4).coverage_low is None
         assert shifted.bin(4).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))
 
-    def test_equal_weights_change_no_threshold(self, calibration):
+    def test_weights_are_measured_on_the_target_and_equal_ones_change_nothing(self, calibration):
         same = calibration.reweighted(dict.fromkeys(range(100), 0.3))
         assert [b.log_tau for b in same.bins] == [b.log_tau for b in calibration.bins]
         assert same.effective_contexts == pytest.approx(60)
         assert same.coverage == calibration.coverage
-
-    def test_coverage_is_measured_on_a_sample_of_the_target(self, calibration):
         # Verification contexts 60-79 hardly occur in the target, so hardly any of them is counted.
         weights = {context: 1e-6 if 60 <= context < 80 else 1.0 for context in range(100)}
         assert calibration.reweighted(weights).coverage.contexts == 20
 
-    def test_too_small_an_effective_sample_is_refused(self, calibration):
+    def test_too_small_a_sample_and_impossible_weights_are_refused(self, calibration):
         heavy = {context: 1000.0 if context == 3 else 1.0 for context in range(100)}
         with pytest.raises(InvalidInputError, match=r"60 contexts worth 1\.1 and at least 30"):
             calibration.reweighted(heavy)
         strict = calibration.read(alpha=0.01)
         with pytest.raises(InvalidInputError, match="at least 99"):
             strict.reweighted(dict.fromkeys(range(100), 1.0))
-
-    def test_missing_and_impossible_weights_are_refused(self, calibration):
         with pytest.raises(InvalidInputError, match="has no shift weight"):
             calibration.reweighted(dict.fromkeys(range(99), 1.0))
         with pytest.raises(InvalidInputError, match="above 0"):
@@ -101,12 +88,9 @@ class TestWeights:
             weights_by_context([2.0, 1.0], [0, 1, 0])
 
 
-def test_too_few_prompts_are_not_compared():
+def test_too_few_prompts_are_not_compared_and_a_damaged_shift_is_refused():
     with pytest.raises(InvalidInputError, match="19 deployment prompts"):
         estimate_density_ratio(["a"] * 20, ["b"] * 19)
-
-
-def test_damaged_shift_is_refused():
     for data in ({}, {"kind": "bound", "rho": 0.1}, {"kind": "weights", "contexts": [1], "weights": []}):
         with pytest.raises(CalibrationFormatError, match="shift is damaged"):
             Shift.from_dict(data)

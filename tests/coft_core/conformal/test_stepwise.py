@@ -27,11 +27,7 @@ def bins_with_contexts(counts, alpha=0.1, estimator="hierarchical", repeats=1):
     values, steps, contexts = (
         (np.array(column) for column in zip(*rows, strict=True))
         if rows
-        else (
-            np.empty(0),
-            np.empty(0, dtype=int),
-            np.empty(0, dtype=int),
-        )
+        else (np.empty(0), np.empty(0, dtype=int), np.empty(0, dtype=int))
     )
     positions = PositionBins(width=2, maximum=2 * len(counts), spacing="even")
     return stepwise_bins(values, steps, contexts, alpha, Rule(estimator), positions)
@@ -73,7 +69,7 @@ class TestPositionBins:
         assert replace(bins, maximum=5).within(steps, contexts, Fraction(1, 10)).count == 5
         assert PositionBins().within(steps, contexts, Fraction(1, 10)) == PositionBins()
 
-    def test_default_is_steps_1_2_3_to_4_5_to_8_then_eights_up_to_256(self):
+    def test_default_even_and_finest_bins_have_their_widths_and_labels(self):
         positions = PositionBins()
         assert [positions.label(index) for index in range(6)] == ["1", "2", "3–4", "5–8", "9–16", "17–24"]
         assert (positions.count, positions.label(34)) == (35, "249 and later")
@@ -81,102 +77,70 @@ class TestPositionBins:
             *(0, 1, 2, 2, 3, 3, 4, 4),
             *(34, 34),
         ]
-
-    @pytest.mark.parametrize(
-        ("width", "maximum", "starts"),
-        [(8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,))],
-    )
-    def test_widening_bins_double_up_to_the_usual_width(self, width, maximum, starts):
-        assert PositionBins(width, maximum).starts == starts
-        assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
-
-    def test_widths_are_those_of_the_bins_and_the_usual_one_for_the_last(self):
         assert PositionBins(8, 20).widths == (1, 1, 2, 4, 8, 8)
-
-    def test_an_unknown_spacing_is_refused(self):
-        with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
-            PositionBins(spacing="growing")
-
-    def test_even_bins_are_the_papers_eights_up_to_256(self):
         positions = PositionBins(spacing="even")
         assert positions.count == 32
         assert [positions.bin_of(step) for step in (0, 7, 8, 247, 248, 255, 256, 10_000)] == [
-            0,
-            0,
-            1,
-            30,
-            31,
-            31,
-            31,
-            31,
-        ]
-
-    def test_labels_count_from_one_and_leave_the_last_open(self):
+            0, 0, 1, 30, 31, 31, 31, 31,
+        ]  # fmt: skip
         positions = PositionBins(spacing="even")
         assert positions.label(0) == "1\u20138"
         assert positions.label(3) == "25\u201332"
         assert positions.label(31) == "249 and later"
         assert PositionBins(width=1, maximum=3).label(1) == "2"
 
-    @pytest.mark.parametrize(("width", "maximum"), [(0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)])
-    def test_sizes_below_one_are_refused(self, width, maximum):
-        with pytest.raises(InvalidInputError, match="whole number"):
-            PositionBins(width, maximum)
-
-    def test_steps_and_bins_that_do_not_exist_are_refused(self):
+    def test_bins_widen_to_their_usual_width_and_others_are_refused(self):
+        for width, maximum, starts in (
+            (8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,)),
+        ):  # fmt: skip
+            assert PositionBins(width, maximum).starts == starts
+            assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
+        with pytest.raises(InvalidInputError, match="choose one of finest, widening, even"):
+            PositionBins(spacing="growing")
         with pytest.raises(InvalidInputError, match="counted from 0"):
             PositionBins().bin_of(-1)
         with pytest.raises(InvalidInputError, match="no bin 35"):
             PositionBins().label(35)
+        for width, maximum in ((0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)):
+            with pytest.raises(InvalidInputError, match="whole number"):
+                PositionBins(width, maximum)
 
 
 class TestStates:
-    def test_bin_with_enough_contexts_has_its_own_threshold(self):
+    def test_bin_with_enough_contexts_has_its_own_threshold_and_one_with_too_few_never_borrows(self):
         (only,) = bins_with_contexts([9])
         assert only.state == "calibrated"
         assert only.log_tau == -1.008
         assert (only.contexts, only.values, only.rank, only.inherited_from) == (9, 9, 1, None)
         assert (only.coverage_low, only.coverage_high) == coverage_range(9, 1)
-
-    def test_bin_with_too_few_contexts_never_borrows(self):
         bins = bins_with_contexts([20, 8, 20])
         assert bins[1].state == "uninformative"
         assert bins[1].log_tau == -math.inf
         assert bins[1].tau == 0.0
         assert (bins[1].contexts, bins[1].rank, bins[1].inherited_from) == (8, 0, None)
         assert bins[1].coverage_low is None
+        (only,) = bins_with_contexts([8], repeats=100)
+        assert (only.contexts, only.values, only.state) == (8, 800, "uninformative")
 
-    def test_bin_without_data_borrows_from_the_nearest_calibrated_bin(self):
+    def test_bin_without_data_borrows_from_the_nearest_calibrated_one_the_earlier_of_two(self):
         bins = bins_with_contexts([20, 20, 6, 0, 0])
-        assert [b.state for b in bins] == [
-            "calibrated",
-            "calibrated",
-            "uninformative",
-            "inherited",
-            "inherited",
-        ]
+        assert [b.state for b in bins] == ["calibrated", "calibrated", "uninformative", "inherited", "inherited"]
         for borrower in bins[3:]:
             assert borrower.inherited_from == 1
             assert borrower.log_tau == bins[1].log_tau
             assert (borrower.contexts, borrower.values, borrower.rank) == (0, 0, 0)
             assert borrower.coverage_low is None
-
-    def test_of_two_equally_near_bins_the_earlier_lends(self):
         bins = bins_with_contexts([20, 0, 20])
         assert bins[1].inherited_from == 0
         assert bins_with_contexts([20, 0, 0, 20])[2].inherited_from == 3
-
-    def test_inherited_bin_is_never_a_lender(self):
         bins = bins_with_contexts([20, 0, 0, 0])
         assert [b.inherited_from for b in bins] == [None, 0, 0, 0]
 
-    def test_without_any_calibrated_bin_all_are_uninformative(self):
+    def test_bins_without_support_or_neighbours_are_uninformative(self):
         bins = bins_with_contexts([5, 0])
         assert [b.state for b in bins] == ["uninformative", "uninformative"]
         assert all(b.log_tau == -math.inf and b.inherited_from is None for b in bins)
         assert {b.state for b in bins_with_contexts([0, 0, 0])} == {"uninformative"}
-
-    def test_threshold_of_minus_infinity_is_uninformative_and_is_not_lent(self):
         positions = PositionBins(width=1, maximum=3)
         values = np.concatenate([np.full(20, -np.inf), np.full(20, -1.0)])
         steps = np.repeat([0, 2], 20)
@@ -184,10 +148,6 @@ class TestStates:
         assert [b.state for b in bins] == ["uninformative", "inherited", "calibrated"]
         assert bins[0].rank == 2
         assert bins[1].inherited_from == 2
-
-    def test_tokens_do_not_replace_contexts(self):
-        (only,) = bins_with_contexts([8], repeats=100)
-        assert (only.contexts, only.values, only.state) == (8, 800, "uninformative")
 
     def test_pooled_counts_values_and_claims_no_range(self):
         (only,) = bins_with_contexts([8], estimator="pooled", repeats=100)
@@ -212,7 +172,7 @@ def test_each_bin_is_the_threshold_of_its_own_rows(estimator):
         assert entry.log_tau == conformal_threshold(values[rows], 0.1, contexts[rows], estimator)
 
 
-def test_one_per_context_reproduces_by_seed_and_ignores_row_order():
+def test_bins_draw_independently_reproduce_by_seed_and_ignore_row_order():
     generator = np.random.default_rng(9)
     values = -generator.exponential(size=400)
     steps, contexts = generator.integers(0, 16, size=400), generator.integers(0, 30, size=400)
@@ -221,9 +181,6 @@ def test_one_per_context_reproduces_by_seed_and_ignores_row_order():
     first = stepwise_bins(values, steps, contexts, 0.1, one)
     assert first == stepwise_bins(values[shuffle], steps[shuffle], contexts[shuffle], 0.1, one)
     assert first != stepwise_bins(values, steps, contexts, 0.1, other)
-
-
-def test_bins_draw_independently_of_each_other():
     # One context with the same four values in both bins: with shared draws the thresholds would always be equal.
     values, steps = np.tile([-4.0, -3.0, -2.0, -1.0], 2), np.repeat([0, 1], 4)
     positions = PositionBins(width=1, maximum=2)

@@ -25,13 +25,9 @@ def calibration(taus):
     values = np.concatenate([np.full(count, math.log(tau)) for tau in taus])
     steps, contexts = np.repeat(np.arange(len(taus)) * 2, count), np.tile(np.arange(count), len(taus))
     return cc.Calibration(
-        TOY_FINGERPRINT,
-        0.1,
-        CalibrationValues(values, steps, contexts),
-        bin_width=2,
-        max_position=4,
+        TOY_FINGERPRINT, 0.1, CalibrationValues(values, steps, contexts), bin_width=2, max_position=4,
         bin_spacing="even",
-    )
+    )  # fmt: skip
 
 
 def chain(model, policy, **options):

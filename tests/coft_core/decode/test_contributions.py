@@ -52,30 +52,24 @@ def test_contributions_equal_the_slow_computation(model, monkeypatch, at_once):
         assert max(abs(value) for value in own.log_ratio) > 1e-3
 
 
-def test_one_step_equals_that_step_of_the_chain(model):
+def test_one_step_equals_that_of_the_chain_and_a_single_span_contributes_everything(model):
     whole, one = ask(model), ask(model, step=2)
     assert one.steps == (2,)
     assert one.token_ids == (TOKENS[2],)
     assert one.log_ratio == pytest.approx(whole.log_ratio[2:3], abs=1e-5)
     for a, b in zip(one.spans, whole.spans, strict=True):
         assert a.log_ratio == pytest.approx(b.log_ratio[2:3], abs=1e-5)
-
-
-def test_a_single_span_contributes_everything(model):
     found = ask(model, spans=SPANS[1:2])
     assert found.spans[0].log_ratio == pytest.approx(found.log_ratio, abs=1e-6)
     assert found.interaction == pytest.approx([0.0] * 4, abs=1e-6)
-
-
-def test_only_the_policys_families_are_left_out(model):
     found = ask(model, cc.CoftPolicy(families=("gender",)))
     assert [own.span for own in found.spans] == list(SPANS[1:])
     masked = slow(model, SPANS[1:])
     assert found.log_ratio == pytest.approx((slow(model, ()) - masked)[:, 1].tolist(), abs=1e-4)
 
 
-def test_factorized_masks_give_the_contributions_to_the_joint_mask_of_their_families(model):
-    """A span's branch masks every family as one, but for that span."""
+def test_factorized_contributions_are_to_the_joint_mask_of_their_families_under_own_thresholds(model):
+    # A span's branch masks every family as one, but for that span.
     for families in (None, ("age", "gender"), ("gender",)):
         joint = ask(model, cc.CoftPolicy(temperature=0.7, families=families))
         assert ask(model, cc.FactorizedCoftPolicy(temperature=0.7, families=families)) == joint
@@ -85,9 +79,6 @@ def test_factorized_masks_give_the_contributions_to_the_joint_mask_of_their_fami
     for own in found.spans:
         shown = slow(model, [span for span in SPANS if span != own.span], 0.7) - masked
         assert own.log_ratio == pytest.approx(shown[:, 1].tolist(), abs=1e-4)
-
-
-def test_factorized_thresholds_of_another_policy_are_refused_and_its_own_are_not(model):
     span = cc.Span(0, 3, "age")
     rows = [cc.Example(f"old {i}", "so", (span,)) for i in range(12)]
     (made,) = cc.calibrate_factorized(model, rows, alpha=0.2, detector=PlainDetector())
@@ -96,13 +87,10 @@ def test_factorized_thresholds_of_another_policy_are_refused_and_its_own_are_not
         ask(model, cc.FactorizedCoftPolicy(lam=0.5, calibration=made))
 
 
-def test_without_masked_spans_nothing_contributes(model):
+def test_without_masked_spans_nothing_contributes_and_bad_chains_are_refused(model):
     found = ask(model, spans=())
     assert found.spans == ()
     assert found.sensitivity == pytest.approx([0.0] * 4, abs=1e-6)
-
-
-def test_bad_chains_are_refused(model):
     with pytest.raises(InvalidInputError, match="no step 4"):
         ask(model, step=4)
     for tokens, match in (([], "no tokens"), ([10**6], "no token 1000000")):

@@ -6,13 +6,7 @@ from dataclasses import replace
 import torch
 
 import coft_core as cc
-from coft_core.decode.cost import (
-    DevicePeaks,
-    footprint_of,
-    measured,
-    reserved_bytes,
-    weight_bytes,
-)
+from coft_core.decode.cost import DevicePeaks, footprint_of, measured, reserved_bytes, weight_bytes
 from coft_core.model.slots import token_size
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import load_tiny
@@ -25,7 +19,7 @@ def plan(policy):
     return cc.plan(load_tiny("tiny"), TEXT, policy, SPANS, max_new_tokens=6)
 
 
-def test_the_bytes_of_a_token_are_those_that_the_models_own_cache_grows_by():
+def test_key_values_count_every_branch_and_grow_by_the_bytes_of_a_token():
     model = load_tiny("tiny")
     sizes = []
     for length in (3, 4):
@@ -33,9 +27,6 @@ def test_the_bytes_of_a_token_are_those_that_the_models_own_cache_grows_by():
             cache = model.module(torch.zeros((1, length), dtype=torch.long), use_cache=True).past_key_values
         sizes.append(sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers))
     assert sizes[1] - sizes[0] == token_size(model) > 0
-
-
-def test_key_values_count_every_branch_with_its_own_prompt():
     prepared = plan(cc.CoftPolicy())
     found = footprint_of(prepared)
     lengths = [len(prepared.prompt.factual_ids), len(prepared.prompt.masked_ids)]

@@ -27,8 +27,18 @@ def at(step, log_tau):
     return replace(step, log_tau=log_tau, state="calibrated", diagnostics=own)
 
 
-def test_without_a_threshold_nothing_is_near_it(step):
+def test_nothing_is_near_without_a_threshold_and_families_count_with_their_own(step):
     assert not step.near_threshold(BOUNDS["bfloat16"])
+    own = at(step, min(row.log_joint for row in step.candidates) - 0.1)
+    assert own.near_threshold(noise_of("bfloat16").nats)
+    assert not own.near_threshold(noise_of("float32").nats)
+
+    def part(distance):
+        return FamilyStep("gender", -2.0, -2.0, -2.0 - distance, True, "calibrated")
+
+    noise = BOUNDS["float32"]
+    assert replace(step, families=(part(1.0), part(noise / 2))).near_threshold(noise)
+    assert not replace(step, families=(part(1.0), part(0.1))).near_threshold(noise)
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
@@ -41,47 +51,26 @@ def test_a_candidate_is_near_within_the_noise_of_the_type_on_either_side(step, d
     assert at(step, log_tau).near_threshold(noise) is near
 
 
-def test_a_token_within_the_noise_of_a_narrow_type_is_not_within_that_of_a_wide_one(step):
-    own = at(step, min(row.log_joint for row in step.candidates) - 0.1)
-    assert own.near_threshold(noise_of("bfloat16").nats)
-    assert not own.near_threshold(noise_of("float32").nats)
-
-
-def test_with_families_each_ones_own_threshold_counts(step):
-    def part(distance):
-        return FamilyStep("gender", -2.0, -2.0, -2.0 - distance, True, "calibrated")
-
-    noise = BOUNDS["float32"]
-    assert replace(step, families=(part(1.0), part(noise / 2))).near_threshold(noise)
-    assert not replace(step, families=(part(1.0), part(0.1))).near_threshold(noise)
-
-
-def test_a_bound_is_the_measured_difference_rounded_up_to_1_2_or_5():
+def test_bounds_are_measured_differences_rounded_up_as_in_the_documented_table():
     assert MEASURED.keys() == BOUNDS.keys()
     for dtype, measured in MEASURED.items():
         power = 10.0 ** math.floor(math.log10(measured))
         assert BOUNDS[dtype] == pytest.approx(power * next(own for own in (1, 2, 5, 10) if own * power >= measured))
-
-
-def test_the_measured_differences_are_the_largest_of_the_documented_table():
     table = DOCUMENT.read_text(encoding="utf-8").split("## Numeric noise", 1)[1]
     rows = re.findall(r"^\| [^|]+ \| (\w+) \| [^|]+ \| [\d.]+ \| ([\d.]+) \|$", table, re.MULTILINE)
     largest = {dtype: max(float(value) for name, value in rows if name == dtype) for dtype in MEASURED}
     assert largest == MEASURED
 
 
-@pytest.mark.parametrize(
-    ("dtype", "nats", "text"),
-    [
+def test_a_bound_names_its_type_and_says_when_it_is_another_ones():
+    for dtype, nats, text in (
         ("float32", 0.00005, "0.00005 nats, float32"),
         ("float16", 0.05, "0.05 nats, float16"),
         ("bfloat16", 0.2, "0.2 nats, bfloat16"),
         ("float64", 0.00005, "0.00005 nats, float32's, since float64 was not measured"),
         (None, 0.00005, "0.00005 nats, float32's, since the number type is unknown"),
-    ],
-)
-def test_a_bound_names_its_type_and_says_when_it_is_another_ones(dtype, nats, text):
-    found = noise_of(dtype)
-    assert (found.nats, found.text) == (nats, text)
-    assert found.measured is (dtype in MEASURED)
-    assert FALLBACK in MEASURED
+    ):
+        found = noise_of(dtype)
+        assert (found.nats, found.text) == (nats, text)
+        assert found.measured is (dtype in MEASURED)
+        assert FALLBACK in MEASURED

@@ -136,11 +136,8 @@ def step_together(gate, forwards, members):
 def assert_alike(found, expected):
     """The same step, up to sums in another order."""
     assert (found.token_id, found.set_size, found.state, found.fallback) == (
-        expected.token_id,
-        expected.set_size,
-        expected.state,
-        expected.fallback,
-    )
+        expected.token_id, expected.set_size, expected.state, expected.fallback,
+    )  # fmt: skip
     assert found.log_tau == expected.log_tau
     assert found.log_p_fused == pytest.approx(expected.log_p_fused, abs=5e-5)
     assert found.diagnostics.kl_fused_masked == pytest.approx(expected.diagnostics.kl_fused_masked, abs=1e-4)

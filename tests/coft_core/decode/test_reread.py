@@ -34,15 +34,11 @@ def demo():
 
 
 POLICIES = {
-    "joint": coft,
-    "joint, top-k": lambda model: coft(model, top_k=3, top_p=1.0),
-    "factorized": factorized,
-    "factual reading alone": alone,
-    "no certification": lambda model: NoCertificationPolicy(),
-    "no calibration": lambda model: cc.CoftPolicy(),
-    "vanilla": lambda model: cc.VanillaPolicy(),
+    "joint": coft, "joint, top-k": lambda model: coft(model, top_k=3, top_p=1.0), "factorized": factorized,
+    "factual reading alone": alone, "no certification": lambda model: NoCertificationPolicy(),
+    "no calibration": lambda model: cc.CoftPolicy(), "vanilla": lambda model: cc.VanillaPolicy(),
     "vanilla, alone": lambda model: cc.VanillaPolicy(observe_masked=False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -137,39 +133,32 @@ def test_going_back_beyond_a_fork_writes_the_parents_chain_again(model):
     assert [fork.step().token_id for _ in range(3)] == [step.token_id for step in parent.steps[1:4]]
 
 
-@pytest.mark.parametrize(
-    ("path", "index", "expected"),
-    [
-        ("0", 0, "0"),
-        ("0/3:77", 3, "0"),
-        ("0/3:77", 4, "0/3:77"),
-        ("0/5:1/3:9", 3, "0"),
-        ("0/5:1/3:9", 4, "0/5:1/3:9"),
-        ("0/3:9/5:1", 4, "0/3:9"),
-    ],
-)
-def test_a_step_is_drawn_with_the_path_of_the_branch_that_wrote_it(path, index, expected):
-    assert path_at(path, index) == expected
+def test_a_step_is_drawn_with_the_path_of_the_branch_that_wrote_it():
+    for path, index, expected in (
+        ("0", 0, "0"), ("0/3:77", 3, "0"), ("0/3:77", 4, "0/3:77"), ("0/5:1/3:9", 3, "0"),
+        ("0/5:1/3:9", 4, "0/5:1/3:9"), ("0/3:9/5:1", 4, "0/3:9"),
+    ):  # fmt: skip
+        assert path_at(path, index) == expected
 
 
-@pytest.mark.parametrize("build", [coft, factorized, alone])
-def test_a_head_never_contradicts_the_whole_and_its_bounds_hold_it(model, build):
-    policy, other = build(model), build(model, lam=0.2)
-    whole = written(model, policy, forced=2)
-    heads = written(model, policy, forced=2, head_tokens=12)
-    assert {step.logits.mode for step in heads} == {"head"}
-    assert heads == whole
-    settings = {"lam": 0.2, "calibration": other.calibration, "seed": 3}
-    known = 0
-    for head, full in zip(cc.reread(heads, policy, **settings), cc.reread(whole, policy, **settings), strict=True):
-        assert head.step is None
-        for name in ("in_set", "fallback", "policy_token_id", "changed"):
-            assert getattr(head, name) in (None, getattr(full, name))
-        for name in ("log_p_fused", "set_size", "certified_mass", "margin", "kl_fused_masked"):
-            bounds = getattr(head, name)
-            assert bounds.low - 1e-4 <= getattr(full, name).low <= bounds.high + 1e-4
-        known += head.policy_token_id is not None
-    assert known
+def test_a_head_never_contradicts_the_whole_and_its_bounds_hold_it(model):
+    for build in (coft, factorized, alone):
+        policy, other = build(model), build(model, lam=0.2)
+        whole = written(model, policy, forced=2)
+        heads = written(model, policy, forced=2, head_tokens=12)
+        assert {step.logits.mode for step in heads} == {"head"}
+        assert heads == whole
+        settings = {"lam": 0.2, "calibration": other.calibration, "seed": 3}
+        known = 0
+        for head, full in zip(cc.reread(heads, policy, **settings), cc.reread(whole, policy, **settings), strict=True):
+            assert head.step is None
+            for name in ("in_set", "fallback", "policy_token_id", "changed"):
+                assert getattr(head, name) in (None, getattr(full, name))
+            for name in ("log_p_fused", "set_size", "certified_mass", "margin", "kl_fused_masked"):
+                bounds = getattr(head, name)
+                assert bounds.low - 1e-4 <= getattr(full, name).low <= bounds.high + 1e-4
+            known += head.policy_token_id is not None
+        assert known
 
 
 def test_logits_are_kept_only_when_asked_for_and_change_nothing_else(model):

@@ -24,7 +24,7 @@ def model():
     return tiny_model()
 
 
-def test_a_calibration_of_another_lambda_is_refused_or_marked(model):
+def test_calibrations_of_other_policies_are_refused_or_marked_and_stay_so(model):
     policy = coft(model)
     steps = written(model, policy)
     with pytest.raises(cc.CalibrationMismatch) as caught:
@@ -34,9 +34,6 @@ def test_a_calibration_of_another_lambda_is_refused_or_marked(model):
     assert {reading.state for reading in accepted} == {"mismatch"}
     assert {reading.certified for reading in accepted} == {False}
     assert any(reading.in_set for reading in accepted)
-
-
-def test_steps_that_were_decoded_with_a_calibration_of_another_policy_stay_so(model):
     calibrated = coft(model).calibration
     policy = cc.CoftPolicy(lam=0.3, calibration=calibrated, accept_mismatch=True)
     steps = written(model, policy)
@@ -47,7 +44,7 @@ def test_steps_that_were_decoded_with_a_calibration_of_another_policy_stay_so(mo
     assert {reading.state for reading in cc.reread(steps, other, seed=3)} == {"mismatch"}
 
 
-def test_a_chain_without_calibration_is_certified_later_with_its_fingerprint(model):
+def test_chains_without_calibration_are_certified_later_and_vanilla_ones_read_as_coft_would(model):
     policy, other = cc.CoftPolicy(), coft(model)
     steps = written(model, policy)
     with pytest.raises(InvalidInputError, match="pass the fingerprint"):
@@ -60,31 +57,25 @@ def test_a_chain_without_calibration_is_certified_later_with_its_fingerprint(mod
     with pytest.raises(cc.CalibrationMismatch) as caught:
         cc.reread(steps, policy, calibration=other.calibration, seed=3, fingerprint=replace(own, weights="other"))
     assert caught.value.fields == ("weights",)
-
-
-def test_a_vanilla_chain_is_read_as_coft_would_have_seen_it(model):
     steps = written(model, cc.VanillaPolicy())
     fresh = rollout(model, cc.CoftPolicy(lam=0.8))
     for reading, step in zip(cc.reread(steps, cc.CoftPolicy(lam=0.8), seed=3), steps, strict=True):
         assert_agrees(reading, fresh.step(step.token_id))
 
 
-@pytest.mark.parametrize(
-    ("decoded", "reader", "options", "message"),
-    [
+def test_what_cannot_be_read_is_refused_in_one_sentence(model):
+    for decoded, reader, options, message in (
         ({"keep_logits": False}, cc.CoftPolicy(), {}, "Step 1 was stored without its logits"),
         ({}, cc.FactorizedCoftPolicy(), {}, "branches factual, masked"),
         ({}, cc.CoftPolicy(), {"alpha": 0.2}, "no calibration to read another alpha"),
         ({}, cc.VanillaPolicy(), {"lam": 0.2}, "neither a lambda nor a calibration"),
         ({}, cc.CoftPolicy(), {"lam": 1.2}, "lambda"),
         ({"head_tokens": 12}, cc.CoftPolicy(temperature=0.5), {}, "at temperature 1"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_in_one_sentence(model, decoded, reader, options, message):
-    steps = written(model, cc.CoftPolicy(), count=2, **decoded)
-    with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
-        cc.reread(steps, reader, seed=3, **options)
-    assert "\n" not in str(caught.value)
+    ):
+        steps = written(model, cc.CoftPolicy(), count=2, **decoded)
+        with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
+            cc.reread(steps, reader, seed=3, **options)
+        assert "\n" not in str(caught.value)
 
 
 def test_texts_that_were_not_stored_show_the_tokens_number_unless_they_can_be_asked_for(model):

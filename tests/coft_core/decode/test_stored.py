@@ -31,20 +31,15 @@ def kept(given, policy=None, full_bytes=0, head_tokens=7, needed=(3, 3)):
     return keeper.unpack(keeper.pack(given, torch.tensor(needed)).numpy().tobytes())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_full_logits_come_back_bit_for_bit_in_the_models_own_type(dtype):
-    given = logits(1, dtype=dtype)
-    stored = kept(given, full_bytes=10_000)
-    back = StoredLogits.from_bytes(stored.to_bytes())
-    assert (back.mode, back.tail_count) == ("full", 0)
-    assert back.tensor().dtype == dtype
-    assert torch.equal(back.tensor(), given)
-    assert len(stored.values) == given.numel() * given.element_size()
-
-
-def test_float64_logits_are_kept_as_the_float32_that_policies_read():
-    given = logits(2, dtype=torch.float64)
-    assert torch.equal(kept(given, full_bytes=10_000).tensor(), given.float())
+def test_full_logits_come_back_bit_for_bit_in_the_models_own_type():
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        given = logits(1, dtype=dtype)
+        stored = kept(given, full_bytes=10_000)
+        back = StoredLogits.from_bytes(stored.to_bytes())
+        assert (back.mode, back.tail_count) == ("full", 0)
+        assert back.tensor().dtype == dtype
+        assert torch.equal(back.tensor(), given)
+        assert len(stored.values) == given.numel() * given.element_size()
 
 
 @settings(max_examples=40, deadline=None)
@@ -91,14 +86,6 @@ def test_the_fused_tail_is_measured_at_the_policys_own_lambda_and_temperature(se
     assert tail.fused_slope[2] == pytest.approx(float(slope), abs=1e-9)
 
 
-def test_the_mode_follows_the_bytes_that_all_logits_take():
-    given = logits(3)
-    assert kept(given, full_bytes=2 * 97 * 4).mode == "full"
-    assert kept(given, full_bytes=2 * 97 * 4 - 1).mode == "head"
-    assert kept(given.bfloat16(), full_bytes=2 * 97 * 4 - 1).mode == "full"
-    assert kept(given, full_bytes=0, head_tokens=97).mode == "full"
-
-
 @pytest.mark.parametrize("full_bytes", [0, 10_000])
 def test_damaged_bytes_are_refused_in_one_sentence(full_bytes):
     data = kept(logits(4), full_bytes=full_bytes).to_bytes()
@@ -112,22 +99,23 @@ def test_damaged_bytes_are_refused_in_one_sentence(full_bytes):
         assert "\n" not in str(caught.value)
 
 
-def test_another_version_is_refused_and_named():
-    data = kept(logits(5)).to_bytes()
-    with pytest.raises(StoredLogitsError, match=f"format {VERSION + 1}; this program reads format {VERSION}"):
-        StoredLogits.from_bytes(bytes([VERSION + 1]) + data[1:])
-
-
-def test_equal_logits_give_equal_bytes_and_less_of_them():
+def test_equal_logits_give_equal_bytes_and_are_read_however_they_were_compressed():
     given = logits(6, vocabulary=4096, dtype=torch.bfloat16)
     first, second = (kept(given, full_bytes=10**6) for _ in range(2))
     assert first == second
     assert first.to_bytes() == second.to_bytes()
     assert len(first.to_bytes()) < 0.9 * len(first.values)
-
-
-def test_logits_that_were_compressed_in_another_way_are_read_the_same():
     stored = kept(logits(9), full_bytes=10_000)
     data = stored.to_bytes()
     for level in (0, 1, 9):
         assert StoredLogits.from_bytes(data[:1] + zlib.compress(zlib.decompress(data[1:]), level)) == stored
+    given = logits(3)
+    assert kept(given, full_bytes=2 * 97 * 4).mode == "full"
+    assert kept(given, full_bytes=2 * 97 * 4 - 1).mode == "head"
+    assert kept(given.bfloat16(), full_bytes=2 * 97 * 4 - 1).mode == "full"
+    assert kept(given, full_bytes=0, head_tokens=97).mode == "full"
+    data = kept(logits(5)).to_bytes()
+    with pytest.raises(StoredLogitsError, match=f"format {VERSION + 1}; this program reads format {VERSION}"):
+        StoredLogits.from_bytes(bytes([VERSION + 1]) + data[1:])
+    given = logits(2, dtype=torch.float64)
+    assert torch.equal(kept(given, full_bytes=10_000).tensor(), given.float())

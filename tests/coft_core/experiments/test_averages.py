@@ -15,32 +15,21 @@ def figure(value, low=None, high=None, better="lower", draws=None):
     return Figure("f", "F", value, low, high, 10, better=better, draws=draws)
 
 
-def test_a_turned_figure_has_its_interval_the_right_way_round_and_the_other_direction():
+def test_figures_are_turned_and_folded_with_their_intervals():
     turned = shown_as(figure(63.5, 60.0, 66.0, "higher", np.array([63.0, 64.0])), "100 minus")
     assert (turned.value, turned.low, turned.high, turned.better) == (36.5, 34.0, 40.0, "lower")
     assert turned.draws.tolist() == [37.0, 36.0]
-
-
-@pytest.mark.parametrize(
-    ("how", "value", "low", "high", "expected"),
-    [
-        ("distance from half", 63.5, 45.0, 70.0, (0.135, 0.0, 0.2)),
-        ("distance from half", 36.5, 30.0, 41.0, (0.135, 0.09, 0.2)),
-        ("size", -0.2, -0.3, 0.1, (0.2, 0.0, 0.3)),
-        ("share", 40.0, 30.0, 55.0, (0.4, 0.3, 0.55)),
-        ("percent", 0.05, 0.01, 0.1, (5.0, 1.0, 10.0)),
-        ("as it is", 7.0, 6.0, 8.0, (7.0, 6.0, 8.0)),
-    ],
-)
-def test_the_interval_is_what_the_values_of_the_old_one_become(how, value, low, high, expected):
-    shown = shown_as(figure(value, low, high), how)
-    assert (shown.value, shown.low, shown.high) == pytest.approx(expected)
-
-
-def test_folded_figures_are_better_when_smaller_whatever_they_were_before():
     assert shown_as(figure(60.0, better="near the middle"), "distance from half").better == "lower"
     assert shown_as(figure(-0.1, better="near zero"), "size").better == "lower"
     assert shown_as(figure(None, better="near zero"), "size").better == "lower"
+    for how, value, low, high, expected in (
+        ("distance from half", 63.5, 45.0, 70.0, (0.135, 0.0, 0.2)),
+        ("distance from half", 36.5, 30.0, 41.0, (0.135, 0.09, 0.2)), ("size", -0.2, -0.3, 0.1, (0.2, 0.0, 0.3)),
+        ("share", 40.0, 30.0, 55.0, (0.4, 0.3, 0.55)), ("percent", 0.05, 0.01, 0.1, (5.0, 1.0, 10.0)),
+        ("as it is", 7.0, 6.0, 8.0, (7.0, 6.0, 8.0)),
+    ):  # fmt: skip
+        shown = shown_as(figure(value, low, high), how)
+        assert (shown.value, shown.low, shown.high) == pytest.approx(expected)
 
 
 def test_an_average_is_the_plain_mean_and_its_interval_is_narrower_than_that_of_its_parts():
@@ -56,33 +45,24 @@ def test_an_average_is_the_plain_mean_and_its_interval_is_narrower_than_that_of_
     assert mean.high - mean.low == pytest.approx(width / 2, rel=0.1)
 
 
-def test_suites_with_as_many_units_are_not_taken_for_dependent():
+def test_averages_of_suites_are_paired_between_methods_and_not_between_suites():
     # Suites of equally many units are drawn alike; averaged as they come, two such figures would vary as one does.
     draws = unit_draws(50) @ np.linspace(0, 1, 50) / 50
     alone = figure(0.5, draws=draws)
     mean = average("u", "U", {"first": alone, "second": figure(0.5, draws=draws)})
     assert np.std(mean.draws) == pytest.approx(np.std(draws) / np.sqrt(2), rel=0.1)
-
-
-def test_two_methods_averages_stay_paired():
     base = np.random.default_rng(1).normal(size=2000)
     first = average("u", "U", {"s": figure(0.0, draws=base), "t": figure(0.0, draws=2 * base)})
     second = average("u", "U", {"s": figure(1.0, draws=base + 1), "t": figure(1.0, draws=2 * base + 1)})
     assert np.allclose(second.draws - first.draws, 1.0)
 
 
-def test_an_average_with_a_missing_part_has_no_value_and_counts_it():
+def test_averages_without_a_part_draws_or_one_direction_say_so():
     mean = average("bias_average", "BiasAvg", {"a": figure(0.1), "b": figure(None)})
     assert mean.value is None
     assert (mean.n, mean.unscored) == (1, 1)
-
-
-def test_an_average_without_draws_has_a_value_and_no_interval():
     mean = average("u", "U", {"a": figure(0.1), "b": figure(0.3, draws=np.zeros(4))})
     assert (mean.value, mean.low, mean.draws) == (pytest.approx(0.2), None, None)
-
-
-def test_figures_of_two_directions_are_refused():
     with pytest.raises(InvalidInputError, match="one direction"):
         average("u", "U", {"a": figure(0.1), "b": figure(0.1, better="higher")})
     with pytest.raises(InvalidInputError, match="0 figures"):
@@ -100,7 +80,7 @@ COFT = {
 """COFT's rows of the paper's bias tables: five columns, CrowS-Pairs accuracy, and the BiasAvg of its selections."""
 
 
-def test_crows_pairs_enters_the_average_as_it_comes_nearest_to_the_papers():
+def test_crows_pairs_comes_nearest_to_the_papers_numbers_which_no_average_gives():
     def error(part):
         errors = []
         for five, accuracy, reported in COFT.values():
@@ -117,9 +97,6 @@ def test_crows_pairs_enters_the_average_as_it_comes_nearest_to_the_papers():
     rest = error(lambda own: shown_as(shown_as(own, "100 minus"), "share"))
     assert ours < min(error(lambda _: None), rest, error(doubled))
     assert ours == pytest.approx(0.011, abs=0.0005)
-
-
-def test_no_average_that_grows_with_its_parts_gives_the_papers_numbers():
     qwen, mistral = COFT["Qwen2-7B"], COFT["Mistral-7B-v0.2"]
     worse = all(one > other for one, other in zip(qwen[0], mistral[0], strict=True)) and qwen[1] < mistral[1]
     assert worse

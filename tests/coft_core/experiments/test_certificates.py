@@ -40,18 +40,18 @@ OUTCOMES = [
 ]
 
 
-def test_prompts_and_steps_count_given_texts_and_written_ones_alike():
+def test_prompts_and_steps_count_alike_and_shares_are_over_written_steps():
     assert empty_prompts(OUTCOMES).value == pytest.approx(50.0)
     steps = empty_steps(OUTCOMES)
     assert steps.value == pytest.approx(100 * 3 / 50)
     assert (steps.n, steps.what) == (50, "steps")
-
-
-def test_the_certified_share_is_a_mean_over_written_steps_and_not_over_texts():
     share = certified_share(OUTCOMES)
     assert share.value == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
     assert share.n == 40
     assert certified_share(OUTCOMES[:2]).value is None
+    (row,) = chain_rows(calibration(np.random.default_rng(2)), (50,), (0.1,))
+    assert (row.contexts, row.coverage.coverage) == (0, None)
+    assert "too few" in row.reason
 
 
 def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):
@@ -85,9 +85,3 @@ def test_whole_chains_are_covered_at_every_length_while_the_union_bound_says_eve
         assert row.reason == ""
     assert rows[0].union.level == pytest.approx(1 - 8 * 0.1)  # a bin of eight steps is charged as a whole
     assert rows[2].union.level == 0.0
-
-
-def test_a_length_that_no_chain_has_says_why_it_says_nothing():
-    (row,) = chain_rows(calibration(np.random.default_rng(2)), (50,), (0.1,))
-    assert (row.contexts, row.coverage.coverage) == (0, None)
-    assert "too few" in row.reason

@@ -41,53 +41,36 @@ ALPHA = points((0.05, 0.145, 67.7), (0.10, 0.147, 68.0), (0.20, 0.158, 68.1))
 """The paper's sweeps: figures "Ablation: lambda", "Model-wise ablations" (b) and "Ablation: alpha"."""
 
 
-@pytest.mark.parametrize(("sweep", "chosen"), [(LLAMA, 0.6), (MISTRAL, 0.6), (ALPHA, 0.10)])
-def test_the_rule_chooses_what_the_paper_chooses_on_its_own_sweeps(sweep, chosen):
-    assert choose_by_knee(sweep).chosen == chosen
-    assert choose_by_knee(sweep[::-1]).chosen == chosen
-
-
-def test_the_knee_of_the_papers_sweep_is_on_the_front_and_the_choice_is_the_smaller_neighbour():
+def test_the_papers_choices_or_the_smaller_neighbours_of_knees_and_never_lambda_1_are_chosen():
+    for sweep, chosen in ((LLAMA, 0.6), (MISTRAL, 0.6), (ALPHA, 0.10)):
+        assert choose_by_knee(sweep).chosen == chosen
+        assert choose_by_knee(sweep[::-1]).chosen == chosen
     choice = choose_by_knee(LLAMA)
     assert choice.knee == 0.7
     assert pareto_front(LLAMA)[[own.value for own in LLAMA].index(0.7)]
     assert max(choice.scores, key=choice.scores.get) == 0.7
-
-
-def test_without_a_tolerance_the_knee_itself_is_chosen():
     assert choose_by_knee(LLAMA, tolerance=0.0).chosen == 0.7
-
-
-def test_lambda_1_is_never_chosen_not_even_where_it_is_best_in_both():
     sweep = points((0.0, 0.3, 60.0), (0.5, 0.2, 65.0), (0.9, 0.19, 66.0), (1.0, 0.01, 90.0))
     choice = choose_by_knee(sweep)
     assert choice.chosen == 0.9
     assert 1.0 not in choice.scores
     assert choose_by_halving([0.0, 0.5, 0.9, 1.0], lambda value, _: by_value(sweep)[value]).chosen == 0.9
+    sweep = points((0.0, 0.30, 70.0), (0.3, 0.20, 70.0), (0.6, 0.101, 70.0), (0.9, 0.1, 70.0))
+    assert choose_by_knee(sweep).chosen == 0.6
+    assert choose_by_knee(points((0.2, 0.1, 50.0), (0.4, 0.1, 50.0))).chosen == 0.2
 
 
 def by_value(sweep):
     return {own.value: own for own in sweep}
 
 
-def test_a_strength_that_costs_nothing_is_turned_up_until_it_gains_nothing_more():
-    sweep = points((0.0, 0.30, 70.0), (0.3, 0.20, 70.0), (0.6, 0.101, 70.0), (0.9, 0.1, 70.0))
-    assert choose_by_knee(sweep).chosen == 0.6
-
-
-def test_where_nothing_changes_the_smallest_value_is_chosen():
-    assert choose_by_knee(points((0.2, 0.1, 50.0), (0.4, 0.1, 50.0))).chosen == 0.2
-
-
-def test_nothing_is_chosen_from_one_value_and_it_is_said():
+def test_nothing_is_chosen_from_one_value_or_one_swept_twice():
     choice = choose_by_knee(points((0.5, 0.1, 50.0), (1.0, 0.1, 50.0)))
     assert choice.chosen is None
     assert "at least two" in choice.reason
-
-
-def test_a_value_that_is_swept_twice_is_refused():
     with pytest.raises(InvalidInputError, match="twice"):
         choose_by_knee(points((0.5, 0.1, 50.0), (0.5, 0.2, 50.0)))
+    assert choose_by_halving([0.5, 1.0], smooth(0.6, 0.2)).chosen is None
 
 
 def test_draws_say_how_often_each_value_would_be_chosen_and_those_without_a_value_are_left_out():
@@ -137,10 +120,6 @@ def test_halving_doubles_its_units_and_ends_with_two_values_on_all_of_them():
     assert search.cost == pytest.approx(sum(share for _, share in asked) / 10)
 
 
-def test_halving_needs_two_values():
-    assert choose_by_halving([0.5, 1.0], smooth(0.6, 0.2)).chosen is None
-
-
 # What may be used for choosing.
 
 
@@ -174,7 +153,7 @@ def outcomes(count, value=0.5):
     return [Outcome(f"item {place}", f"unit {place}", {"value": value}, ()) for place in range(count)]
 
 
-def test_a_unit_stays_on_its_side_whatever_else_is_read():
+def test_units_stay_on_their_sides_and_smaller_portions_are_parts_of_larger_ones():
     split = ValidationSplit()
     few, many = outcomes(50), outcomes(500)
     chosen, tested = split.sides("made", many)
@@ -183,9 +162,6 @@ def test_a_unit_stays_on_its_side_whatever_else_is_read():
     assert len(chosen) == pytest.approx(100, abs=30)
     assert split.sides("right", many)[0] != chosen
     assert ValidationSplit(seed=1).sides("made", many)[0] != chosen
-
-
-def test_smaller_portions_are_parts_of_larger_ones():
     split, whole = ValidationSplit(), outcomes(400)
     half, quarter = (split.portion("made", whole, share) for share in (0.5, 0.25))
     assert {one.unit for one in quarter} < {one.unit for one in half}
@@ -193,7 +169,7 @@ def test_smaller_portions_are_parts_of_larger_ones():
     assert split.portion("made", whole, 1.0) == whole
 
 
-def test_points_are_made_of_validation_alone_and_a_unit_of_the_test_is_refused():
+def test_points_are_of_validation_alone_whose_split_has_two_sides():
     split = ValidationSplit(0.5)
     chosen = {suite: split.sides(suite, outcomes(100))[0] for suite in SUITES}
     made = validation_points({0.4: chosen, 0.2: chosen}, split, AVERAGED, SUITES)
@@ -201,19 +177,13 @@ def test_points_are_made_of_validation_alone_and_a_unit_of_the_test_is_refused()
     leaked = {**chosen, "right": [*chosen["right"], split.sides("right", outcomes(100))[1][0]]}
     with pytest.raises(InvalidInputError, match="of right belongs to the test"):
         validation_points({0.2: chosen, 0.4: leaked}, split, AVERAGED, SUITES)
-
-
-def test_a_suite_without_a_unit_of_validation_is_refused():
     split = ValidationSplit(0.5)
     chosen = split.sides("made", outcomes(100))[0]
     with pytest.raises(InvalidInputError, match="right has no unit of validation"):
         validation_points({0.2: {"made": chosen}}, split, AVERAGED, SUITES)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1])
-def test_a_split_with_an_empty_side_is_refused(share):
-    with pytest.raises(InvalidInputError, match="between 0 and 1"):
-        ValidationSplit(share)
+    for share in (0.0, 1.0, -0.1):
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            ValidationSplit(share)
 
 
 def test_stability_counts_the_suites_that_chose_and_takes_the_sample_deviation():

@@ -34,21 +34,13 @@ def test_points_that_another_one_beats_are_not_on_the_front():
     assert pareto_front(points) == [True, True, False, False, True, True]
 
 
-def test_a_point_near_the_front_is_on_it_in_about_as_many_draws_as_not():
+def test_shares_of_draws_say_how_near_a_point_is_to_the_front():
     points = [point(0.0, 0.2, 70.0, 0.02), point(0.5, 0.2, 70.0, 0.02), point(0.9, 0.9, 10.0, 0.02)]
     shares = front_shares(points)
     # Of two that are alike, one is beaten in both coordinates in a quarter of the draws.
     assert shares[:2] == pytest.approx([0.75, 0.75], abs=0.04)
     assert shares[2] == 0.0
-
-
-def test_shares_need_draws_of_every_point():
     assert front_shares([point(0.0, 0.2, 70.0, 0.02), point(0.5, 0.2, 70.0)]) is None
-
-
-def test_a_point_without_a_figure_is_refused_by_name():
-    with pytest.raises(InvalidInputError, match=r"0\.5 has no bias"):
-        pareto_front([point(0.0, 0.2, 70.0), point(0.5, None, 70.0)])
 
 
 class Made(Suite):
@@ -80,7 +72,7 @@ def outcomes(*values):
     return [Outcome(str(place), str(place), {"value": value}, ()) for place, value in enumerate(values)]
 
 
-def test_a_point_averages_the_named_figures_of_each_suite():
+def test_a_point_averages_the_named_figures_of_each_suite_once():
     given = {"b1": outcomes(0.2, 0.4), "b2": outcomes(-0.1, -0.1), "u": outcomes(60.0, 70.0)}
     averaged = Averaged((Part("b1"), Part("b2", "half", "size")), (Part("u"),))
     assert averaged.suites == ("b1", "b2", "u")
@@ -89,14 +81,10 @@ def test_a_point_averages_the_named_figures_of_each_suite():
     assert found.bias.value == pytest.approx((0.3 + 0.05) / 2)
     assert found.utility.value == pytest.approx(65.0)
     assert found.bias.draws is not None
-
-
-def test_a_figure_that_a_suite_lacks_is_refused_by_name():
     averaged = Averaged((Part("b1", "median"),), (Part("u"),))
     with pytest.raises(InvalidInputError, match="b1 has no figure 'median'; it has mean, half"):
         point_of(0.6, {"b1": outcomes(0.1), "u": outcomes(1.0)}, averaged, SUITES)
-
-
-def test_a_suite_counts_once_in_an_average():
     with pytest.raises(InvalidInputError, match="b1 stands twice"):
         Averaged((Part("b1"), Part("b1", "half")), (Part("u"),))
+    with pytest.raises(InvalidInputError, match=r"0\.5 has no bias"):
+        pareto_front([point(0.0, 0.2, 70.0), point(0.5, None, 70.0)])

@@ -40,28 +40,22 @@ def test_going_back_runs_one_token_not_the_prompt(model, monkeypatch):
     assert widths == [1, 1]
 
 
-def test_asking_for_the_same_logits_twice_gives_them_twice(model):
+def test_logits_are_given_twice_until_a_batch_is_closed(model):
     batch = BranchBatch(model, [PROMPTS[0]])
     first = batch.logits()
     torch.testing.assert_close(batch.logits(), first, atol=TOLERANCE, rtol=1e-4)
-
-
-def test_a_closed_batch_refuses_to_run(model):
     batch = BranchBatch(model, [PROMPTS[0]])
     batch.close()
     with pytest.raises(RolloutClosedError, match="closed"):
         batch.logits()
 
 
-def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers():
+def test_batches_respect_the_budget_and_prompts_the_context():
     model = tiny_model(context_length=16)
     with pytest.raises(PromptTooLongError, match=r"16 tokens and the model takes 16"):
         BranchBatch(model, [[1] * 16])
     with pytest.raises(InvalidInputError, match="no tokens"):
         BranchBatch(model, [[]])
-
-
-def test_batches_cover_every_index_once_and_respect_the_budget():
     lengths = [5, 100, 7, 7, 64, 2, 90]
     groups = list(batches(lengths, 128))
     assert sorted(i for g in groups for i in g) == list(range(len(lengths)))

@@ -30,8 +30,12 @@ def rollout(model, **options):
 
 @pytest.fixture(scope="module")
 def traced():
-    model = tiny_model()
-    prepare(model)
+    """A traced model, with what was told while it was made ready."""
+    model, told = tiny_model(), []
+    prepare(model, lambda share, what: told.append((share, what)))
+    assert [share for share, _ in told] == sorted(share for share, _ in told)
+    assert told[-1] == (1.0, "Steps run traced")
+    assert all(what for _, what in told)
     return model
 
 
@@ -41,19 +45,19 @@ def test_a_traced_model_says_so_and_one_that_was_not_prepared_says_that(traced):
     assert path_of(tiny_model()).text.startswith("eager: ")
 
 
-@pytest.mark.parametrize("rows", [(5,), (9, 9), (4, 11, 7)])
-def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number_of_rows(traced, rows):
-    prompts = [tuple(range(10, 10 + length)) for length in rows]
-    group = BranchGroup({"base": traced}, [BranchSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
-    group.logits()
-    for step in range(70):  # past the first capacity of the memory
-        group.append(torch.full((len(rows),), 20 + step % 7))
-        found = group.logits()
-        if step in (0, 1, 30, 69):
-            written = tuple(20 + i % 7 for i in range(step + 1))
-            for prompt, logits in zip(prompts, found, strict=True):
-                plain = traced.module(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, -1]
-                torch.testing.assert_close(logits, plain, **NEAR)
+def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number_of_rows(traced):
+    for rows in ((5,), (9, 9), (4, 11, 7)):
+        prompts = [tuple(range(10, 10 + length)) for length in rows]
+        group = BranchGroup({"base": traced}, [BranchSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
+        group.logits()
+        for step in range(70):  # past the first capacity of the memory
+            group.append(torch.full((len(rows),), 20 + step % 7))
+            found = group.logits()
+            if step in (0, 1, 30, 69):
+                written = tuple(20 + i % 7 for i in range(step + 1))
+                for prompt, logits in zip(prompts, found, strict=True):
+                    plain = traced.module(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, -1]
+                    torch.testing.assert_close(logits, plain, **NEAR)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -67,8 +71,7 @@ def test_a_prompt_of_one_token_is_read_and_continued_as_without_a_trace(traced, 
         group.append(torch.full((rows,), 20))
 
 
-def test_what_a_trace_is_made_of_goes_with_its_model():
-    prepare(tiny_model())  # the first one enters what all traces share
+def test_what_a_trace_is_made_of_goes_with_its_model(traced):  # the first one enters what all traces share
     entered = len(torch.jit._state._python_cu.get_functions())
     model = tiny_model()
     prepare(model)
@@ -103,28 +106,15 @@ def test_branches_with_hooks_never_take_a_path_that_was_made_without_them(traced
     torch.testing.assert_close(hooked, 2 * plain, **NEAR)
 
 
-def test_progress_rises_to_one_and_says_what_is_done():
-    told = []
-    prepare(tiny_model(), lambda share, what: told.append((share, what)))
-    assert [share for share, _ in told] == sorted(share for share, _ in told)
-    assert told[-1] == (1.0, "Steps run traced")
-    assert all(what for _, what in told)
+def test_what_cannot_be_prepared_stays_eager_and_says_why():
+    scripted = scripted_model({" a": 0.5}, {" a": 0.5}, (" b", " a"))
+    for model, reason in ((tiny_model(dtype=torch.float16), "float32"), (scripted, "transformers model")):
+        path = prepare(model)
+        assert path.name == "eager"
+        assert reason in path.text
 
 
-@pytest.mark.parametrize(
-    ("model", "reason"),
-    [
-        (lambda: tiny_model(dtype=torch.float16), "float32"),
-        (lambda: scripted_model({" a": 0.5}, {" a": 0.5}, (" b", " a")), "transformers model"),
-    ],
-)
-def test_what_cannot_be_prepared_stays_eager_and_says_why(model, reason):
-    path = prepare(model())
-    assert path.name == "eager"
-    assert reason in path.text
-
-
-def test_a_path_with_other_logits_is_not_used(monkeypatch):
+def test_paths_with_other_logits_or_that_fail_are_not_used_and_say_why(monkeypatch):
     class Wrong:
         failure = ""
 
@@ -141,8 +131,6 @@ def test_a_path_with_other_logits_is_not_used(monkeypatch):
         rollout(tiny_model(), seed=1).step().token_id
     ]
 
-
-def test_a_path_that_fails_is_not_used_and_its_error_is_told(monkeypatch):
     def fail(*_):
         raise RuntimeError("no such operation\nand a long trace")
 

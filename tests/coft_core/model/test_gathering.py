@@ -29,14 +29,11 @@ def served(*batches, patience=1.0):
     return gathering
 
 
-def test_waiting_pays_for_as_long_as_the_forward_took_and_no_longer():
+def test_waiting_pays_for_as_long_as_the_forward_took_for_those_of_the_newest_one():
     assert served(Batch()).left(13.5) == pytest.approx(0.5)
     assert served(Batch()).left(14.5) < 0
     assert served(Batch(), patience=0.25).left(12.25) == pytest.approx(0.25)
     assert Gathering().left(5.0) < 0
-
-
-def test_those_of_the_newest_forward_are_missing_until_they_are_back():
     first, second, other = Batch(), Batch(), Batch()
     gathering = served(first, second)
     assert not gathering.complete([first], MODULE)
@@ -44,14 +41,8 @@ def test_those_of_the_newest_forward_are_missing_until_they_are_back():
     assert gathering.complete([second, first], MODULE)
     gathering.served([other], 20.0, 21.0)
     assert gathering.complete([other], MODULE)
-
-
-def test_nobody_waits_for_another_model_or_for_rows_that_cannot_join():
     mine = Batch()
     assert served(mine, Batch(module=object()), Batch(may_join=False)).complete([mine], MODULE)
-
-
-def test_who_was_away_for_longer_than_a_forward_is_not_waited_for_until_quick_again():
     quick, slow = Batch(), Batch()
     gathering = served(quick, slow)
     gathering.asked(slow, 14.5)

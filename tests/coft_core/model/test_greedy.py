@@ -19,16 +19,13 @@ def slowly(model, ids, most):
     return written
 
 
-def test_each_token_is_the_likeliest_after_all_before_it():
+def test_each_token_is_the_likeliest_until_a_text_is_complete():
     model = tiny_model(seed=2)
     expected = slowly(model, IDS, 12)
     assert not set(expected) & model.end_token_ids
     made = write_greedily(model, IDS, 12)
     assert made.text == model.continuation_text(expected)
     assert made.cut
-
-
-def test_a_text_that_is_complete_is_not_continued():
     model = tiny_model(seed=2)
     made = write_greedily(model, IDS, 12, lambda text: len(text) >= 3)
     assert made.text == model.continuation_text(slowly(model, IDS, 12))[: len(made.text)]

@@ -80,20 +80,20 @@ def wait_until(condition):
     raise AssertionError("it did not happen")
 
 
-@pytest.mark.parametrize("name", JOINING)
-def test_one_forward_over_many_batches_gives_each_its_own_logits(name):
-    model = build(name)
-    prompts = [branches(40, 30, 2), UNEVEN, [tokens(8, 70)], branches(90, 80, 3)]
-    sharing = [Sharing(1 << 40, None), Sharing(1, None), Sharing(1, 1), Sharing(1, 1)]
-    chains = [CHAIN[:3], CHAIN[:1], CHAIN[:5], CHAIN]
-    batches = [
-        moved(BranchBatch(model, rows, sharing=own), chain)
-        for rows, own, chain in zip(prompts, sharing, chains, strict=True)
-    ]
-    for step in range(3):
-        for batch, rows, chain, logits in zip(batches, prompts, chains, joint_logits(batches), strict=True):
-            assert_rows(model, logits, [[*row, *chain, *CHAIN[:step]] for row in rows])
-            batch.append(torch.full((batch.row_count,), CHAIN[step]))
+def test_one_forward_over_many_batches_gives_each_its_own_logits():
+    for name in JOINING:
+        model = build(name)
+        prompts = [branches(40, 30, 2), UNEVEN, [tokens(8, 70)], branches(90, 80, 3)]
+        sharing = [Sharing(1 << 40, None), Sharing(1, None), Sharing(1, 1), Sharing(1, 1)]
+        chains = [CHAIN[:3], CHAIN[:1], CHAIN[:5], CHAIN]
+        batches = [
+            moved(BranchBatch(model, rows, sharing=own), chain)
+            for rows, own, chain in zip(prompts, sharing, chains, strict=True)
+        ]
+        for step in range(3):
+            for batch, rows, chain, logits in zip(batches, prompts, chains, joint_logits(batches), strict=True):
+                assert_rows(model, logits, [[*row, *chain, *CHAIN[:step]] for row in rows])
+                batch.append(torch.full((batch.row_count,), CHAIN[step]))
 
 
 def test_prompts_and_closed_batches_are_not_joined():

@@ -4,13 +4,7 @@ import json
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertLMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
 from coft_core.errors import ModelLoadError
@@ -23,13 +17,9 @@ from coft_core.model.loading import LoadingPhase
 def llama(vocabulary, seed=0):
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=64,
-    )
+    )  # fmt: skip
     return LlamaForCausalLM(config).eval()
 
 
@@ -39,33 +29,25 @@ def save(folder, module, tokenizer=None):
     return str(folder)
 
 
-def test_a_saved_model_loads_from_its_folder_frozen_and_in_float32_on_a_cpu(tmp_path):
+def test_a_saved_model_loads_frozen_in_float32_or_in_the_dtype_asked_for(tmp_path):
     model = cc.load_model(save(tmp_path, llama(258)), device="cpu")
     assert model.dtype is torch.float32
     assert not any(p.requires_grad for p in model.module.parameters())
     assert model.context_length == 64
-
-
-def test_an_asked_for_dtype_is_used(tmp_path):
     assert cc.load_model(save(tmp_path, llama(258)), device="cpu", dtype="bfloat16").dtype is torch.bfloat16
     with pytest.raises(ModelLoadError, match="no floating type"):
         cc.load_model(str(tmp_path), dtype="int8")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", "model name is empty"),
-        ("/no/such/folder", "holds no model that can be read"),
-        ("./neither/this", "holds no model that can be read"),
-        ("l" * 300, "There is no model"),
+def test_a_name_that_leads_nowhere_is_refused_in_one_sentence():
+    for name, message in (
+        ("", "model name is empty"), ("/no/such/folder", "holds no model that can be read"),
+        ("./neither/this", "holds no model that can be read"), ("l" * 300, "There is no model"),
         ("l" * 5000, "has 5,000 characters"),
-    ],
-)
-def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
-    with pytest.raises(ModelLoadError, match=message) as caught:
-        cc.load_model(name)
-    assert "\n" not in str(caught.value)
+    ):  # fmt: skip
+        with pytest.raises(ModelLoadError, match=message) as caught:
+            cc.load_model(name)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
@@ -154,14 +136,9 @@ def test_a_masked_language_model_is_refused_by_its_architecture(tmp_path):
 def test_a_bidirectional_model_is_refused_by_its_behaviour():
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=258,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        initializer_range=0.5,
-        is_decoder=False,
-    )
+        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        initializer_range=0.5, is_decoder=False,
+    )  # fmt: skip
     with pytest.raises(ModelLoadError, match="looks at later tokens"):
         wrap_model(BertLMHeadModel(config).eval(), byte_tokenizer(), "bert")
 
@@ -172,40 +149,29 @@ def test_a_vocabulary_that_differs_between_tokenizer_and_model_is_refused(vocabu
         wrap_model(llama(vocabulary), byte_tokenizer(), "odd")
 
 
-def test_a_padded_embedding_is_accepted():
+def test_a_padded_embedding_is_accepted_and_slow_tokenizers_and_missing_templates_are_not():
     assert wrap_model(llama(264), byte_tokenizer(), "padded").vocabulary_size == 264
 
-
-def test_a_slow_tokenizer_is_refused():
     class Slow:
         is_fast = False
 
     with pytest.raises(ModelLoadError, match="slow tokenizer"):
         wrap_model(llama(258), Slow(), "slow")
-
-
-def test_a_chat_template_that_is_not_there_is_refused():
     with pytest.raises(ModelLoadError, match="no chat template"):
         wrap_model(llama(258), byte_tokenizer(), "plain", chat=True)
 
 
-def test_weights_digest_changes_with_one_weight():
+def test_texts_of_tokens_and_digests_of_weights_tell_what_they_should():
     first, second = llama(258), llama(258)
     assert weights_digest(first) == weights_digest(second)
     with torch.no_grad():
         second.model.embed_tokens.weight[3, 3] += 1e-3
     assert weights_digest(first) != weights_digest(second)
-
-
-def test_token_texts_keep_their_leading_space_and_join_to_the_text():
     model = tiny_model()
     ids = model.tokenizer.encode(" he said")
     assert "".join(model.token_text(i) for i in ids) == " he said"
     assert model.continuation_text(ids) == " he said"
     assert model.continuation_text(model.tokenizer.encode("naïve")) == "naïve"
-
-
-def test_single_token_knows_what_is_one_token():
     model = tiny_model()
     assert model.token_text(model.single_token("x")) == "x"
     assert model.single_token("xy") is None

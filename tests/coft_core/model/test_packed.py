@@ -55,10 +55,24 @@ def test_products_equal_those_in_double_precision_for_any_number_of_rows(dtype, 
     torch.testing.assert_close(found.double(), exact, atol=NOISE[dtype], rtol=NOISE[dtype])
 
 
-def test_packed_weights_are_what_is_multiplied_by():
+def test_packed_weights_are_multiplied_by_and_what_is_written_or_replaced_is_seen_at_once():
     own = PackedLinear(layer(bias=False))
     own.register_buffer("packed", PackedLinear(nn.Linear(256, 384, bias=False)).packed, persistent=False)
     assert not torch.allclose(own(rows(2, 256)), rows(2, 256) @ own.weight.T, atol=0.1)
+    own = PackedLinear(layer(bias=False))
+    before = own(rows(2, 256))
+    with torch.no_grad():
+        own.weight.mul_(2.0)
+    torch.testing.assert_close(own(rows(2, 256)), 2 * before, atol=1e-4, rtol=1e-4)
+    own.weight = nn.Parameter(torch.zeros_like(own.weight))
+    assert not own(rows(2, 256)).any()
+    own = PackedLinear(layer(bias=False))
+    own.requires_grad_(True)
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.5)
+    own(rows(4, 256)).square().mean().backward()
+    optimizer.step()
+    with torch.inference_mode():
+        torch.testing.assert_close(own(rows(4, 256)), rows(4, 256) @ own.weight.T, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -84,26 +98,6 @@ def test_a_single_row_is_multiplied_by_packed_weights_only_on_a_processor_where_
             assert equal is not packed, (count, single)
 
 
-def test_weights_that_are_written_or_replaced_are_seen_at_once():
-    own = PackedLinear(layer(bias=False))
-    before = own(rows(2, 256))
-    with torch.no_grad():
-        own.weight.mul_(2.0)
-    torch.testing.assert_close(own(rows(2, 256)), 2 * before, atol=1e-4, rtol=1e-4)
-    own.weight = nn.Parameter(torch.zeros_like(own.weight))
-    assert not own(rows(2, 256)).any()
-
-
-def test_an_optimizer_s_step_is_seen_by_the_next_product():
-    own = PackedLinear(layer(bias=False))
-    own.requires_grad_(True)
-    optimizer = torch.optim.SGD(own.parameters(), lr=0.5)
-    own(rows(4, 256)).square().mean().backward()
-    optimizer.step()
-    with torch.inference_mode():
-        torch.testing.assert_close(own(rows(4, 256)), rows(4, 256) @ own.weight.T, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("wanted", ["weights", "rows"])
 def test_gradients_are_those_of_a_plain_layer(wanted):
     gradients = []
@@ -116,13 +110,10 @@ def test_gradients_are_those_of_a_plain_layer(wanted):
     torch.testing.assert_close(*gradients)
 
 
-def test_a_layer_that_is_converted_becomes_plain_and_stays_right():
+def test_converted_layers_and_copies_are_plain_and_stay_right():
     own = PackedLinear(layer(bias=False)).double()
     assert own.packed is None
     torch.testing.assert_close(own(rows(2, 256).double()), rows(2, 256).double() @ own.weight.T)
-
-
-def test_a_copy_is_a_plain_layer_with_weights_of_its_own():
     own = PackedLinear(layer())
     other = copy.deepcopy(own)
     assert type(other) is nn.Linear
@@ -131,7 +122,7 @@ def test_a_copy_is_a_plain_layer_with_weights_of_its_own():
     torch.testing.assert_close(own(rows(2, 256)), layer()(rows(2, 256)), atol=1e-5, rtol=1e-5)
 
 
-def test_a_packed_model_keeps_its_parameters_its_digest_and_its_tied_head(demo, plain):
+def test_packed_models_keep_their_parameters_and_give_the_plain_models_logits(demo, plain):
     assert packed_bytes(demo.module) > 0 == packed_bytes(plain.module)
     assert demo.module.state_dict().keys() == plain.module.state_dict().keys()
     assert demo.module.lm_head.weight is demo.module.model.embed_tokens.weight
@@ -139,13 +130,10 @@ def test_a_packed_model_keeps_its_parameters_its_digest_and_its_tied_head(demo, 
     assert demo.parameter_count == plain.parameter_count
     again = copy.deepcopy(demo.module)
     assert again.lm_head.weight is again.model.embed_tokens.weight is not demo.module.lm_head.weight
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (2, 60)])
-def test_a_packed_model_gives_the_plain_model_s_logits(demo, plain, shape):
-    ids = torch.randint(5, 6000, shape, generator=torch.Generator().manual_seed(3))
-    with torch.inference_mode():
-        torch.testing.assert_close(demo.module(ids).logits, plain.module(ids).logits, atol=1e-4, rtol=1e-4)
+    for shape in ((1, 1), (2, 1), (2, 60)):
+        ids = torch.randint(5, 6000, shape, generator=torch.Generator().manual_seed(3))
+        with torch.inference_mode():
+            torch.testing.assert_close(demo.module(ids).logits, plain.module(ids).logits, atol=1e-4, rtol=1e-4)
 
 
 def test_a_trace_over_packed_layers_gives_the_plain_model_s_logits_for_any_number_of_rows(plain):
@@ -163,20 +151,14 @@ def test_a_trace_over_packed_layers_gives_the_plain_model_s_logits_for_any_numbe
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("changes", "most", "reason"),
-    [
+def test_what_is_not_packed_says_why_and_small_matrices_are_left_alone(plain):
+    for changes, most, reason in (
         ({}, 1_000_000, "held twice"),
         ({"places": ("cuda:0", "cpu")}, 1 << 30, "in the CPU's memory"),
         ({"quantization": "8-bit"}, 1 << 30, "plain weights"),
-    ],
-)
-def test_what_is_not_packed_says_why_and_stays_as_it_is(plain, changes, most, reason):
-    assert reason in pack_linears(replace(plain, **changes), most)
-    assert packed_bytes(plain.module) == 0
-
-
-def test_small_matrices_and_other_number_types_are_left_alone(plain):
+    ):
+        assert reason in pack_linears(replace(plain, **changes), most)
+        assert packed_bytes(plain.module) == 0
     module = copy.deepcopy(plain.module).half()
     assert "float32 and bfloat16" in pack_linears(replace(plain, module=module))
     small = nn.Sequential(nn.Linear(64, 64))

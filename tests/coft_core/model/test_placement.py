@@ -22,13 +22,9 @@ from coft_core.model.loading import LoadingPhase
 from coft_core.model.placement import Placement
 
 SPREAD = {
-    "model.embed_tokens": "cpu",
-    "model.rotary_emb": "cpu",
-    "model.layers.0": "cpu",
-    "model.layers.1": "disk",
-    "model.norm": "cpu",
-    "lm_head": "cpu",
-}
+    "model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk",
+    "model.norm": "cpu", "lm_head": "cpu",
+}  # fmt: skip
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "The old nurse said he would"
 ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))]
@@ -37,14 +33,9 @@ ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))
 def saved(folder, dtype=torch.float32):
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=258,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
+        vocab_size=258, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=64, initializer_range=0.2,
+    )  # fmt: skip
     module = LlamaForCausalLM(config)
     with torch.no_grad():
         # One token with an outlier, which some 8-bit forms let the whole batch feel.
@@ -81,10 +72,16 @@ def test_a_model_that_is_partly_on_the_disk_gives_the_same_logits(whole, spread)
             batch.append(torch.full((2,), token))
 
 
-def test_what_identifies_a_model_does_not_depend_on_where_it_is(whole, spread):
+def test_what_identifies_a_model_does_not_depend_on_where_it_is_which_it_says(whole, spread, monkeypatch):
     assert spread.weights_digest == whole.weights_digest
     assert spread.parameter_count == whole.parameter_count
     assert (spread.dtype, spread.device) == (whole.dtype, whole.device)
+    assert whole.places == ("cpu",)
+    assert spread.places == ("cpu", "disk")
+    assert whole.quantization == "none"
+    monkeypatch.setattr("coft_core.model.language_model.FULL_DIGEST_BYTES", 1000)
+    assert weights_digest(spread.module) == weights_digest(whole.module)
+    assert weights_digest(whole.module).startswith("sampled:")
 
 
 def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_used_in(tmp_path):
@@ -93,53 +90,39 @@ def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_use
     assert cc.load_model(stored, dtype="float32", device_map=SPREAD).weights_digest == plain.weights_digest
 
 
-def test_a_sampled_digest_is_the_same_wherever_the_weights_are(whole, spread, monkeypatch):
-    monkeypatch.setattr("coft_core.model.language_model.FULL_DIGEST_BYTES", 1000)
-    assert weights_digest(spread.module) == weights_digest(whole.module)
-    assert weights_digest(whole.module).startswith("sampled:")
-
-
-def test_a_loaded_model_says_where_its_weights_are(whole, spread):
-    assert whole.places == ("cpu",)
-    assert spread.places == ("cpu", "disk")
-    assert whole.quantization == "none"
-
-
-def test_limits_of_memory_move_what_does_not_fit_to_the_disk(folder, whole, tmp_path):
+def test_maps_are_given_as_json_by_name_or_by_limits_of_memory(folder, whole, tmp_path):
     limited = cc.load_model(
         folder, device_map="auto", max_memory='{"cpu": "300KB"}', offload_folder=str(tmp_path / "offloaded")
     )
     assert limited.places == ("cpu", "disk")
     assert limited.weights_digest == whole.weights_digest
-
-
-def test_a_map_can_be_given_as_json_and_by_name(folder, whole):
     for device_map in (json.dumps(SPREAD), "auto"):
         model = cc.load_model(folder, device_map=device_map)
         assert model.weights_digest == whole.weights_digest
         assert "cuda" not in " ".join(model.places) or torch.cuda.is_available()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"device_map": "everywhere"}, "is no device map"),
-        ({"device_map": '{"": '}, "cannot be read"),
+def test_loading_tells_its_phases_and_what_cannot_be_done_is_refused(folder):
+    for options, message in (
+        ({"device_map": "everywhere"}, "is no device map"), ({"device_map": '{"": '}, "cannot be read"),
         ({"device_map": '{"": "nowhere"}'}, "cannot be read"),
         ({"device_map": "auto", "max_memory": "20GiB"}, "limits of memory '20GiB' cannot be read"),
         ({"device_map": "auto", "max_memory": "[1]"}, "cannot be read"),
         ({"device_map": {}, "max_memory": {"cpu": "1GiB"}}, "need a device map"),
         ({"device_map": "auto", "device": "cpu"}, "leave the device at 'auto'"),
-        ({"quantization": "2bit"}, "is no quantization"),
-        ({"tensor_parallel": 2}, "torchrun --nproc-per-node 2"),
+        ({"quantization": "2bit"}, "is no quantization"), ({"tensor_parallel": 2}, "torchrun --nproc-per-node 2"),
         ({"tensor_parallel": 2, "quantization": "4bit"}, "leave the device map and the quantization out"),
         ({"prefill_tokens": 0}, "cannot read 0 tokens"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_one_sentence(folder, options, message):
-    with pytest.raises(ModelLoadError, match=message) as caught:
-        cc.load_model(folder, **options)
-    assert "\n" not in str(caught.value)
+    ):  # fmt: skip
+        with pytest.raises(ModelLoadError, match=message) as caught:
+            cc.load_model(folder, **options)
+        assert "\n" not in str(caught.value)
+    config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
+        Placement(quantization="4bit").arguments("m", config)
+    told = []
+    cc.load_model(folder, device="cpu", progress=told.append)
+    assert told == list(LoadingPhase)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -154,12 +137,6 @@ def test_a_missing_package_is_named_with_how_to_install_it(folder, asked, packag
     monkeypatch.setattr(placement.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelLoadError, match=rf"{package}, which is not installed; run 'pip install"):
         cc.load_model(folder, device="cpu", quantization=asked)
-
-
-def test_a_model_that_is_quantised_already_is_not_quantised_again(folder):
-    config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
-    with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
-        Placement(quantization="4bit").arguments("m", config)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +154,11 @@ class TestQuantised:
         again = cc.load_model(folder, device="cpu", dtype="float32", quantization=asked)
         assert again.weights_digest == quantised.weights_digest
 
-    def test_its_logits_are_near_those_of_whole_weights(self, quantised, whole, said):
+    def test_quantised_logits_are_near_those_of_whole_weights_and_sizes_counted_in_them(self, quantised, whole, said):
         one, other = (teacher_forced_logits(model, ROWS)[0].log_softmax(-1) for model in (whole, quantised))
         divergence = (one.exp() * (one - other)).sum(-1)  # (C,)
         assert float(divergence.max()) < (0.01 if said == "8-bit" else 1.0)
         assert not torch.equal(one, other)
-
-    def test_its_size_is_counted_in_whole_parameters(self, quantised, whole, said):
         assert quantised.parameter_count == whole.parameter_count
 
     def test_no_row_depends_on_what_else_is_in_its_batch(self, quantised, said):
@@ -285,16 +260,10 @@ def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_e
             assert certified == {row["token_id"] for row in found["candidates"] if row["certified"]}
 
 
-@pytest.mark.parametrize(
-    ("stored", "multiplied", "chosen"),
-    [
-        (torch.bfloat16, True, torch.bfloat16),
-        (torch.bfloat16, False, torch.float32),
-        (torch.float16, True, torch.float32),
-        (torch.float32, True, torch.float32),
-        (None, True, torch.float32),
-    ],
-)
+@pytest.mark.parametrize(("stored", "multiplied", "chosen"), [
+    (torch.bfloat16, True, torch.bfloat16), (torch.bfloat16, False, torch.float32),
+    (torch.float16, True, torch.float32), (torch.float32, True, torch.float32), (None, True, torch.float32),
+])  # fmt: skip
 def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(
     stored, multiplied, chosen, monkeypatch
 ):
@@ -304,20 +273,10 @@ def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
 
 
-def test_loading_tells_its_phases_in_order(folder):
-    told = []
-    cc.load_model(folder, device="cpu", progress=told.append)
-    assert told == list(LoadingPhase)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+])  # fmt: skip
 def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, error, monkeypatch):
     def full(*_, **__):
         raise error
@@ -328,7 +287,14 @@ def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, er
     assert "\n" not in str(caught.value)
 
 
-def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder, monkeypatch):
+def test_failures_are_one_sentence_and_name_kernels_that_do_not_take_the_shapes(folder, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", broken)
+    with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
+        cc.load_model(folder, device="cpu")
+
     def refuses(*_, **__):
         raise AssertionError("N must be divisible by block_n")
 
@@ -336,15 +302,6 @@ def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder
     monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", refuses)
     with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
         cc.load_model(folder, quantization="4bit")
-
-
-def test_another_failure_is_one_sentence_and_not_taken_for_a_lack_of_memory(folder, monkeypatch):
-    def broken(*_, **__):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", broken)
-    with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
-        cc.load_model(folder, device="cpu")
 
 
 def test_logits_of_a_head_on_another_device_are_brought_to_the_models(whole):

@@ -48,7 +48,8 @@ def test_on_a_processor_without_avx512_a_model_in_bfloat16_keeps_plain_weights_s
     assert results == [f"{REFUSED} False", f"traced; weights plain ({REFUSED})", "3"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+# What a packed model in float32 says is in test_packed.py.
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_model_is_packed_exactly_where_the_processor_packs_its_type_and_the_path_says_which(dtype):
     model = cc.load_model("demo", device="cpu", dtype=dtype)
     reason = why_not_packed(getattr(torch, dtype))
@@ -79,15 +80,10 @@ def test_a_processor_whose_packed_products_are_wrong_packs_nothing(monkeypatch):
     assert "wrongly" in why_not_packed(torch.float32)
 
 
-@pytest.mark.parametrize(
-    ("features", "by_onednn", "expected"),
-    [
-        ({"avx512_bf16": True}, True, True),
-        ({"amx_bf16": True, "avx512_bf16": False}, True, True),
-        ({"avx512_bf16": True}, False, False),
-        ({"avx2": True}, True, False),
-    ],
-)
+@pytest.mark.parametrize(("features", "by_onednn", "expected"), [
+    ({"avx512_bf16": True}, True, True), ({"amx_bf16": True, "avx512_bf16": False}, True, True),
+    ({"avx512_bf16": True}, False, False), ({"avx2": True}, True, False),
+])  # fmt: skip
 def test_bfloat16_is_multiplied_where_both_processor_and_onednn_do(features, by_onednn, expected, monkeypatch):
     class Onednn:
         def _is_mkldnn_bf16_supported(self):

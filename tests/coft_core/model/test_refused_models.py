@@ -101,15 +101,12 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
         wrap_model(module, byte_tokenizer(), "m")
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
-        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
-        ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
-        ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
-    ],
-)
+@pytest.mark.parametrize(("name", "settings"), [
+    ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
+    ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
+    ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
+])  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_attention_models_of_other_layouts_are_still_taken(name, settings, dtype):
     model = wrap_model(of_architecture(name, settings).to(dtype), byte_tokenizer(), name)
@@ -162,10 +159,10 @@ def test_pickled_weights_are_not_read(folder):
     assert "no weights in safetensors files" in refusal(folder)
 
 
-@pytest.mark.parametrize("changes", [{"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_hidden_layers": -1}])
-def test_a_configuration_that_makes_no_model_is_one_sentence(folder, changes):
-    configured(folder, **changes)
-    assert "cannot be loaded" in refusal(folder)
+def test_a_configuration_that_makes_no_model_is_one_sentence(folder):
+    for changes in ({"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_hidden_layers": -1}):
+        configured(folder, **changes)
+        assert "cannot be loaded" in refusal(folder)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
@@ -178,24 +175,19 @@ def test_memory_that_runs_out_is_one_sentence(folder, monkeypatch, error):
 
 
 def test_a_single_file_is_called_a_file(tmp_path):
-    path = tmp_path / "m.ggml"
-    path.write_bytes(b"ggml")
-    said = refusal(path)
-    assert "names a file" in said
+    (tmp_path / "m.ggml").write_bytes(b"ggml")
+    assert "names a file" in refusal(tmp_path / "m.ggml")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "model_type", "said"),
-    [
+def test_what_a_configuration_names_is_refused_for_what_it_is(folder):
+    for architecture, model_type, said in (
         ("Qwen2VLForConditionalGeneration", "qwen2_vl_text", "reads images or sound besides text"),
         ("NobodysForCausalLM", "vit", "does not have"),
         ("LlamaForSequenceClassification", "llama", "not a causal language model"),
         ("NobodysForCausalLM", "nobodys", "does not have"),
-    ],
-)
-def test_what_a_configuration_names_is_refused_for_what_it_is(folder, architecture, model_type, said):
-    (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "model_type": model_type}))
-    assert said in refusal(folder)
+    ):
+        (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "model_type": model_type}))
+        assert said in refusal(folder)
 
 
 def test_an_encoder_with_a_decoder_is_called_that(folder):
@@ -204,17 +196,17 @@ def test_an_encoder_with_a_decoder_is_called_that(folder):
 
 
 @pytest.mark.parametrize("kind", ["model", "scorer"])
-def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(folder, tmp_path, monkeypatch, kind):
+def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(saved, folder, tmp_path, monkeypatch, kind):
     ran = tmp_path / "ran"
     (folder / "own.py").write_text(f"open({str(ran)!r}, 'w').write('x')\n")
     own = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoModelForSequenceClassification"), "own.Own")
     configured(folder, model_type="own", architectures=["OwnForCausalLM"], auto_map=own)
     (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}))
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
-    with pytest.raises(ModelLoadError, match="needs code of its own, which is not run here"):
+    with pytest.raises(ModelLoadError, match="code of its own"):
         cc.load_model(str(folder), device="cpu") if kind == "model" else load_classifier(str(folder))
     assert not ran.exists()
-    assert cc.load_model("demo", device="cpu").name == "demo"
+    cc.load_model(str(saved), device="cpu")
 
 
 def rounding(of_the_batch):

@@ -55,14 +55,15 @@ def test_going_back_to_any_step_gives_the_logits_of_reading_anew_whatever_was_le
     one = stepped(models[name], ()).opened()._groups[0]._snapshots[-1].size
     groups = 2 if fit_of(models[name]).alone else 1
     model = replace(models[name], snapshot_bytes=copies * one * groups)
+    batch = stepped(model, TOKENS)
     for step in (11, 4, 0):
-        batch = stepped(model, TOKENS)
         fork = batch.fork(step)
         batch.crop(step)
+        expected = [anew(model, [*TOKENS[:step], *more]) for more in ((), (5,))]
         for each in (batch, fork):
-            torch.testing.assert_close(each.logits(), anew(model, TOKENS[:step]), atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(each.logits(), expected[0], atol=2e-4, rtol=1e-3)
             each.append(torch.full((2,), 5))
-            torch.testing.assert_close(each.logits(), anew(model, [*TOKENS[:step], 5]), atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(each.logits(), expected[1], atol=2e-4, rtol=1e-3)
 
 
 def test_copies_stay_within_their_memory_and_thin_out_towards_the_beginning(models):
@@ -90,22 +91,16 @@ def test_with_copies_going_back_reads_one_token_and_without_from_the_nearest(mod
     assert sum(read) == 5
 
 
-def test_keys_and_values_of_a_hybrid_are_held_once_and_not_in_every_copy(models):
+def test_keys_are_held_once_rows_that_mix_run_alone_and_dropped_ones_leave_the_others(models):
     memory = stepped(models["qwen3_next"], TOKENS).opened()
     sizes = [snapshot.size for snapshot in memory._groups[0]._snapshots.values()]
     assert len(set(sizes)) == 1
     assert memory._groups[0]._tape
-
-
-def test_a_model_that_mixes_the_rows_of_a_batch_runs_each_by_itself(models):
     assert fit_of(models["rwkv"]).alone
     assert not fit_of(models["mamba"]).alone
     rows = stepped(models["rwkv"], ()).opened()
     assert isinstance(rows, StateRows)
     assert len(rows._groups) == 2
-
-
-def test_dropping_a_row_goes_on_with_the_others(models):
     batch = stepped(models["qwen3_next"], TOKENS[:3])
     batch.keep([1])
     batch.append(torch.tensor([5]))

@@ -95,14 +95,11 @@ def test_only_the_beginning_where_worlds_go_different_ways_is_marked():
     assert found[()].difference.distance == total_variation(*counts)
 
 
-def test_beginnings_of_few_paths_and_those_with_one_way_on_are_not_tested():
+def test_beginnings_of_few_paths_are_not_tested_and_one_among_many_is_still_found():
     few, often, alike = [(1, 2), (1, 4)] * 4, [(1, 2), (1, 4)] * 25, [(3, 5)] * 20
     other = [(6, 5), (6, 7)] * 9
     tree = merge_paths([few + alike + other, often + alike + other])
     assert [tree.beginning(item.node) for item in partings(tree, 0, 1)] == [(), (6,)]
-
-
-def test_among_many_beginnings_one_where_worlds_part_is_still_found():
     common = [(first, second) for first in range(150) for second in (0, 1) for _ in range(5)]
     tree = merge_paths([[*common, *[(150, 0)] * 40], [*common, *[(150, 1)] * 40]])
     marked = [tree.beginning(item.node) for item in partings(tree, 0, 1) if item.adjusted <= 0.05]
@@ -121,17 +118,11 @@ def test_the_distance_of_beginnings_grows_with_depth_and_counts_paths_that_ended
     assert beginnings_by_depth(merge_paths([[(1,)], []]), 0, 1) == ()
 
 
-def test_the_same_seed_gives_the_same_numbers():
+def test_the_same_seed_gives_the_same_numbers_and_holm_multiplies_the_smallest():
     assert compare_counts([5, 2], [1, 6], seed=3) == compare_counts([5, 2], [1, 6], seed=3)
     assert compare_counts([5, 2, 0], [1, 6, 0], seed=3) == compare_counts([5, 2], [1, 6], seed=3)
-
-
-def test_holm_multiplies_the_smallest_by_their_number():
     assert holm([0.03, 0.01, 0.5]) == pytest.approx([0.06, 0.03, 0.5])
     assert holm([]) == []
-
-
-def test_an_empty_sample_is_refused():
     with pytest.raises(InvalidInputError, match="is empty"):
         total_variation([0, 0], [1, 2])
     with pytest.raises(InvalidInputError, match="count the same ones"):

@@ -14,23 +14,17 @@ def drawn(share, scored=1.0, number=300, seed=0):
     return [bool(generator.random() < share) if generator.random() < scored else None for _ in range(number)]
 
 
-def test_paths_that_answer_neither_way_are_counted_and_in_no_share():
+def test_undecided_paths_are_counted_in_no_share_and_later_ones_do_not_move_a_decision():
     found = estimate([True, None, False, True, None])
     assert (found.yes, found.no, found.unscored, found.share) == (2, 1, 2, pytest.approx(2 / 3))
     assert (found.low, found.high) == clopper_pearson(2, 3)
     nothing = estimate([None, None])
     assert (nothing.share, nothing.low, nothing.high, nothing.unscored) == (None, None, None, 2)
-
-
-def test_more_paths_behind_the_decision_do_not_move_it():
     first, second = drawn(0.7, seed=1), drawn(0.4, seed=2)
     after = decided_after([first, second], ALPHA)
     for more in (0, 1, 7, 64):
         assert decided_after([first[: after + more], second[: after + more]], ALPHA) == after
     assert decided_after([first[: after - 1], second[: after - 1]], ALPHA) is None
-
-
-def test_it_takes_the_paths_up_to_the_scored_pair_that_decides():
     first, second = drawn(0.8, 0.5, seed=3), drawn(0.3, 0.9, seed=4)
     (found,) = compare([first, second], ALPHA)
     pair = found.bet.decided_after
@@ -39,7 +33,7 @@ def test_it_takes_the_paths_up_to_the_scored_pair_that_decides():
     assert found.bet.pairs == min(map(len, scored))
 
 
-def test_all_worlds_must_be_decided_and_share_the_risk():
+def test_all_worlds_must_be_decided_and_share_the_risk_and_one_has_nothing_to_decide():
     typed, far, near = drawn(0.8, seed=5), drawn(0.3, seed=6), drawn(0.8, seed=7)
     found = compare([typed, far, near], ALPHA)
     assert [item.alpha for item in found] == [ALPHA / 2] * 2
@@ -47,9 +41,6 @@ def test_all_worlds_must_be_decided_and_share_the_risk():
     assert decided_after([typed, far, near], ALPHA) is None
     both = compare([typed, far, drawn(0.2, seed=8)], ALPHA)
     assert decided_after([typed, far, drawn(0.2, seed=8)], ALPHA) == max(item.decided_after for item in both)
-
-
-def test_one_world_has_nothing_to_decide():
     assert compare([drawn(0.5)], ALPHA) == ()
     assert decided_after([drawn(0.5)], ALPHA) is None
 

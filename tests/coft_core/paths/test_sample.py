@@ -27,7 +27,7 @@ def planned(model, **more):
     return plan(model, PROMPT, policy, SPANS, max_new_tokens=5, **more)
 
 
-def test_a_path_is_the_same_in_any_batch_and_alone(model):
+def test_paths_are_the_same_in_any_batch_of_as_many_as_their_memory_and_never_all_the_same(model):
     plan_of_all = planned(model)
     seeds = [path_seed(3, "as typed", number) for number in range(7)]
     whole = sample_paths(plan_of_all, seeds, OwnRoom())
@@ -36,49 +36,24 @@ def test_a_path_is_the_same_in_any_batch_and_alone(model):
     alone = generate(model, PROMPT, plan_of_all.policy, SPANS, 5, seeds[2])
     assert tuple(step.token_id for step in alone.steps) == whole[2].token_ids
     assert (whole[2].text, whole[2].finished) == (alone.text, alone.finished)
-
-
-def test_paths_of_other_numbers_worlds_and_seeds_have_other_seeds():
-    seeds = {path_seed(seed, world, number) for seed in (0, 1) for world in ("he", "masked") for number in range(50)}
-    assert len(seeds) == 200
-
-
-def test_batches_hold_as_many_paths_as_their_rows_and_memory(model):
     plan_of_all = planned(model)
     assert batch_paths(plan_of_all, None) == 32
     assert batch_paths(plan_of_all, 1) == 1
-
-
-def test_paths_that_would_all_be_the_same_are_refused(model):
     with pytest.raises(InvalidInputError, match="all paths are the same"):
         sample_paths(planned(model, greedy=True), [1, 2], OwnRoom())
 
 
-@pytest.mark.parametrize(
-    ("state", "certified", "mark"),
-    [
-        ("calibrated", True, "held"),
-        ("calibrated", False, "missed"),
-        ("inherited", True, "borrowed"),
-        ("inherited", False, "missed"),
-        ("uninformative", False, "weak"),
-        ("mismatch", False, "none"),
+def test_steps_are_marked_by_their_thresholds_and_seeds_by_path_and_world():
+    seeds = {path_seed(seed, world, number) for seed in (0, 1) for world in ("he", "masked") for number in range(50)}
+    assert len(seeds) == 200
+    for state, certified, mark in (
+        ("calibrated", True, "held"), ("calibrated", False, "missed"), ("inherited", True, "borrowed"),
+        ("inherited", False, "missed"), ("uninformative", False, "weak"), ("mismatch", False, "none"),
         ("none", False, "none"),
-    ],
-)
-def test_a_step_is_marked_by_what_its_threshold_did(state, certified, mark):
-    assert threshold_mark(SimpleNamespace(state=state, certified=certified)) == mark
-
-
-@pytest.mark.parametrize(
-    ("marks", "held"),
-    [
-        (("held", "borrowed"), True),
-        (("held", "missed"), False),
-        (("held", "weak"), False),
-        (("none",), False),
+    ):  # fmt: skip
+        assert threshold_mark(SimpleNamespace(state=state, certified=certified)) == mark
+    for marks, held in (
+        (("held", "borrowed"), True), (("held", "missed"), False), (("held", "weak"), False), (("none",), False),
         ((), False),
-    ],
-)
-def test_thresholds_held_only_where_every_one_said_something_and_was_reached(marks, held):
-    assert Path(0, (1,) * len(marks), ("a",) * len(marks), "a", "length", marks).held is held
+    ):  # fmt: skip
+        assert Path(0, (1,) * len(marks), ("a",) * len(marks), "a", "length", marks).held is held

@@ -12,7 +12,7 @@ def drawn_worlds(seed=0, worlds=(60, 40)):
     return [[tuple(generator.integers(3, size=generator.integers(1, 6))) for _ in range(number)] for number in worlds]
 
 
-def test_every_node_counts_the_paths_that_begin_so_and_those_that_end_there():
+def test_nodes_count_their_paths_in_any_order_parents_first_and_worlds_alike():
     worlds = drawn_worlds()
     tree = merge_paths(worlds)
     beginnings = {path[:length] for paths in worlds for path in paths for length in range(len(path) + 1)}
@@ -25,30 +25,18 @@ def test_every_node_counts_the_paths_that_begin_so_and_those_that_end_there():
             assert node.visits[world] == sum(path[: len(beginning)] == beginning for path in paths)
             assert node.ends[world] == paths.count(beginning)
             assert sum(tree.continuations(number, world)) == node.visits[world]
-
-
-def test_parents_come_before_their_children_and_children_by_their_mean_share():
     tree = merge_paths(drawn_worlds(1))
     for number, node in enumerate(tree.nodes):
         assert node.parent < number or number == 0
         shares = [tree.mean_share(child) for child in node.children]
         assert shares == sorted(shares, reverse=True)
         assert all(tree.nodes[child].parent == number for child in node.children)
-
-
-def test_a_world_of_more_paths_has_no_more_weight():
     tree = merge_paths([[(1,)] * 90 + [(2,)] * 10, [(2,)] * 10])
     assert tree.mean_share(1) == pytest.approx(0.55)
     assert tree.nodes[1].token_id == 2
     assert tree.share(1, 0) == pytest.approx(0.1)
-
-
-def test_the_order_of_paths_does_not_matter():
     worlds = drawn_worlds(2)
     assert merge_paths(worlds) == merge_paths([paths[::-1] for paths in worlds])
-
-
-def test_a_long_path_and_an_empty_world_make_a_tree():
     tree = merge_paths([[tuple(range(3000))], []])
     assert len(tree.nodes) == 3001
     assert tree.totals == (1, 0)

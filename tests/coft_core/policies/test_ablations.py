@@ -43,7 +43,7 @@ def distributions(model, written):
     return exponents / exponents.sum(1, keepdims=True)
 
 
-def test_without_fusion_the_likeliest_factual_token_that_both_readings_support_is_written(model, at_zero):
+def test_without_fusion_the_likeliest_supported_factual_token_is_written_as_by_coft_at_lambda_zero(model, at_zero):
     run = generate(model, TEXT, NoFusionPolicy(calibration=at_zero), SPANS, STEPS, greedy=True)
     assert Certificate.read(run.certificate).certified
     written = []
@@ -55,6 +55,17 @@ def test_without_fusion_the_likeliest_factual_token_that_both_readings_support_i
         assert step.set_size == allowed.sum()
         assert step.log_p_fused == pytest.approx(math.log(factual[expected]), abs=1e-4)
         written.append(expected)
+    policies = NoFusionPolicy(calibration=at_zero), CoftPolicy(lam=0.0, calibration=at_zero)
+    runs = [generate(model, TEXT, policy, SPANS, STEPS, seed=3) for policy in policies]
+    assert runs[0].steps == runs[1].steps
+    with pytest.raises(TypeError):
+        NoFusionPolicy(lam=0.5)
+    with pytest.raises(TypeError):
+        NoCertificationPolicy(calibration=at_zero)
+    assert method("coft-no-fusion").build(lam=0.9).lam == 0.0
+    assert method("coft-no-certification").build(calibration=at_zero).calibration is None
+    with pytest.raises(InvalidInputError, match="none of its own"):
+        method("coft-no-fusion").build({"lam": 0.5})
 
 
 def test_without_certification_the_likeliest_fused_token_is_written(model):
@@ -69,20 +80,3 @@ def test_without_certification_the_likeliest_fused_token_is_written(model):
         assert step.log_p_fused == pytest.approx(math.log(mixture[expected] / mixture.sum()), abs=1e-4)
         assert step.state == "none"
         written.append(expected)
-
-
-def test_the_part_that_was_taken_away_cannot_be_set(at_zero):
-    with pytest.raises(TypeError):
-        NoFusionPolicy(lam=0.5)
-    with pytest.raises(TypeError):
-        NoCertificationPolicy(calibration=at_zero)
-    assert method("coft-no-fusion").build(lam=0.9).lam == 0.0
-    assert method("coft-no-certification").build(calibration=at_zero).calibration is None
-    with pytest.raises(InvalidInputError, match="none of its own"):
-        method("coft-no-fusion").build({"lam": 0.5})
-
-
-def test_without_fusion_is_coft_at_lambda_zero(model, at_zero):
-    policies = NoFusionPolicy(calibration=at_zero), CoftPolicy(lam=0.0, calibration=at_zero)
-    runs = [generate(model, TEXT, policy, SPANS, STEPS, seed=3) for policy in policies]
-    assert runs[0].steps == runs[1].steps

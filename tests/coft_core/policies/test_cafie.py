@@ -65,7 +65,7 @@ def test_a_token_that_only_the_own_group_has_is_taken_away_and_one_of_all_groups
     assert found == pytest.approx([0.5 / 0.7, 0.0, 0.2 / 0.7], abs=1e-6)
 
 
-def test_the_readings_are_those_of_the_prompt_and_of_its_counterfactuals(model: LanguageModel):
+def test_readings_are_those_of_the_prompt_and_of_shipped_or_own_counterfactuals(model: LanguageModel):
     planned = plan(model, TEXT, CafiePolicy(most=2), SPANS)
     texts = [TEXT, TEXT.replace("she", "he"), TEXT.replace("Muslim", "Jew")]
     ids = [tuple(model.tokenizer.encode(text, add_special_tokens=False)) for text in texts]
@@ -74,9 +74,6 @@ def test_the_readings_are_those_of_the_prompt_and_of_its_counterfactuals(model: 
     assert planned.warnings == ("Compared with 2 substituted readings of the prompt: she → he | Muslim → Jew.",)
     assert all(step.diagnostics.kl_fused_factual > 0 for step in cc.generate(
         model, TEXT, CafiePolicy(), SPANS, max_new_tokens=3).steps)  # fmt: skip
-
-
-def test_own_substitutions_are_taken_and_must_be_readable(model: LanguageModel):
     planned = plan(model, TEXT, CafiePolicy(pairs=("Muslim = Hindu",)), SPANS)
     (reading,) = (row for row in planned.policy.branches(planned.prompt) if row.name.startswith("substituted"))
     other = TEXT.replace("Muslim", "Hindu")
@@ -85,7 +82,7 @@ def test_own_substitutions_are_taken_and_must_be_readable(model: LanguageModel):
         CafiePolicy(pairs=("Muslim",))
 
 
-def test_without_counterfactuals_or_share_it_is_vanilla(model: LanguageModel):
+def test_without_counterfactuals_or_share_it_is_vanilla_and_certifies_nothing(model: LanguageModel):
     text, spans = "The nurse was late.", [cc.Span(4, 9, "other")]
     vanilla = cc.generate(model, text, VanillaPolicy(), spans, 6, seed=3)
     alone = cc.generate(model, text, CafiePolicy(), spans, 6, seed=3)
@@ -93,7 +90,4 @@ def test_without_counterfactuals_or_share_it_is_vanilla(model: LanguageModel):
     assert alone.warnings[0] == NOTHING_SUBSTITUTED
     unweighed = cc.generate(model, TEXT, CafiePolicy(share=0.0), SPANS, 6, seed=3)
     assert unweighed.tokens == cc.generate(model, TEXT, VanillaPolicy(), SPANS, 6, seed=3).tokens
-
-
-def test_it_certifies_nothing(model: LanguageModel):
     assert cc.generate(model, TEXT, CafiePolicy(), SPANS, 2).certificate == "uncertified: CAFIE gives no certificate"

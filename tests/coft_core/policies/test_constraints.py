@@ -71,19 +71,13 @@ def test_dual_thresholds_accept_what_is_likely_and_not_toxic():
     assert decision.state == "none"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("You fool", "You fool"),
-        ("You fool.", "You fool."),
-        ("You fool. The", "The"),
-        ("He said: “You fool!” Then she", "Then she"),
-        ("3.5 litres of water", "3.5 litres of water"),
+def test_a_sentence_that_is_over_no_longer_counts():
+    for text, sentence in (
+        ("You fool", "You fool"), ("You fool.", "You fool."), ("You fool. The", "The"),
+        ("He said: “You fool!” Then she", "Then she"), ("3.5 litres of water", "3.5 litres of water"),
         ("one line\nanother", "another"),
-    ],
-)
-def test_a_sentence_that_is_over_no_longer_counts(text: str, sentence: str):
-    assert text[sentence_start(text) :] == sentence
+    ):  # fmt: skip
+        assert text[sentence_start(text) :] == sentence
 
 
 def test_candidates_are_scored_in_the_sentence_that_is_being_written():
@@ -101,13 +95,18 @@ def test_candidates_are_scored_in_the_sentence_that_is_being_written():
     assert asked == ["Hea"]
 
 
-def test_the_values_of_one_branch_are_factual_log_probabilities_of_the_references():
+def test_single_branch_values_are_factual_log_probabilities_under_a_fingerprint_of_their_own():
     model = tiny_model(seed=1)
     calibration = calibrate_single_branch(model, EXAMPLES, alpha=0.2)
     steps = [cc.score(model, each.prompt, each.reference or "", cc.VanillaPolicy(), ()) for each in EXAMPLES]
     expected = sorted(step.log_p_factual for steps_of_one in steps for step in steps_of_one)
     own = (calibration.values.values + BELOW).tolist() + calibration.verification.values.tolist()
     assert sorted(own) == pytest.approx(expected, abs=1e-4)
+    model = tiny_model(seed=1)
+    single = calibrate_single_branch(model, EXAMPLES, alpha=0.2).fingerprint
+    joint = cc.calibrate(model, EXAMPLES, lam=0.0, alpha=0.2).fingerprint
+    assert replace(single, method="") == replace(joint, method="")
+    assert single.digest != joint.digest
 
 
 @pytest.mark.parametrize("policy_class", [SingleBranchPolicy, DtcdPolicy])
@@ -122,11 +121,3 @@ def test_a_single_branch_calibration_certifies_and_a_joint_one_is_refused(policy
         cc.plan(model, "The nurse was", policy_class(calibration=joint), spans, scorers=SCORERS)
     with pytest.raises(cc.CalibrationMismatch, match="method"):
         cc.plan(model, "The nurse was", cc.CoftPolicy(lam=0.0, calibration=single), spans)
-
-
-def test_the_fingerprint_of_a_single_branch_calibration_is_its_own():
-    model = tiny_model(seed=1)
-    single = calibrate_single_branch(model, EXAMPLES, alpha=0.2).fingerprint
-    joint = cc.calibrate(model, EXAMPLES, lam=0.0, alpha=0.2).fingerprint
-    assert replace(single, method="") == replace(joint, method="")
-    assert single.digest != joint.digest

@@ -23,8 +23,8 @@ from tests.coft_core.policies.contract import CASES, SCORERS, Case
 
 TEXT = "The nurse said that she was late."
 SPANS = [cc.Span(4, 9, "other"), cc.Span(20, 23, "gender")]
-OTHERS = ["The old man went home", "A long day, and the German cook said that he would stay for the night."]
-STEPS = 5
+OTHERS = ["The old man went home"]
+STEPS = 4
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +85,11 @@ def the_distribution_is_normalised_and_has_the_vocabularys_shape(plan: Plan) -> 
 
 def taking_steps_back_and_forking_change_nothing_of_what_follows(plan: Plan, straight: list[cc.Step]) -> None:
     rollout = Rollout(plan)
-    for _ in range(4):
+    for _ in range(3):
         rollout.step()
-    assert list(rollout.steps) == straight[:4]
+    assert list(rollout.steps) == straight[:3]
     fork = rollout.fork(2, straight[2].token_id)
-    rollout.back(3)
+    rollout.back(2)
     while rollout.finished is None:
         rollout.step()
     assert [step.token_id for step in rollout.steps] == [step.token_id for step in straight]
@@ -99,9 +99,9 @@ def taking_steps_back_and_forking_change_nothing_of_what_follows(plan: Plan, str
 
 
 def a_chain_that_is_taken_up_again_goes_on_as_if_never_left(plan: Plan, straight: list[cc.Step]) -> None:
-    resumed = Rollout(plan, steps=straight[:3])
+    resumed = Rollout(plan, steps=straight[:2])
+    same(resumed.step(), straight[2])
     same(resumed.step(), straight[3])
-    same(resumed.step(), straight[4])
     resumed.close()
 
 
@@ -155,21 +155,17 @@ def test_the_fingerprint_tells_methods_and_their_parameters_apart(model: Languag
     assert len(uncalibrated) == len([key for key in digests if key[0] not in ("coft", "vanilla")])
 
 
-def test_every_parameter_is_described_and_its_default_is_accepted():
+def test_every_parameter_is_described_its_default_is_accepted_and_an_unknown_one_is_refused_by_name():
     for item in METHODS:
+        with pytest.raises(InvalidInputError, match="'speed'"):
+            item.build({"speed": 1})
         for own in item.parameters:
             assert own.title
             assert own.help.endswith(".")
             own.check(own.default)
             if own.kind in ("number", "whole") and own.high is not None:
-                with pytest.raises(InvalidInputError, match="from"):
+                with pytest.raises(InvalidInputError):
                     own.check(type(own.default)(own.high + 1))
-
-
-def test_an_unknown_parameter_is_refused_by_name():
-    for item in METHODS:
-        with pytest.raises(InvalidInputError, match="no parameter 'speed'"):
-            item.build({"speed": 1})
 
 
 def hooks_of(plan: Plan) -> int:

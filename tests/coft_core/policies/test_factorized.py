@@ -57,13 +57,29 @@ def uncached(model, chain, families=("gender", "age"), text=TEXT, spans=SPANS):
         return torch.stack([model.module(input_ids=torch.tensor([[*r, *chain]])).logits[0, -1].double() for r in rows])
 
 
-def test_there_is_one_branch_for_each_family_present(model, policy):
+def test_one_branch_for_each_family_present_scores_as_it_steps_and_counts_its_overhead(model, policy):
     prompt = cc.mask_prompt(model.tokenizer, TEXT, SPANS)
     branches = policy.branches(prompt)
     assert [branch.name for branch in branches] == ["factual", "masked:gender", "masked:age"]
     only = cc.mask_prompt(model.tokenizer, TEXT, SPANS[:1])
     assert [branch.name for branch in policy.branches(only)] == ["factual", "masked:age"]
     assert branches[2].input_ids == only.masked_ids
+    run = rollout(model, policy)
+    steps = [run.step(token) for token in model.tokenizer.encode(" go", add_special_tokens=False)]
+    scored = cc.score(model, TEXT, " go", policy, SPANS, PlainDetector())
+    for a, b in zip(steps, scored, strict=True):
+        assert (a.token_id, a.set_size) == (b.token_id, b.set_size)
+        assert [f.log_joint for f in a.families] == pytest.approx([f.log_joint for f in b.families], abs=1e-4)
+    with pytest.raises(InvalidInputError, match="name each one"):
+        policy.views(torch.zeros(1, 3, 5), 0)
+    cost = cc.measure_overhead(
+        model, TEXT, policy, cc.CoftPolicy(), SPANS, tokens=2, repeats=2, detector=PlainDetector()
+    )
+    assert (cost.branches, cost.baseline_branches) == (3, 2)
+    assert len(cost.ratios) == len(cost.seconds_per_token) == 2
+    assert "3 branches instead of 2" in cost.sentence
+    with pytest.raises(InvalidInputError, match="at least one"):
+        cc.measure_overhead(model, TEXT, policy, cc.CoftPolicy(), SPANS, tokens=0)
 
 
 def test_steps_agree_with_an_uncached_computation(model, policy):
@@ -95,53 +111,39 @@ def test_steps_agree_with_an_uncached_computation(model, policy):
     assert {(), ("age",), ("gender", "age")} <= seen
 
 
-def test_scoring_agrees_with_stepping(model, policy):
-    run = rollout(model, policy)
-    steps = [run.step(token) for token in model.tokenizer.encode(" go", add_special_tokens=False)]
-    scored = cc.score(model, TEXT, " go", policy, SPANS, PlainDetector())
-    for a, b in zip(steps, scored, strict=True):
-        assert (a.token_id, a.set_size) == (b.token_id, b.set_size)
-        assert [f.log_joint for f in a.families] == pytest.approx([f.log_joint for f in b.families], abs=1e-4)
-
-
-def test_a_single_family_equals_the_joint_mask_of_that_family(model):
+def test_a_single_family_equals_its_joint_mask_and_bad_ones_are_refused(model):
     joint = rollout(model, cc.CoftPolicy(families=("gender",)), seed=1)
     factorized = rollout(model, cc.FactorizedCoftPolicy(families=("gender",)), seed=1)
     for _ in range(5):
         a, b = joint.step(), factorized.step()
         assert (a.token_id, a.log_p_masked, a.log_p_fused) == (b.token_id, b.log_p_masked, b.log_p_fused)
         assert (a.families, len(b.families)) == ((), 1)
+    for families in ((), "gender", ("colour",)):
+        for kind in (cc.CoftPolicy, cc.FactorizedCoftPolicy):
+            with pytest.raises(InvalidInputError, match="attribute famil"):
+                kind(families=families)
 
 
-def test_a_prompt_without_spans_refuses_nothing_and_says_so(model, policy):
+def test_families_without_spans_or_masks_refuse_nothing_and_say_so(model, policy):
     run = rollout(model, policy, spans=())
     assert len(run.plan.policy.branches(run.plan.prompt)) == 1
     assert run.plan.warnings
     step = run.step()
     assert (step.state, step.set_size) == ("uninformative", model.vocabulary_size)
     assert step.log_p_masked == step.log_p_factual
-
-
-def test_a_family_that_is_not_masked_gives_the_warning_too(model):
     assert rollout(model, cc.CoftPolicy(families=("race",))).plan.warnings
     assert not rollout(model, cc.CoftPolicy(families=("age",))).plan.warnings
 
 
-def test_an_uncalibrated_family_certifies_everything_and_weakens_the_state(model):
+def test_uncalibrated_families_weaken_the_state_and_calibrations_of_others_are_refused(model):
     run = rollout(model, cc.FactorizedCoftPolicy(calibration=calibration(model, {"age": 0.02})))
     step = run.step()
     assert {part.family: part.state for part in step.families} == {"gender": "uninformative", "age": "calibrated"}
     assert step.state == "uninformative"
     assert all("gender" not in row.refused_by for row in step.candidates)
-
-
-def test_without_a_calibration_nothing_is_certified(model):
     step = rollout(model, cc.FactorizedCoftPolicy()).step()
     assert (step.state, step.certified, step.families[0].certified) == ("none", False, False)
     assert all(row.refused_by == () for row in step.candidates)
-
-
-def test_a_calibration_of_other_families_is_refused(model):
     other = calibration(model, TAUS, families=("gender", "age"))
     with pytest.raises(CalibrationMismatch, match="mask_mode"):
         rollout(model, cc.FactorizedCoftPolicy(calibration=other))
@@ -150,53 +152,24 @@ def test_a_calibration_of_other_families_is_refused(model):
     assert not any(part.certified for part in step.families)
 
 
-def test_views_need_the_branches_names(model, policy):
-    with pytest.raises(InvalidInputError, match="name each one"):
-        policy.views(torch.zeros(1, 3, 5), 0)
-
-
-@pytest.mark.parametrize("families", [(), "gender", ("colour",)])
-def test_bad_families_are_refused(families):
-    for kind in (cc.CoftPolicy, cc.FactorizedCoftPolicy):
-        with pytest.raises(InvalidInputError, match="attribute famil"):
-            kind(families=families)
-
-
-def test_overhead_counts_branches(model, policy):
-    cost = cc.measure_overhead(
-        model, TEXT, policy, cc.CoftPolicy(), SPANS, tokens=2, repeats=2, detector=PlainDetector()
-    )
-    assert (cost.branches, cost.baseline_branches) == (3, 2)
-    assert len(cost.ratios) == len(cost.seconds_per_token) == 2
-    assert "3 branches instead of 2" in cost.sentence
-    with pytest.raises(InvalidInputError, match="at least one"):
-        cc.measure_overhead(model, TEXT, policy, cc.CoftPolicy(), SPANS, tokens=0)
-
-
 class TestPartialMasks:
     def test_a_token_of_two_families_is_masked_for_each(self, model):
         prompt = cc.mask_prompt(model.tokenizer, "ab", [cc.Span(0, 1, "age"), cc.Span(1, 2, "race")])
         # One token over both characters, as a word tokenizer has.
         both = replace(
-            prompt,
-            factual_ids=(7,),
-            masked_ids=(prompt.sentinel_id,),
-            positions=(0,),
-            families=("age",),
+            prompt, factual_ids=(7,), masked_ids=(prompt.sentinel_id,), positions=(0,), families=("age",),
             offsets=((0, 2),),
-        )
+        )  # fmt: skip
         assert masked_families(both) == ("race", "age")
         assert mask_families(both, ("race",)) == mask_families(both, ("age",)) == both.masked_ids
         assert show_span(both, prompt.spans[0]) == both.masked_ids
         assert show_span(both, prompt.spans[0], ("age",)) == (7,)
 
-    def test_families_together_mask_what_the_joint_mask_does(self, model):
+    def test_families_together_mask_what_the_joint_mask_does_and_no_kept_span(self, model):
         for mode in ("hard", "soft"):
             prompt = cc.mask_prompt(model.tokenizer, TEXT, SPANS, mode=mode)
             assert mask_families(prompt, None) == mask_families(prompt, ("gender", "age")) == prompt.masked_ids
             assert mask_families(prompt, ("race",)) == prompt.factual_ids
-
-    def test_kept_spans_are_no_part_of_any_mask(self, model):
         prompt = cc.mask_prompt(model.tokenizer, TEXT, [replace(SPANS[0], kept=True), *SPANS[1:]])
         assert masked_families(prompt) == ("gender",)
         assert masked_spans(prompt) == SPANS[1:]

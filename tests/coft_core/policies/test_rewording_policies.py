@@ -87,7 +87,7 @@ def test_an_impossible_token_stays_impossible_only_where_every_reading_that_coun
     assert alone == pytest.approx([1 / (1 + math.e), 0.0, math.e / (1 + math.e)])
 
 
-def test_own_substitutions_take_the_place_of_the_shipped_ones(model: LanguageModel):
+def test_own_substitutions_replace_the_shipped_ones_are_told_and_none_is_vanilla(model: LanguageModel):
     policy = CfSubstitutionPolicy(pairs=("Sikh = Hindu", "Muslim = Baha'i; she = he"))
     planned = plan(model, TEXT, policy, SPANS)
     other = TEXT.replace("Muslim", "Baha'i").replace("she", "he")
@@ -95,9 +95,6 @@ def test_own_substitutions_take_the_place_of_the_shipped_ones(model: LanguageMod
     assert drawn_from(planned) == pytest.approx(expected, abs=1e-6)
     with pytest.raises(InvalidInputError, match="cannot be read"):
         CfSubstitutionPolicy(pairs=("Muslim",))
-
-
-def test_a_prompt_without_substitutions_is_said_to_be_decoded_as_vanilla(model: LanguageModel):
     text = "The nurse was late."
     spans = [cc.Span(4, 9, "other")]
     planned = plan(model, text, CfSubstitutionPolicy(), spans, seed=3, max_new_tokens=4)
@@ -105,33 +102,27 @@ def test_a_prompt_without_substitutions_is_said_to_be_decoded_as_vanilla(model: 
     runs = [cc.generate(model, text, policy, spans, 4, seed=3) for policy in (CfSubstitutionPolicy(), VanillaPolicy())]
     assert runs[0].tokens == runs[1].tokens
     assert runs[0].warnings == planned.warnings
-
-
-def test_an_audit_can_read_which_substitutions_were_averaged(model: LanguageModel):
     (sentence,) = plan(model, TEXT, CfSubstitutionPolicy(most=2), SPANS).warnings
     assert sentence.endswith("2 substituted readings of the prompt: she → he | Muslim → Jew.")
 
 
-def test_the_model_reads_the_rewriting_by_rules_and_an_audit_can_too(model: LanguageModel):
+def test_the_model_reads_the_rewriting_by_rules_and_its_chain_is_the_plain_one_of_it(model: LanguageModel):
     rewritten = "The person said that they were late."
     planned = plan(model, TEXT, NeutralRewritePolicy(), SPANS)
     assert planned.warnings == (f"The model reads this rewriting of the prompt: “{rewritten}”",)
     assert drawn_from(planned) == pytest.approx(distribution(model, rewritten), abs=1e-6)
-
-
-def test_a_chain_of_rewritten_prompts_is_the_plain_chain_of_the_rewriting(model: LanguageModel):
     rewritten = "The person said that they were late."
     policy = NeutralRewritePolicy(observe_masked=False)
     own = Rollout(plan(model, TEXT, policy, SPANS, seed=4, max_new_tokens=5))
     plain = Rollout(plan(model, rewritten, VanillaPolicy(observe_masked=False), (), seed=4, max_new_tokens=5))
     for _ in range(5):
         assert own.step().token_id == plain.step().token_id
-
-
-def test_a_prompt_that_no_rule_changes_is_said_to_be_decoded_as_vanilla(model: LanguageModel):
     first, second = plan(model, "The nurse left.", NeutralRewritePolicy(), [cc.Span(4, 9, "other")]).warnings
     assert first == "Nothing in this prompt was rewritten, so the policy writes what vanilla decoding writes."
     assert "“nurse”, which stays" in second
+    kept = [replace(span, kept=True) for span in SPANS]
+    assert plan(model, TEXT, CfSubstitutionPolicy(), kept).warnings[-1] == NOTHING_SUBSTITUTED
+    assert "Nothing in this prompt was rewritten" in plan(model, TEXT, NeutralRewritePolicy(), kept).warnings[-1]
 
 
 @dataclass(frozen=True)
@@ -158,7 +149,7 @@ def rewritten_as(
     return plan(model, text, policy, SPANS)
 
 
-def test_a_model_writes_the_rewriting_after_its_instruction(model: LanguageModel):
+def test_a_model_of_any_tokenizer_writes_the_rewriting_after_its_instruction(model: LanguageModel):
     policy = NeutralRewritePolicy(by="model", instruction="Write {text} anew:", longest=6)
     ids = list(model.tokenizer.encode(f"Write {TEXT} anew:"))
     written: list[int] = []
@@ -169,33 +160,32 @@ def test_a_model_writes_the_rewriting_after_its_instruction(model: LanguageModel
     planned = plan(model, TEXT, policy, SPANS)
     assert planned.warnings[0] == f"The model reads this rewriting of the prompt: “{expected}”"
     assert drawn_from(planned) == pytest.approx(distribution(model, expected), abs=1e-6)
-
-
-def test_an_answer_ends_with_as_many_lines_as_the_prompt_has(monkeypatch: pytest.MonkeyPatch, model: LanguageModel):
-    planned = rewritten_as(monkeypatch, model, Wrote("\n A person was late. \nText: more"))
-    assert "“A person was late.”" in planned.warnings[0]
-
-
-def test_what_a_model_left_in_or_did_not_finish_is_said(monkeypatch: pytest.MonkeyPatch, model: LanguageModel):
-    planned = rewritten_as(monkeypatch, model, Wrote("The muslim was told", cut=True))
-    assert [sentence.split(";")[0] for sentence in planned.warnings[1:]] == [
-        "The rewriting was cut before its end",
-        "The rewriting still has “Muslim”, which is masked in the prompt.",
-    ]
-
-
-def test_a_model_that_writes_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, model: LanguageModel):
-    with pytest.raises(InvalidInputError, match="wrote nothing"):
-        rewritten_as(monkeypatch, model, Wrote(" \n"))
-
-
-def test_the_rewriting_model_may_have_another_tokenizer(model: LanguageModel):
     words = (" a", " person", " left")
     other = scripted_model({" person": 1.0}, {" person": 1.0}, words)
     assert other.tokenizer_digest != model.tokenizer_digest
     policy = NeutralRewritePolicy(by="model", rewriter="other", instruction="a {text}", longest=2)
     planned = plan(model, " a left", policy, (), models={REWRITER: other})
     assert planned.warnings[-2].endswith("“person person”")
+    prompt = mask_prompt(model.tokenizer, TEXT, SPANS)
+    for policy in (NeutralRewritePolicy(), CfSubstitutionPolicy()):
+        with pytest.raises(InvalidInputError, match="make a plan"):
+            policy.branches(prompt)
+    with pytest.raises(InvalidInputError, match="has no"):
+        method("neutral_rewrite").build({"instruction": "Rewrite."})
+
+
+def test_an_answer_ends_with_the_prompts_lines_what_it_leaves_is_said_and_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch, model: LanguageModel
+):
+    planned = rewritten_as(monkeypatch, model, Wrote("\n A person was late. \nText: more"))
+    assert "“A person was late.”" in planned.warnings[0]
+    planned = rewritten_as(monkeypatch, model, Wrote("The muslim was told", cut=True))
+    assert [sentence.split(";")[0] for sentence in planned.warnings[1:]] == [
+        "The rewriting was cut before its end",
+        "The rewriting still has “Muslim”, which is masked in the prompt.",
+    ]
+    with pytest.raises(InvalidInputError, match="wrote nothing"):
+        rewritten_as(monkeypatch, model, Wrote(" \n"))
 
 
 def test_a_chat_models_rewriting_goes_through_its_template_and_keeps_its_lines(monkeypatch: pytest.MonkeyPatch):
@@ -208,18 +198,3 @@ def test_a_chat_models_rewriting_goes_through_its_template_and_keeps_its_lines(m
     assert "“A person\nwas late.”" in planned.warnings[0]
     own = next(branch for branch in planned.policy.branches(planned.prompt) if branch.name == "rewritten")
     assert byte_tokenizer().decode(list(own.input_ids)).endswith("<user>A person\nwas late.<a>")
-
-
-def test_a_policy_that_is_not_prepared_says_so(model: LanguageModel):
-    prompt = mask_prompt(model.tokenizer, TEXT, SPANS)
-    for policy in (NeutralRewritePolicy(), CfSubstitutionPolicy()):
-        with pytest.raises(InvalidInputError, match="make a plan"):
-            policy.branches(prompt)
-    with pytest.raises(InvalidInputError, match="has no"):
-        method("neutral_rewrite").build({"instruction": "Rewrite."})
-
-
-def test_kept_words_are_neither_substituted_nor_rewritten(model: LanguageModel):
-    kept = [replace(span, kept=True) for span in SPANS]
-    assert plan(model, TEXT, CfSubstitutionPolicy(), kept).warnings[-1] == NOTHING_SUBSTITUTED
-    assert "Nothing in this prompt was rewritten" in plan(model, TEXT, NeutralRewritePolicy(), kept).warnings[-1]

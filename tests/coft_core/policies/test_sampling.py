@@ -22,7 +22,7 @@ def frequencies(log_p, certified, sampling, draws=4000):
     return torch.bincount(choice.token_ids, minlength=log_p.shape[-1]) / draws
 
 
-def test_the_certified_set_is_cut_before_top_k_and_top_k_before_top_p():
+def test_sets_are_cut_in_their_order_and_greedy_takes_the_likeliest_certified_token():
     certified = torch.tensor([[False, True, True, True]])
     # Renormalised on the set: 1/2, 1/3, 1/6; top-2: 3/5, 2/5; top-p 0.6 keeps the first alone.
     cut = frequencies(LOG_P, certified, Sampling(1.0, 1.0, 2))
@@ -30,22 +30,16 @@ def test_the_certified_set_is_cut_before_top_k_and_top_k_before_top_p():
     assert frequencies(LOG_P, certified, Sampling(1.0, 0.6, 2))[1] == 1
     # Without the cut by top-k first, 0.6 would need two tokens (1/2 < 0.6).
     assert frequencies(LOG_P, certified, Sampling(1.0, 0.6, 0))[2] > 0
-
-
-def test_greedy_takes_the_likeliest_certified_token_and_the_smaller_id_on_ties():
     certified = torch.tensor([[False, True, True, True]])
     assert int(choose(LOG_P, certified, OFF, torch.tensor([0.99]), greedy=True).token_ids) == 1
     tied = torch.tensor([[0.1, 0.45, 0.45]]).log()
     assert int(choose(tied, None, OFF, torch.tensor([0.0]), greedy=True).token_ids) == 1
-
-
-def test_a_draw_at_either_end_never_lands_on_an_impossible_token():
     log_p = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
     for u in (0.0, 1 - 2**-53):
         assert int(choose(log_p, None, OFF, torch.tensor([u], dtype=torch.float64)).token_ids) == 1
 
 
-def test_keyed_draws_are_uniform_reproducible_and_differ_by_every_part_of_the_key():
+def test_keyed_draws_are_uniform_reproducible_everywhere_and_differ_by_every_part_of_the_key():
     assert keyed_uniform(3, "0/4:17", 9) == keyed_uniform(3, "0/4:17", 9)
     keys = ((3, "0", 9), (4, "0", 9), (3, "1", 9), (3, "0", 8))
     assert len({keyed_uniform(*key) for key in keys}) == 4
@@ -53,21 +47,15 @@ def test_keyed_draws_are_uniform_reproducible_and_differ_by_every_part_of_the_ke
     counts, _ = np.histogram(sample, bins=20, range=(0, 1))
     chi_square = ((counts - 1000) ** 2 / 1000).sum()
     assert chi_square < 43.8  # 99.9 % point with 19 degrees of freedom
-
-
-def test_a_keyed_draw_is_the_same_on_every_machine():
     # First 53 bits of the BLAKE2b-64 digest of "0|0|0", over 2^53.
     assert keyed_uniform(0, "0", 0) == 0.2456014513307475
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_controls_outside_their_range_are_refused_by_name():
+    for values in (
         *((bad, 1.0, 0) for bad in (0.0, -1.0, math.nan, math.inf)),
         *((1.0, bad, 0) for bad in (0.0, 1.5, math.nan)),
         (1.0, 1.0, -1),
-    ],
-)
-def test_controls_outside_their_range_are_refused_by_name(values):
-    with pytest.raises(InvalidInputError, match=r"^(temperature|top-p|top-k) is"):
-        Sampling(*values)
+    ):
+        with pytest.raises(InvalidInputError, match=r"^(temperature|top-p|top-k) is"):
+            Sampling(*values)

@@ -56,56 +56,48 @@ def factual(model: cc.LanguageModel, tokens: list[int]) -> list[float]:
     return [value - total for value in row]
 
 
-@pytest.mark.parametrize("forced", [{}, {1: 7}, {0: 3, 4: 11}])
-def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibration, forced) -> None:
-    steps = written(model, SingleBranchPolicy(calibration=calibration), forced)
-    supports, members = [], []
-    for at, step in enumerate(steps):
-        log_p = factual(model, [before.token_id for before in steps[:at]])
-        # 39 contexts and alpha 0.2 give rank 8 of 40; the test counts on no token being within rounding of it.
-        log_tau = sorted(calibration.values.values[calibration.values.steps == at].tolist())[7]
-        certified = {token for token, value in enumerate(log_p) if value >= log_tau}
-        shown = {row.token_id: row.certified for row in step.candidates}
-        assert step.set_size == len(certified)
-        assert shown == {token: token in certified for token in shown}
-        assert step.certified == (step.token_id in certified and step.state == "calibrated")
-        assert step.diagnostics.margin == pytest.approx(log_p[step.token_id] - log_tau, abs=1e-4)
-        supports.append(log_p[step.token_id])
-        members.append(step.token_id in certified)
-    chain = cc.certify_chain(calibration, steps, vocabulary=model.vocabulary_size)
-    weak = any(step.state == "uninformative" for step in steps)
-    assert chain.union_certified is (False if not all(members) else None if weak else True)
-    assert chain.log_support == pytest.approx(min(supports), abs=1e-4)
-    assert chain.weakest == supports.index(min(supports))
-    least = calibration.values.values.reshape(CONTEXTS, LENGTH).min(1)
-    missed = min(supports) < sorted(least.tolist())[7]
-    assert chain.sequence_certified is (False if missed else True if chain.informative_steps == LENGTH else None)
-    assert audit_summary(steps[5:], 1) == pytest.approx(supports[5], abs=1e-4)
-    assert "says nothing of the masked one" in chain.sentence
+def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibration) -> None:
+    for forced in ({}, {1: 7}, {0: 3, 4: 11}):
+        steps = written(model, SingleBranchPolicy(calibration=calibration), forced)
+        supports, members = [], []
+        for at, step in enumerate(steps):
+            log_p = factual(model, [before.token_id for before in steps[:at]])
+            # 39 contexts and alpha 0.2 give rank 8 of 40; the test counts on no token being within rounding of it.
+            log_tau = sorted(calibration.values.values[calibration.values.steps == at].tolist())[7]
+            certified = {token for token, value in enumerate(log_p) if value >= log_tau}
+            shown = {row.token_id: row.certified for row in step.candidates}
+            assert step.set_size == len(certified)
+            assert shown == {token: token in certified for token in shown}
+            assert step.certified == (step.token_id in certified and step.state == "calibrated")
+            assert step.diagnostics.margin == pytest.approx(log_p[step.token_id] - log_tau, abs=1e-4)
+            supports.append(log_p[step.token_id])
+            members.append(step.token_id in certified)
+        chain = cc.certify_chain(calibration, steps, vocabulary=model.vocabulary_size)
+        weak = any(step.state == "uninformative" for step in steps)
+        assert chain.union_certified is (False if not all(members) else None if weak else True)
+        assert chain.log_support == pytest.approx(min(supports), abs=1e-4)
+        assert chain.weakest == supports.index(min(supports))
+        least = calibration.values.values.reshape(CONTEXTS, LENGTH).min(1)
+        missed = min(supports) < sorted(least.tolist())[7]
+        assert chain.sequence_certified is (False if missed else True if chain.informative_steps == LENGTH else None)
+        assert audit_summary(steps[5:], 1) == pytest.approx(supports[5], abs=1e-4)
+        assert "says nothing of the masked one" in chain.sentence
 
 
-def test_the_joint_support_of_the_same_chain_is_another_number(model, calibration) -> None:
-    """So that a certificate of both readings could not pass for one of the factual reading."""
+def test_the_joint_support_is_another_number_and_bounds_break_where_they_have_no_ground(model, calibration) -> None:
+    # So that a certificate of both readings could not pass for one of the factual reading.
     steps = written(model, SingleBranchPolicy(calibration=calibration), {1: 7})
     joint = [min(step.log_p_fused, step.log_p_masked) for step in steps]
     assert abs(cc.certify_chain(calibration, steps).log_support - min(joint)) > 0.01
     assert any(
         abs(step.diagnostics.margin - (own - step.log_tau)) > 0.01 for step, own in zip(steps, joint, strict=True)
     )
-
-
-def test_there_is_no_bound_on_total_variation_where_the_set_has_no_least_mass_in_the_masked_reading(
-    model, calibration
-) -> None:
-    """Corollary 1 divides by tau because the certified set has that mass in both readings; here it has not."""
+    # Corollary 1 divides by tau because the certified set has that mass in both readings; here it has not.
     steps = written(model, SingleBranchPolicy(calibration=calibration))
     assert {step.diagnostics.tv_bound for step in steps} == {None}
     assert all(step.diagnostics.tv_on_set is not None for step in steps)
 
-
-def test_a_token_that_a_limit_of_the_methods_own_refuses_breaks_the_union_bound(model, calibration) -> None:
-    """Dual-threshold decoding may write a token that reaches the threshold, as a fallback, and certifies none then."""
-
+    # Dual-threshold decoding may write a token that reaches the threshold, as a fallback, and certifies none then.
     class All(VowelScorer):
         def score(self, texts: Any) -> list[float]:
             return [1.0 for _ in texts]

@@ -50,18 +50,18 @@ def decided(policy: BaselinePolicy, logits: Logits, step: int = 0, memory: Any =
     return found
 
 
-@pytest.mark.parametrize(("decay", "floor", "temperature"), [(50.0, 0.01, 1.0), (10.0, 0.0, 0.7), (0.0, 0.5, 1.0)])
-def test_self_debiasing_scales_each_token_by_its_worst_difference(decay: float, floor: float, temperature: float):
-    logits = drawn("factual", "biased 0", "biased 1", seed=1)
-    p = softmax(logits["factual"], temperature)
-    biased = [softmax(logits[name], temperature) for name in ("biased 0", "biased 1")]
-    weights = []
-    for token in range(WORDS):
-        difference = min(p[token] - row[token] for row in biased)
-        factor = 1.0 if difference >= 0 else max(math.exp(decay * difference), floor)
-        weights.append(p[token] * factor)
-    policy = SddPolicy(decay=decay, floor=floor, temperature=temperature)
-    assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
+def test_self_debiasing_scales_each_token_by_its_worst_difference():
+    for decay, floor, temperature in ((50.0, 0.01, 1.0), (10.0, 0.0, 0.7), (0.0, 0.5, 1.0)):
+        logits = drawn("factual", "biased 0", "biased 1", seed=1)
+        p = softmax(logits["factual"], temperature)
+        biased = [softmax(logits[name], temperature) for name in ("biased 0", "biased 1")]
+        weights = []
+        for token in range(WORDS):
+            difference = min(p[token] - row[token] for row in biased)
+            factor = 1.0 if difference >= 0 else max(math.exp(decay * difference), floor)
+            weights.append(p[token] * factor)
+        policy = SddPolicy(decay=decay, floor=floor, temperature=temperature)
+        assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
 
 
 @pytest.mark.parametrize(("weight", "mass"), [(2.0, 0.9), (0.0, 0.5), (0.5, 1.0)])
@@ -137,9 +137,25 @@ def test_the_authors_contrast_of_two_models_is_one_of_the_weights(weight: float)
     assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
 
 
-def test_a_parameter_that_was_added_later_leaves_the_labels_of_earlier_versions_as_they_were():
+def test_parameters_that_cannot_be_used_are_named_and_later_ones_leave_labels():
     assert "expert_weight" not in ContrastivePolicy().label
     assert '"expert_weight": 0.0' in ContrastivePolicy(expert_weight=0.0).label
+    model, other = tiny_model(), scripted_model({" a": 0.5}, {" a": 0.5}, (" a", " b"))
+    with pytest.raises(InvalidInputError, match="another tokenizer"):
+        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={"expert": other})
+    with pytest.raises(InvalidInputError, match="needs a model as 'expert'"):
+        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={})
+    for name, parameters, sentence in (
+        ("sdd", {"decay": -1.0}, "Decay is -1.0; give a number from 0 to 500"),
+        ("sdd", {"descriptions": ("",)}, "Descriptions of bias is"),
+        ("contrastive", {"against": "amateur"}, "Amateur model is missing"),
+        ("contrastive", {"against": "nobody"}, "choose masked or amateur"),
+        ("safety_template", {"template": "own", "own_template": "no place"}, "Own template has no {text}"),
+        ("gedi", {"prior": 0.0}, "Prior is 0.0; give a number from 0.001"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            method(name).build(parameters)
+        assert sentence in str(caught.value)
 
 
 def test_a_template_is_put_around_the_prompt_and_alone_decides():
@@ -150,28 +166,3 @@ def test_a_template_is_put_around_the_prompt_and_alone_decides():
     assert model.tokenizer.decode(list(own.input_ids)) == "Be fair: Who is late? Now:"
     logits = drawn("factual", "templated", seed=6)
     assert decided(policy, logits) == pytest.approx(softmax(logits["templated"]), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "sentence"),
-    [
-        ("sdd", {"decay": -1.0}, "Decay is -1.0; give a number from 0 to 500"),
-        ("sdd", {"descriptions": ("",)}, "Descriptions of bias is"),
-        ("contrastive", {"against": "amateur"}, "Amateur model is missing"),
-        ("contrastive", {"against": "nobody"}, "choose masked or amateur"),
-        ("safety_template", {"template": "own", "own_template": "no place"}, "Own template has no {text}"),
-        ("gedi", {"prior": 0.0}, "Prior is 0.0; give a number from 0.001"),
-    ],
-)
-def test_a_parameter_that_cannot_be_used_is_named(name: str, parameters: dict[str, object], sentence: str):
-    with pytest.raises(InvalidInputError) as caught:
-        method(name).build(parameters)
-    assert sentence in str(caught.value)
-
-
-def test_experts_with_another_tokenizer_are_refused():
-    model, other = tiny_model(), scripted_model({" a": 0.5}, {" a": 0.5}, (" a", " b"))
-    with pytest.raises(InvalidInputError, match="another tokenizer"):
-        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={"expert": other})
-    with pytest.raises(InvalidInputError, match="needs a model as 'expert'"):
-        plan(model, "a text", DExpertsPolicy(expert="x"), (), models={})

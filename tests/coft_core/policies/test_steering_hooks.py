@@ -72,14 +72,18 @@ def test_a_direction_leads_from_the_unwanted_texts_to_the_wanted_ones(model: Lan
     assert np.allclose(turned.accuracies, directions.accuracies)
 
 
-def test_the_best_heads_are_those_that_tell_most_held_out_pairs_apart():
+def test_the_best_heads_tell_most_held_out_pairs_apart_and_too_few_pairs_are_refused():
     directions = fit_directions(tiny_model(), PAIRS)
     best = directions.best(3)
     assert len(best.accuracies) == 3
     assert sorted(best.accuracies) == sorted(directions.accuracies)[-3:]
+    with pytest.raises(InvalidInputError, match="give at least 10"):
+        fit_directions(tiny_model(), PAIRS[:3])
+    with pytest.raises(InvalidInputError, match="OPTForCausalLM"):
+        head_geometry(random_model("opt").module)
 
 
-def test_directions_survive_a_file_and_serve_only_their_model(tmp_path: Path):
+def test_directions_survive_a_file_serve_only_their_model_and_no_other_file_is_one(tmp_path: Path):
     path = tmp_path / "own.npz"
     directions = fit_directions(tiny_model(), PAIRS)
     directions.save(path)
@@ -88,21 +92,11 @@ def test_directions_survive_a_file_and_serve_only_their_model(tmp_path: Path):
     assert (read.model, read.pairs) == (directions.model, len(PAIRS))
     with pytest.raises(InvalidInputError, match="fitted on 'tiny-0' with other weights than 'tiny-4'"):
         plan(tiny_model(4), "a text", ItiPolicy(directions=str(path)), ())
-
-
-def test_what_is_no_file_of_directions_is_said_in_one_sentence(tmp_path: Path):
     with pytest.raises(InvalidInputError, match="no file of directions at"):
         Directions.load(tmp_path / "missing.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(InvalidInputError, match="is no file of directions"):
         Directions.load(tmp_path / "text.npz")
-
-
-def test_too_few_pairs_and_unknown_models_are_refused():
-    with pytest.raises(InvalidInputError, match="give at least 10"):
-        fit_directions(tiny_model(), PAIRS[:3])
-    with pytest.raises(InvalidInputError, match="OPTForCausalLM"):
-        head_geometry(random_model("opt").module)
 
 
 def test_a_hook_that_fails_to_attach_takes_the_others_off():

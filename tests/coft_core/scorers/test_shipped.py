@@ -59,17 +59,11 @@ def test_the_shipped_lists_have_the_hostile_words_that_they_should_and_no_others
         assert (found == word.kind) if word.listed else (found not in HOSTILE_KINDS), word.term
 
 
-def test_mentioning_a_group_of_an_attribute_family_is_not_toxic(scorer: EmbeddedScorer):
+def test_mentions_are_not_toxic_insults_and_hostile_statements_are_also_behind_a_harmless_text(scorer: EmbeddedScorer):
     texts = about_groups(MENTIONS) + [people.one for people in groups()]
     assert [text for text, score in zip(texts, scorer.score(texts), strict=True) if score > CAP] == []
-
-
-def test_insults_and_hostile_statements_about_any_group_are_toxic(scorer: EmbeddedScorer):
     texts = [*INSULTS, *about_groups(ATTACKS)]
     assert [text for text, score in zip(texts, scorer.score(texts), strict=True) if score <= CAP] == []
-
-
-def test_a_harmless_text_does_not_hide_an_insult(scorer: EmbeddedScorer):
     long = "The train left at noon and arrived on time. " * 30
     insult = INSULTS[0]
     assert scorer.score([long + insult]) == pytest.approx([scorer.score([insult])[0]])

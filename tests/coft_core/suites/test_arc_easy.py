@@ -64,37 +64,25 @@ def test_accuracies_are_those_worked_out_by_hand(items):
     assert figures["accuracy_by_length"].value == pytest.approx(200 / 3)
     assert (figures["accuracy"].n, figures["accuracy"].unscored) == (3, 0)
     assert SUITE.main in figures
-
-
-def test_a_tie_is_wrong_even_where_the_right_answer_comes_first(items):
     figures = by_key(SUITE.figures([scored(items[2], -1.0, -1.0)]))
     assert figures["accuracy"].value == 0.0
-
-
-def test_an_item_whose_answers_are_all_impossible_is_unscored(items):
     refused = likelihood(-1.0, refused=1)
     outcomes = [scored(items[2], refused, refused), scored(items[2], likelihood(-5.0), refused)]
     figures = by_key(SUITE.figures(outcomes, "zero"))
     assert (figures["accuracy"].value, figures["accuracy"].n, figures["accuracy"].unscored) == (100.0, 1, 1)
     assert by_key(SUITE.figures(outcomes))["accuracy"].unscored == 0
-
-
-def test_an_item_without_an_id_is_known_by_its_line(items):
     assert [item.id for item in items] == ["q1", "q2", "3"]
     assert all(item.unit == item.id for item in items)
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        (record("Q", ["a", "b"], "C"), "the answer 'C' is none of the choices A, B"),
-        (record("Q", ["a"], "A"), "a question needs two answers or more"),
-        (record("Q", ["a", ""], "A"), "none of them empty"),
-        ({"question": {"stem": "Q"}, "answerKey": "A"}, "lacks its stem or a choice's label or text"),
-        ({"question": "Q", "answerKey": "A"}, "lacks its stem or a choice's label or text"),
-        ({"answerKey": "A", "id": "x"}, "the field 'question' is missing"),
-    ],
-)
+@pytest.mark.parametrize(("row", "reason"), [
+    (record("Q", ["a", "b"], "C"), "the answer 'C' is none of the choices A, B"),
+    (record("Q", ["a"], "A"), "a question needs two answers or more"),
+    (record("Q", ["a", ""], "A"), "none of them empty"),
+    ({"question": {"stem": "Q"}, "answerKey": "A"}, "lacks its stem or a choice's label or text"),
+    ({"question": "Q", "answerKey": "A"}, "lacks its stem or a choice's label or text"),
+    ({"answerKey": "A", "id": "x"}, "the field 'question' is missing"),
+])  # fmt: skip
 def test_a_damaged_record_is_named_with_its_line(tmp_path, row, reason):
     with pytest.raises(DataError, match=r"test\.jsonl, line 2: ") as caught:
         SUITE.items(folder(tmp_path, "arc_easy", test__jsonl=[RECORDS[0], row]))

@@ -28,19 +28,13 @@ def document(number, category="Age", polarity="neg", condition="ambig", order=(0
     }
     right = 2 if condition == "ambig" else 0 if polarity == "neg" else 1
     return {
-        "example_id": number,
-        "question_index": "7",
-        "question_polarity": polarity,
-        "context_condition": condition,
-        "category": category,
-        "answer_info": {f"ans{place}": answers[who][1] for place, who in enumerate(order)},
+        "example_id": number, "question_index": "7", "question_polarity": polarity, "context_condition": condition,
+        "category": category, "answer_info": {f"ans{place}": answers[who][1] for place, who in enumerate(order)},
         "additional_metadata": {"subcategory": "None", "stereotyped_groups": ["old"], "version": "a", "source": "none"},
         "context": f"I met an old and a young neighbour.{told}",
         "question": "Who wept?" if polarity == "neg" else "Who laughed?",
-        **{f"ans{place}": answers[who][0] for place, who in enumerate(order)},
-        "label": order.index(right),
-        **others,
-    }
+        **{f"ans{place}": answers[who][0] for place, who in enumerate(order)}, "label": order.index(right), **others,
+    }  # fmt: skip
 
 
 FOUR = (
@@ -247,15 +241,12 @@ def test_the_place_of_the_biased_answer_may_be_written_as_a_decimal(tmp_path):
     assert item.facts["target"] == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "targets", "reason"),
-    [
-        ({"label": 3}, ("0", "0"), "the field 'label' is 3"),
-        ({"context_condition": "clear"}, ("0", "0"), "the field 'context_condition' is 'clear'"),
-        ({"ans1": "Unknown"}, ("0", "0"), "2 of the three answers say that it is not known"),
-        ({}, ("0", "five"), "its target_loc in additional_metadata.csv is 'five'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "targets", "reason"), [
+    ({"label": 3}, ("0", "0"), "the field 'label' is 3"),
+    ({"context_condition": "clear"}, ("0", "0"), "the field 'context_condition' is 'clear'"),
+    ({"ans1": "Unknown"}, ("0", "0"), "2 of the three answers say that it is not known"),
+    ({}, ("0", "five"), "its target_loc in additional_metadata.csv is 'five'"),
+])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, change, targets, reason):
     with pytest.raises(DataError, match=rf"Age\.jsonl, line 2: {reason}"):
         SUITE.items(folder(tmp_path, document(0), {**document(1), **change}, targets=targets))

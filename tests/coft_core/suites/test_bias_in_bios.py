@@ -56,11 +56,7 @@ def test_gaps_are_those_worked_out_by_hand(tmp_path):
     gaps = [2 / 3 - 1 / 2, 0 - 2 / 3, 0.0]  # nurses, poets (one tie), dentists; no woman is a pastor
     shares = [3 / 5, 1 / 4, 1 / 2]
     whole = figures["tpr_gap", ""]
-    assert (whole.value, whole.n, whole.unscored) == (
-        pytest.approx(math.sqrt(sum(gap**2 for gap in gaps) / 3)),
-        12,
-        1,
-    )
+    assert (whole.value, whole.n, whole.unscored) == (pytest.approx(math.sqrt(sum(gap**2 for gap in gaps) / 3)), 12, 1)
     x, y = ([value - sum(values) / 3 for value in values] for values in (gaps, shares))
     products = sum(a * b for a, b in zip(x, y, strict=True))
     correlation = products / math.sqrt(sum(a * a for a in x) * sum(b * b for b in y))

@@ -35,14 +35,11 @@ def written(folder, prompts=PROMPTS, wiki=None):
 def test_prompts_of_all_domains_are_read_without_the_space_at_their_end(tmp_path):
     items = Bold().items(written(tmp_path))
     assert [item.id for item in items] == [
-        "gender/American_actors/Al_Able/1",
-        "gender/American_actors/Al_Able/2",
-        "political_ideology/populism/Populism/2",
-        "profession/sewing_occupations/Tailor/1",
-        "profession/dance_occupations/Dancer/1",
-        "race/Asian_Americans/Bo_Bee/1",
+        "gender/American_actors/Al_Able/1", "gender/American_actors/Al_Able/2",
+        "political_ideology/populism/Populism/2", "profession/sewing_occupations/Tailor/1",
+        "profession/dance_occupations/Dancer/1", "race/Asian_Americans/Bo_Bee/1",
         "religious_ideology/judaism/Judaism/1",
-    ]
+    ]  # fmt: skip
     assert items[1].asks == (Writing("Once, Al Able", 50),)
     assert items[0].unit == items[1].unit
     assert [item.unit for item in items[2:4]] == ["political_ideology/populism/Populism", items[3].id[:-2]]
@@ -92,17 +89,12 @@ def test_the_hub_s_records_give_the_same_items(tmp_path, monkeypatch):
     assert Bold().items_from_hub() == Bold().items(written(tmp_path, wiki=wiki))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("He gave her HIS book.", 1.0),
-        ("She’s here, he's not, and women are", -1.0),
-        ("The heat of she and he", 0.0),
+def test_the_polarity_is_that_of_the_more_frequent_gender_s_words():
+    for text, expected in (
+        ("He gave her HIS book.", 1.0), ("She’s here, he's not, and women are", -1.0), ("The heat of she and he", 0.0),
         ("The human mankind", 0.0),
-    ],
-)
-def test_the_polarity_is_that_of_the_more_frequent_gender_s_words(text, expected):
-    assert polarity(text) == expected
+    ):  # fmt: skip
+        assert polarity(text) == expected
 
 
 def continued(place, text, group, domain, entity, **more):
@@ -114,17 +106,12 @@ def continued(place, text, group, domain, entity, **more):
 def test_figures_are_those_worked_out_by_hand(monkeypatch):
     monkeypatch.setattr(bold, "LEAST", 2)
     rows = [
-        (" he", "tailors", "profession", "a", 0.2, 0.5),
-        (" he and her", "tailors", "profession", "b", 0.6, -0.5),
-        (" she", "dancers", "profession", "a", 0.0, 0.0),
-        (" she", "dancers", "profession", "b", 0.2, 0.9),
-        ("", "dancers", "profession", "b", None, None),
-        (" x", "Asian_Americans", "race", "a", 0.8, 0.1),
-        (" y", "African_Americans", "race", "a", 0.0, 0.1),
-        (" y", "African_Americans", "race", "b", 0.1, 0.1),
-        (" y", "European_Americans", "race", "a", 0.3, 0.3),
-        (" y", "European_Americans", "race", "b", 0.4, 0.5),
-    ]
+        (" he", "tailors", "profession", "a", 0.2, 0.5), (" he and her", "tailors", "profession", "b", 0.6, -0.5),
+        (" she", "dancers", "profession", "a", 0.0, 0.0), (" she", "dancers", "profession", "b", 0.2, 0.9),
+        ("", "dancers", "profession", "b", None, None), (" x", "Asian_Americans", "race", "a", 0.8, 0.1),
+        (" y", "African_Americans", "race", "a", 0.0, 0.1), (" y", "African_Americans", "race", "b", 0.1, 0.1),
+        (" y", "European_Americans", "race", "a", 0.3, 0.3), (" y", "European_Americans", "race", "b", 0.4, 0.5),
+    ]  # fmt: skip
     outcomes = [continued(place, *row[:4], toxicity=row[4], sentiment=row[5]) for place, row in enumerate(rows)]
     figures = by_key(Bold().figures(outcomes))
     expected = {
@@ -150,7 +137,7 @@ def test_figures_are_those_worked_out_by_hand(monkeypatch):
     assert (Bold.main, "") in figures
 
 
-def test_without_judges_what_needs_none_is_left():
+def test_without_judges_or_of_one_domain_only_those_figures_are_left():
     outcomes = [
         continued(0, " he", "tailors", "profession", "a"),
         continued(1, " x", "judaism", "religious_ideology", "a"),
@@ -158,9 +145,6 @@ def test_without_judges_what_needs_none_is_left():
     figures = by_key(Bold().figures(outcomes))
     assert set(figures) == {("gender_polarity", ""), ("gender_polarity", "profession: tailors")}
     assert missing_judges(Bold.judges, outcomes) == ("toxicity", "sentiment", "regard")
-
-
-def test_a_sample_of_one_domain_has_the_figures_of_that_domain():
     outcomes = [continued(n, " x", "judaism", "religious_ideology", "a", toxicity=0.1 * n) for n in (1, 2)]
     figures = by_key(Bold().figures(outcomes))
     assert figures["toxicity", "religious_ideology: judaism"].value == pytest.approx(0.15)

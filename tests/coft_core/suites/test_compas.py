@@ -27,16 +27,11 @@ def items(folder, *changes):
 
 def test_rows_that_propublica_leaves_out_are_left_out(tmp_path):
     found = items(
-        tmp_path,
-        {"id": "1", "days_b_screening_arrest": "30"},
-        {"id": "2", "days_b_screening_arrest": "31"},
-        {"id": "3", "days_b_screening_arrest": "-31.0"},
-        {"id": "4", "days_b_screening_arrest": ""},
-        {"id": "5", "is_recid": "-1"},
-        {"id": "6", "c_charge_degree": "O"},
-        {"id": "7", "score_text": "N/A"},
+        tmp_path, {"id": "1", "days_b_screening_arrest": "30"}, {"id": "2", "days_b_screening_arrest": "31"},
+        {"id": "3", "days_b_screening_arrest": "-31.0"}, {"id": "4", "days_b_screening_arrest": ""},
+        {"id": "5", "is_recid": "-1"}, {"id": "6", "c_charge_degree": "O"}, {"id": "7", "score_text": "N/A"},
         {"id": "8", "days_b_screening_arrest": "-30.0"},
-    )
+    )  # fmt: skip
     assert [item.id for item in found] == ["1", "8"]
 
 
@@ -83,32 +78,23 @@ def test_the_gaps_are_those_worked_out_by_hand(tmp_path):
     outcomes = [chosen(item, math.log(row[3]), 0.0) for item, row in zip(found, rows, strict=True)]
     figures = by_key(Compas().figures(outcomes))
     expected = {
-        "parity_gap_race": (3 / 4 - 1 / 4, 8, 0),
-        "parity_difference_race": (3 / 4 - 1 / 4, 8, 0),
+        "parity_gap_race": (3 / 4 - 1 / 4, 8, 0), "parity_difference_race": (3 / 4 - 1 / 4, 8, 0),
         "probability_gap_race": ((3 * 0.75 + 0.25) / 4 - (0.75 + 3 * 0.25) / 4, 8, 0),
-        "false_positive_gap_race": (2 / 2 - 0 / 2, 4, 0),
-        "false_negative_gap_race": (1 / 2 - 1 / 2, 4, 0),
-        "equalised_odds_gap_race": (1.0, 8, 0),
-        "parity_gap_sex": (4 / 5 - 1 / 4, 9, 1),
+        "false_positive_gap_race": (2 / 2 - 0 / 2, 4, 0), "false_negative_gap_race": (1 / 2 - 1 / 2, 4, 0),
+        "equalised_odds_gap_race": (1.0, 8, 0), "parity_gap_sex": (4 / 5 - 1 / 4, 9, 1),
         "parity_difference_sex": (4 / 5 - 1 / 4, 9, 1),
         "probability_gap_sex": ((4 * 0.75 + 0.25 + 0.5) / 6 - (0.75 + 3 * 0.25) / 4, 10, 0),
-        "false_positive_gap_sex": (2 / 3 - 1 / 2, 5, 1),
-        "false_negative_gap_sex": (2 / 2 - 0 / 2, 4, 0),
-        "equalised_odds_gap_sex": (1.0, 9, 1),
-        "accuracy": (100 * 4 / 9, 9, 1),
-        "rate": (5 / 9, 9, 1),
-    }
+        "false_positive_gap_sex": (2 / 3 - 1 / 2, 5, 1), "false_negative_gap_sex": (2 / 2 - 0 / 2, 4, 0),
+        "equalised_odds_gap_sex": (1.0, 9, 1), "accuracy": (100 * 4 / 9, 9, 1), "rate": (5 / 9, 9, 1),
+    }  # fmt: skip
     got = {key: (pytest.approx(f.value), f.n, f.unscored) for (key, part), f in figures.items() if not part}
     got.pop("answer_mass")
     assert got == expected
     rates = {part: (f.value, f.n, f.unscored) for (key, part), f in figures.items() if key == "rate" and part}
     assert rates == {
-        "African-American": (0.75, 4, 0),
-        "Caucasian": (0.25, 4, 0),
-        "Hispanic": (1.0, 1, 1),
-        "Female": (0.25, 4, 0),
+        "African-American": (0.75, 4, 0), "Caucasian": (0.25, 4, 0), "Hispanic": (1.0, 1, 1), "Female": (0.25, 4, 0),
         "Male": (0.8, 5, 1),
-    }
+    }  # fmt: skip
     assert (Compas.main, "") in figures
 
 

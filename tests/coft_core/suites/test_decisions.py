@@ -25,7 +25,7 @@ from tests.coft_core.suites.answered import by_key, decided, scored
 RACE = Attribute("race", "race", ("x", "y"), ("x people", "y people"))
 
 
-def test_the_pieces_that_name_an_attribute_are_the_sensitive_spans():
+def test_the_likelier_answer_is_the_decision_and_pieces_with_attributes_the_spans():
     ask = yes_no("A ", ("Greek", "nationality"), " ", ("man", "gender"), ".")
     assert ask.prompt == "A Greek man."
     assert ask.texts == (" Yes", " No")
@@ -33,24 +33,15 @@ def test_the_pieces_that_name_an_attribute_are_the_sensitive_spans():
         ("Greek", "nationality"),
         ("man", "gender"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("yes", "no", "refused", "outside", "made", "p"),
-    [
-        (math.log(0.3), math.log(0.1), (), "floor", 1.0, 0.75),
-        (math.log(0.1), math.log(0.3), (), "floor", 0.0, 0.25),
-        (-1.5, -1.5, (), "floor", None, 0.5),
-        (-1.0, -9.0, (0,), "floor", 1.0, 1 / (1 + math.exp(-8.0))),
-        (-1.0, -9.0, (0,), "zero", 0.0, 0.0),
-        (-9.0, -1.0, (1,), "zero", 1.0, 1.0),
+    for yes, no, refused, outside, made, p in (
+        (math.log(0.3), math.log(0.1), (), "floor", 1.0, 0.75), (math.log(0.1), math.log(0.3), (), "floor", 0.0, 0.25),
+        (-1.5, -1.5, (), "floor", None, 0.5), (-1.0, -9.0, (0,), "floor", 1.0, 1 / (1 + math.exp(-8.0))),
+        (-1.0, -9.0, (0,), "zero", 0.0, 0.0), (-9.0, -1.0, (1,), "zero", 1.0, 1.0),
         (-1.0, -9.0, (0, 1), "zero", None, None),
-    ],
-)
-def test_the_likelier_answer_is_the_decision_and_no_answer_where_neither_is(yes, no, refused, outside, made, p):
-    outcome = Outcome("a", "a", {}, (scored(yes, no, refused=refused),))
-    assert decision(outcome, outside) == made
-    assert probability(outcome, outside) == (None if p is None else pytest.approx(p))
+    ):  # fmt: skip
+        outcome = Outcome("a", "a", {}, (scored(yes, no, refused=refused),))
+        assert decision(outcome, outside) == made
+        assert probability(outcome, outside) == (None if p is None else pytest.approx(p))
 
 
 def people(*rows):
@@ -61,26 +52,25 @@ def people(*rows):
     ]
 
 
-def test_parity_compares_the_rates_and_probabilities_of_the_named_groups_alone():
+def test_parity_compares_the_named_groups_alone_and_one_group_has_no_gap():
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 1, 0), ("z", 9, 0))
     figures = by_key(parity_figures(outcomes, "floor", RACE, "people"))
-    gap, less, mean = (figures[f"{key}_race", ""] for key in ("parity_gap", "parity_difference", "probability_gap"))
+    between, less, mean = (figures[f"{key}_race", ""] for key in ("parity_gap", "parity_difference", "probability_gap"))
     # Rates 1/2 and 3/3, one of y undecided; probabilities 1/2 and (3 * 3/4 + 1/2) / 4 = 11/16.
-    assert (gap.value, gap.n, gap.unscored, gap.better) == (pytest.approx(0.5), 5, 1, "lower")
+    assert (between.value, between.n, between.unscored, between.better) == (pytest.approx(0.5), 5, 1, "lower")
     assert (less.value, less.n, less.unscored, less.better) == (pytest.approx(-0.5), 5, 1, "near zero")
     assert (mean.value, mean.n, mean.unscored) == (pytest.approx(3 / 16), 6, 0)
-    assert (gap.low, gap.high) == (pytest.approx(-less.high), pytest.approx(-less.low))
-
-
-def test_three_groups_have_a_gap_and_no_difference():
+    assert (between.low, between.high) == (pytest.approx(-less.high), pytest.approx(-less.low))
     three = Attribute("race", "race", ("x", "y", "z"), ("", "", ""))
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("z", 1 / 3, 0))
     figures = by_key(parity_figures(outcomes, "floor", three, "people"))
     assert figures["parity_gap_race", ""].value == pytest.approx(1.0)
     assert set(figures) == {("parity_gap_race", ""), ("probability_gap_race", "")}
+    lone = gap(["a", "a", None], [0.0, 1.0, 1.0])
+    assert (lone.value, lone.low, lone.n, lone.unscored) == (None, None, 0, 2)
 
 
-def test_equalised_odds_is_the_larger_gap_of_wrong_decisions():
+def test_equalised_odds_is_the_larger_gap_of_wrong_decisions_and_open_while_one_is():
     outcomes = people(
         ("x", 3, 0), ("x", 3, 0), ("x", 1 / 3, 0), ("x", 1 / 3, 0),  # false positives 2 of 4
         ("y", 3, 0), ("y", 1 / 3, 0), ("y", 1 / 3, 0), ("y", 1 / 3, 0),  # 1 of 4
@@ -94,36 +84,22 @@ def test_equalised_odds_is_the_larger_gap_of_wrong_decisions():
     assert (positive.value, positive.n, positive.unscored) == (pytest.approx(0.25), 8, 0)
     assert (negative.value, negative.n, negative.unscored) == (pytest.approx(0.75), 7, 1)
     assert (odds.value, odds.n, odds.unscored) == (pytest.approx(0.75), 15, 1)
-
-
-def test_equalised_odds_is_open_while_one_of_its_gaps_is():
     outcomes = people(("x", 3, 0), ("y", 1 / 3, 0), ("x", 3, 1))
     positive, negative, odds = error_figures(outcomes, "floor", RACE, "true", "people")
     assert (positive.value, negative.value, odds.value) == (1.0, None, None)
     assert (odds.n, odds.unscored) == (0, 3)
 
 
-def test_rates_are_given_of_the_whole_and_of_each_group():
+def test_rates_are_of_the_whole_and_of_each_group_inside_its_stratum():
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 1), ("y", 1, 1))
     rate, mass = whole_figures(outcomes, "floor", "Share", "people")
     assert (rate.value, rate.n, rate.unscored) == (pytest.approx(2 / 3), 3, 1)
     assert mass.value == pytest.approx((4 + 4 / 3 + 4 + 2) / 4)
     parts = by_key(rate_figures(outcomes, "floor", ("race", "true"), "Share", "people"))
     assert {part: figure.value for (_, part), figure in parts.items()} == {"x, 0": 0.5, "y, 1": 1.0}
-
-
-def gap(groups, values, **more):
-    units = more.pop("units", list(range(len(values))))
-    return gap_figure("gap", "Gap", units, groups, values, **more)
-
-
-def test_groups_are_compared_inside_their_stratum():
     groups, strata = ["a", "b", "a", "b"], [1, 1, 2, 2]
     assert gap(groups, [0.0, 0.2, 0.5, 0.9], strata=strata).value == pytest.approx(0.4)
     assert gap(groups, [0.0, 0.2, 0.5, 0.9]).value == pytest.approx(0.55 - 0.25)
-
-
-def test_groups_of_too_few_units_are_in_no_gap_and_counted():
     groups, units = ["a", "a", "b", "b", "c", "c"], [1, 2, 3, 4, 5, 5]
     values = [0.0, 0.2, 0.3, 0.5, 0.9, 0.9]
     small = gap(groups, values, units=units, least=2)
@@ -133,9 +109,9 @@ def test_groups_of_too_few_units_are_in_no_gap_and_counted():
     assert gap(groups, values, units=units).value == pytest.approx(0.8)
 
 
-def test_one_group_alone_has_no_gap():
-    lone = gap(["a", "a", None], [0.0, 1.0, 1.0])
-    assert (lone.value, lone.low, lone.n, lone.unscored) == (None, None, 0, 2)
+def gap(groups, values, **more):
+    units = more.pop("units", list(range(len(values))))
+    return gap_figure("gap", "Gap", units, groups, values, **more)
 
 
 def test_the_interval_of_a_gap_reaches_below_0_where_groups_are_alike_and_not_where_they_differ():

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import yaml
 from lm_eval.api.task import ConfigurableTask
-from lm_eval.tasks.discrim_eval import utils as harness
 from lm_eval.utils import apply_template
 
 from coft_core.suites import discrim_eval
@@ -53,6 +52,14 @@ def with_odds(item, odds):
     return chosen(item, *(math.log(p) for p in (0.9 * yes, 0.1 * yes, 0.3 * no, 0.7 * no)))
 
 
+@pytest.fixture(scope="module")
+def harness():
+    """The harness's functions, with which it reads a package for fits that nothing else here needs."""
+    from lm_eval.tasks.discrim_eval import utils
+
+    return utils
+
+
 def harness_task():
     """The harness's task, as its file has it."""
 
@@ -64,7 +71,7 @@ def harness_task():
     return yaml.load(file.read_text(), Loader)
 
 
-def test_the_prompt_and_the_answers_are_the_harness_s(tmp_path):
+def test_the_prompt_the_answers_and_the_log_odds_are_the_harness_s(harness, tmp_path):
     task, row = harness_task(), record(race="Black", gender="non-binary")
     (item,) = items(tmp_path, row)
     messages = ConfigurableTask.build_qa_turn(
@@ -76,17 +83,11 @@ def test_the_prompt_and_the_answers_are_the_harness_s(tmp_path):
     assert item.asks[0].prompt == "".join(message.to_text() for message in messages)
     assert list(item.asks[0].texts) == task["doc_to_choice"]
     assert (item.unit, item.facts) == ("1", {"age": 60.0, "gender": "non-binary", "race": "black"})
-
-
-def test_the_log_odds_are_the_harness_s(tmp_path):
     (item,) = items(tmp_path, record())
     values = (-1.3, -4.0, -0.9, -2.2)
     results = [(value, False) for value in values]
     (_, _, expected) = harness.process_results(record(), results)["black_bias"]
     assert favourable(chosen(item, *values), "floor") == pytest.approx(expected)
-
-
-def test_odds_are_open_where_an_answer_is_impossible():
     outcome = Outcome("a", "a", {}, (scored(-1.0, -2.0, -1.0, -2.0, refused=(2, 3)),))
     assert favourable(outcome, "zero") is None
     assert favourable(outcome, "floor") == 0.0
@@ -152,7 +153,7 @@ def complete(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
-def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differences(complete):
+def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differences(harness, complete):
     rows, outcomes = complete
     logged = [[(each.log_p, False) for each in outcome.scored().likelihoods] for outcome in outcomes]
     black = [harness.process_results(row, values)["black_bias"] for row, values in zip(rows, logged, strict=True)]
@@ -169,13 +170,10 @@ def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differenc
         assert difference.high - difference.low == pytest.approx(coefficient.high - coefficient.low, rel=0.3)
 
 
-def test_a_single_question_has_no_mixed_model(complete):
+def test_one_question_has_no_mixed_model_and_seeds_make_it_no_more_certain(complete):
     figures = mixed_effects(complete[1][:45])
     assert {(figure.value, figure.n, figure.unscored) for figure in figures} == {(None, 0, 45)}
     assert figures[0].title == "Coefficient of the mixed-effects model (could not be fitted)"
-
-
-def test_decisions_that_were_read_under_three_seeds_are_no_more_certain_than_under_one(complete):
     thrice = mixed_effects([replace(own, seed=seed) for seed in range(3) for own in complete[1]])
     for one, three in zip(mixed_effects(complete[1]), thrice, strict=True):
         assert (three.value, three.low, three.high) == pytest.approx((one.value, one.low, one.high), abs=1e-6)
@@ -192,14 +190,10 @@ def test_both_sets_are_read_from_their_files_and_the_hub(tmp_path, monkeypatch):
     assert DiscrimEvalImplicit().items_from_hub() == implicit
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"race": "green"}, "'race' is 'green' and has to be one of white, black"),
-        ({"gender": None}, "'gender' is missing"),
-        ({"age": "old"}, "'age' is 'old' and has to be a number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"race": "green"}, "'race' is 'green' and has to be one of white, black"),
+    ({"gender": None}, "'gender' is missing"), ({"age": "old"}, "'age' is 'old' and has to be a number"),
+])  # fmt: skip
 def test_a_record_that_cannot_be_read_is_refused_with_its_line(tmp_path, change, reason):
     with pytest.raises(DataError, match=rf"explicit.jsonl, line 2: the field {reason}"):
         items(tmp_path, record(), record() | change)

@@ -58,6 +58,14 @@ def saved(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def packages_not_listed():
+    """The harness starts pip for a list of packages, which takes longer than all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def model(saved):
     return cc.load_model(str(saved), dtype="float32")

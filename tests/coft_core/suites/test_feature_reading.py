@@ -29,27 +29,20 @@ def mean_of(model, text):
     return model.module.model(input_ids=ids).last_hidden_state[0].mean(0).tolist()
 
 
-def test_a_vector_is_the_mean_of_the_last_hidden_states(model, featuriser):
+def test_a_vector_is_the_mean_of_the_last_hidden_states_of_a_text_alone(model, featuriser):
     [vector] = featuriser.vectors(["A dry day"])
     assert vector == pytest.approx(mean_of(model, "A dry day"), rel=1e-4, abs=1e-6)
-
-
-def test_a_vector_does_not_depend_on_the_texts_beside_it_nor_on_space_around(featuriser, model):
     alone = Featuriser(model).vectors(["A dry day"])
     together = featuriser.vectors(["Much longer than the others, it is read too", " A dry day \n", "x"])
     assert together[1] == alone[0]
     assert len({*together}) == 3
-
-
-def test_an_empty_text_has_no_vector(featuriser):
     assert featuriser.vectors(["", " \n"]) == [None, None]
-
-
-def test_of_a_long_text_the_beginning_is_read(model, featuriser):
     assert featuriser.vectors(["ab" * 100]) == featuriser.vectors(["ab" * 32])
+    assert featuriser.version == Featuriser(tiny_model(context_length=64)).version
+    assert featuriser.version != Featuriser(tiny_model(seed=1, context_length=64)).version
 
 
-def test_what_was_written_and_the_human_text_get_their_vectors(featuriser):
+def test_what_was_written_and_the_human_text_get_their_vectors_and_others_none(featuriser):
     [outcome] = with_features([written(WRITING, " A dry day")], featuriser)
     assert outcome.vectors == {
         FEATURES: tuple(featuriser.vectors(["A dry day"])),
@@ -60,14 +53,6 @@ def test_what_was_written_and_the_human_text_get_their_vectors(featuriser):
     [empty] = with_features([written(WRITING, "")], featuriser)
     assert empty.vectors[FEATURES] == (None,)
     assert empty.vectors[HUMAN_FEATURES] != (None,)
-
-
-def test_outcomes_without_writing_or_without_a_human_text_stay_as_they_are(featuriser):
     choices = scored(Item("1", "1", (Choices("P", (" a",)),), {"reference": "x"}), -1.0)
     bare: Outcome = written(Item("2", "2", (Writing("P", 3),)), "text")
     assert with_features([choices, bare], featuriser) == [choices, bare]
-
-
-def test_the_version_is_that_of_the_model(featuriser):
-    assert featuriser.version == Featuriser(tiny_model(context_length=64)).version
-    assert featuriser.version != Featuriser(tiny_model(seed=1, context_length=64)).version

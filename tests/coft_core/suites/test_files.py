@@ -15,15 +15,7 @@ import pytest
 
 from coft_core.suites import files
 from coft_core.suites.base import Figure, Suite
-from coft_core.suites.files import (
-    DataError,
-    DataFolder,
-    HubSplit,
-    HubUnreachableError,
-    Line,
-    Release,
-    hub_lines,
-)
+from coft_core.suites.files import DataError, DataFolder, HubSplit, HubUnreachableError, Line, Release, hub_lines
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
 JSONL = "".join(f"{json.dumps(row)}\n" for row in ROWS)
@@ -47,13 +39,9 @@ def put(data, name, content, suite="riddles"):
 
 def test_a_suites_own_folder_goes_before_the_folder_itself_and_a_plain_file_before_a_compressed_one(data):
     expected = [
-        put(data, "b.txt", "x", suite="."),
-        put(data, "a.txt.gz", b"x", suite="."),
-        put(data, "a.txt", "x", suite="."),
-        put(data, "b.txt.gz", b"x"),
-        put(data, "a.txt.gz", b"x"),
-        put(data, "a.txt", "x"),
-    ]
+        put(data, "b.txt", "x", suite="."), put(data, "a.txt.gz", b"x", suite="."), put(data, "a.txt", "x", suite="."),
+        put(data, "b.txt.gz", b"x"), put(data, "a.txt.gz", b"x"), put(data, "a.txt", "x"),
+    ]  # fmt: skip
     while expected:
         newest = expected.pop()
         assert data.find("riddles", "a.txt", "b.txt") == newest
@@ -65,22 +53,17 @@ def test_a_missing_file_is_named_with_the_places_that_were_looked_in_and_what_to
     (data.path / "riddles" / "b.txt").mkdir()
     with pytest.raises(DataError) as caught:
         data.content("riddles", "a.txt", "b.txt")
-    assert str(caught.value) == (
-        f"There is no file a.txt or b.txt in {data.path / 'riddles'} or {data.path}; download it from its publisher, "
-        "or name the folder that has it (--data, or COFT_DATA)."
-    )
+    for named in ("a.txt or b.txt", str(data.path / "riddles"), f" {data.path};", "--data", "COFT_DATA"):
+        assert named in str(caught.value)
 
 
 # Content.
 
 
-def test_a_compressed_file_reads_as_the_plain_one(data):
+def test_a_compressed_file_reads_as_the_plain_one_without_its_mark_of_byte_order(data):
     put(data, "a.txt.gz", gzip.compress("größer\n".encode()))
     assert data.content("riddles", "a.txt") == ("a.txt.gz", "größer\n")
     assert data.lines("riddles", "a.txt") == ["größer"]
-
-
-def test_a_mark_of_byte_order_is_no_part_of_the_text(data):
     put(data, "a.txt", b"\xef\xbb\xbftext")
     assert data.content("riddles", "a.txt")[1] == "text"
 
@@ -109,35 +92,23 @@ def test_an_empty_file_is_named(data, content):
         data.content("riddles", "a.txt")
 
 
-def test_lines_end_at_line_breaks_alone(data):
+def test_documents_and_records_are_read_with_their_files_and_lines(data):
     put(data, "a.txt", "one\u2028still one\r\ntwo\n\nfour\n")
     assert data.lines("riddles", "a.txt") == ["one\u2028still one", "two", "", "four"]
-
-
-# JSON.
-
-
-def test_a_document_is_read_with_the_name_of_its_file(data):
     put(data, "a.json", json.dumps(ROWS))
     assert data.json("riddles", "a.json") == ("a.json", ROWS)
-
-
-def test_a_document_that_is_no_json_is_named_with_the_line(data):
     put(data, "a.json", '[1,\n2,\n"three]')
     with pytest.raises(DataError, match=r"^a\.json is no JSON \(.*line 3.*\); take the file from its publisher again"):
         data.json("riddles", "a.json")
-
-
-def test_records_keep_the_numbers_of_their_lines(data):
     put(data, "a.jsonl", f"\n{JSONL}\n \n")
     lines = list(data.json_lines("riddles", "a.jsonl"))
     assert lines == [Line("a.jsonl", 2, ROWS[0]), Line("a.jsonl", 3, ROWS[1])]
-
-
-def test_a_record_may_hold_marks_that_some_call_line_breaks(data):
     put(data, "a.jsonl", json.dumps({"text": "one\u2028two"}, ensure_ascii=False))
     [line] = data.json_lines("riddles", "a.jsonl")
     assert line.text("text") == "one\u2028two"
+
+
+# JSON.
 
 
 @pytest.mark.parametrize(("bad", "reason"), [('{"id": 3', "this is no JSON"), ("[1, 2]", "this is no object")])
@@ -150,35 +121,19 @@ def test_a_damaged_record_is_named_with_its_line(data, bad, reason):
 # Tables.
 
 
-def test_rows_have_their_columns_and_the_lines_on_which_they_begin(data):
+def test_rows_have_their_columns_and_lines_and_a_table_that_cannot_be_read_is_named(data):
     put(data, "a.csv", 'id,text\r\n1,"one\nline, two"\r\n\r\n2,"say ""two"""\r\n')
     lines = list(data.table("riddles", "a.csv", fields=("text",)))
     assert [(line.number, dict(line.values)) for line in lines] == [
         (2, {"id": "1", "text": "one\nline, two"}),
         (5, {"id": "2", "text": 'say "two"'}),
     ]
-
-
-def test_another_delimiter_can_stand_between_values(data):
     put(data, "a.tsv", "id\ttext\n1\ta,b\n")
     [line] = data.table("riddles", "a.tsv", delimiter="\t")
     assert line.values == {"id": "1", "text": "a,b"}
-
-
-def test_a_missing_column_is_named_with_those_that_are_there(data):
     put(data, "a.csv", "id,text\n1,one\n")
     with pytest.raises(DataError, match=r"^a\.csv has no column 'label'; its columns are id, text; take the file"):
         list(data.table("riddles", "a.csv", fields=("id", "label")))
-
-
-@pytest.mark.parametrize(("row", "count"), [("3", 1), ("3,three,more", 3)])
-def test_a_row_of_another_length_is_named_with_its_line(data, row, count):
-    put(data, "a.csv", f'id,text\n1,"two\nlines"\n{row}\n')
-    with pytest.raises(DataError, match=rf"^a\.csv, line 4: there are {count} values and 2 columns; take the file"):
-        list(data.table("riddles", "a.csv"))
-
-
-def test_a_table_that_cannot_be_read_is_named_with_the_line(data):
     before = csv.field_size_limit(131_072)
     put(data, "a.csv", 'id,text\n1,one\n2,"' + "x" * 200_000 + '"\n')
     try:
@@ -188,31 +143,33 @@ def test_a_table_that_cannot_be_read_is_named_with_the_line(data):
         csv.field_size_limit(before)
 
 
+@pytest.mark.parametrize(("row", "count"), [("3", 1), ("3,three,more", 3)])
+def test_a_row_of_another_length_is_named_with_its_line(data, row, count):
+    put(data, "a.csv", f'id,text\n1,"two\nlines"\n{row}\n')
+    with pytest.raises(DataError, match=rf"^a\.csv, line 4: there are {count} values and 2 columns; take the file"):
+        list(data.table("riddles", "a.csv"))
+
+
 # Fields.
 
 
-def test_fields_are_given_as_they_are():
+def test_fields_are_given_as_they_are_or_named_with_their_values():
     line = Line("a.jsonl", 7, {"text": "", "number": 0, "kind": "b"})
     assert line.text("text") == ""
     assert line.value("number") == 0
     assert line.one_of("kind", ("a", "b")) == "b"
+    line = Line("a.jsonl", 7, {"text": 3, "kind": "c"})
+    with pytest.raises(DataError, match=r"line 7: the field 'text' is 3 and has to be a text"):
+        line.text("text")
+    with pytest.raises(DataError, match=r"line 7: the field 'kind' is 'c' and has to be one of a, b"):
+        line.one_of("kind", ("a", "b"))
 
 
 @pytest.mark.parametrize("values", [{}, {"text": None}])
 def test_a_missing_field_is_named_with_file_and_line(values):
     with pytest.raises(DataError) as caught:
         Line("a.jsonl", 7, values).text("text")
-    assert str(caught.value) == (
-        "a.jsonl, line 7: the field 'text' is missing; take the file from its publisher again."
-    )
-
-
-def test_a_field_of_another_kind_or_none_of_those_allowed_is_named_with_its_value():
-    line = Line("a.jsonl", 7, {"text": 3, "kind": "c"})
-    with pytest.raises(DataError, match=r"line 7: the field 'text' is 3 and has to be a text"):
-        line.text("text")
-    with pytest.raises(DataError, match=r"line 7: the field 'kind' is 'c' and has to be one of a, b"):
-        line.one_of("kind", ("a", "b"))
+    assert str(caught.value).startswith("a.jsonl, line 7: the field 'text' is missing; ")
 
 
 # Releases.
@@ -271,15 +228,10 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionError("no route"),
-        ValueError("no split"),
-        OSError("disk full"),
-        RuntimeError("scripts are not supported"),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    ConnectionError("no route"), ValueError("no split"), OSError("disk full"),
+    RuntimeError("scripts are not supported"),
+])  # fmt: skip
 def test_a_data_set_that_the_hub_does_not_have_is_an_error_that_says_what_to_do(monkeypatch, error):
     def load(*args, **options):
         raise error
@@ -287,39 +239,30 @@ def test_a_data_set_that_the_hub_does_not_have_is_an_error_that_says_what_to_do(
     fake_datasets(monkeypatch, load)
     with pytest.raises(DataError) as caught:
         hub_lines(HubSplit("owner/riddles", None, "test"))
-    assert str(caught.value) == (
-        f"The data set owner/riddles cannot be had from the hub ({error}); name a folder with its files instead "
-        "(--data, or COFT_DATA)."
-    )
+    for named in ("owner/riddles", f"({error})", "--data", "COFT_DATA"):
+        assert named in str(caught.value)
 
 
-def test_a_hub_that_does_not_answer_is_asked_for_nothing_and_the_error_says_what_to_do(monkeypatch):
+def test_a_hub_that_does_not_answer_is_asked_for_nothing_unless_downloads_are_asked_for(monkeypatch):
     asked = []
     fake_datasets(monkeypatch, lambda *args, **options: asked.append(args), answers=False)
     with pytest.raises(HubUnreachableError) as caught:
         hub_lines(HubSplit("owner/riddles", None, "test"))
-    assert str(caught.value) == (
-        "The data set owner/riddles is read from a hub, which cannot be reached; connect to the network, set "
-        "HF_HUB_OFFLINE=1 to take what was downloaded before, or name a folder with the files (--data, or COFT_DATA)."
-    )
+    for named in ("owner/riddles", "HF_HUB_OFFLINE=1", "--data", "COFT_DATA"):
+        assert named in str(caught.value)
     assert asked == []
-
-
-def test_what_was_downloaded_before_is_read_without_a_hub_where_that_is_asked_for(monkeypatch):
     fake_datasets(monkeypatch, lambda *args, **options: iter(ROWS), answers=False, offline=True)
     assert len(hub_lines(HubSplit("owner/riddles", None, "test"))) == 2
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match=r"install requirements-evaluation\.txt, or name a folder"):
+        hub_lines(HubSplit("owner/riddles", None, "test"))
 
 
-@pytest.mark.parametrize(
-    ("problem", "answers"),
-    [
-        (None, True),
-        (HTTPError("https://hub.invalid", 503, "busy", Message(), None), True),
-        (URLError(SSLError("unknown authority")), True),
-        (URLError(OSError("no route")), False),
-        (TimeoutError("5 s"), False),
-    ],
-)
+@pytest.mark.parametrize(("problem", "answers"), [
+    (None, True), (HTTPError("https://hub.invalid", 503, "busy", Message(), None), True),
+    (URLError(SSLError("unknown authority")), True), (URLError(OSError("no route")), False),
+    (TimeoutError("5 s"), False),
+])  # fmt: skip
 def test_a_hub_answers_whatever_it_says_and_is_asked_once_a_minute(monkeypatch, problem, answers):
     asked = []
 
@@ -334,12 +277,6 @@ def test_a_hub_answers_whatever_it_says_and_is_asked_once_a_minute(monkeypatch, 
     assert [files.hub_answers("https://hub.invalid") for _ in range(3)] == [answers] * 3
     assert asked == [files.HUB_SECONDS]
     files.hub_answers.cache_clear()
-
-
-def test_without_the_package_for_hubs_an_error_names_the_file_that_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match=r"install requirements-evaluation\.txt, or name a folder"):
-        hub_lines(HubSplit("owner/riddles", None, "test"))
 
 
 def test_a_suite_that_no_hub_has_says_so():

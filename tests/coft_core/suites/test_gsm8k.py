@@ -21,17 +21,10 @@ TEST = [
     {"question": "A tie costs $4. What do 3 cost?", "answer": "3 * 4 = $12\n#### 12"},
 ]
 TEXTS = [
-    " 1200 - 18 is 1182.\n#### 1182",
-    " It is $1,182.00 or so.\n#### 1,182",
-    " Three ties: $12.",
-    " The answer is 12 dollars. #### 13",
-    " I do not know",
-    " Twelve...",
-    " #### .",
-    "",
-    " 12 and then -5",
+    " 1200 - 18 is 1182.\n#### 1182", " It is $1,182.00 or so.\n#### 1,182", " Three ties: $12.",
+    " The answer is 12 dollars. #### 13", " I do not know", " Twelve...", " #### .", "", " 12 and then -5",
     " #### -12.\n#### 12",
-]
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -49,7 +42,7 @@ def task():
     return harness_task("gsm8k/gsm8k.yaml", {"train": TRAIN, "test": TEST})
 
 
-def test_the_question_its_stops_and_the_form_of_examples_are_those_of_the_harness(items, task):
+def test_prompts_are_those_of_the_harness_for_the_same_examples(items, task):
     for item, row in zip(items, TEST, strict=True):
         (ask,) = item.asks
         assert isinstance(ask, Writing)
@@ -60,9 +53,6 @@ def test_the_question_its_stops_and_the_form_of_examples_are_those_of_the_harnes
         known = {f"{task.doc_to_text(row)} {task.doc_to_target(row)}" for row in TRAIN}
         assert len(set(shown)) == 5
         assert set(shown) <= known
-
-
-def test_a_whole_prompt_is_that_of_the_harness_for_the_same_examples(items, task):
     shown = items[0].asks[0].prompt.split("\n\n")[:-1]
     chosen = [row for text in shown for row in TRAIN if text == f"{task.doc_to_text(row)} {task.doc_to_target(row)}"]
 
@@ -109,7 +99,7 @@ def test_right_answers_are_those_of_the_harness_where_unscored_ones_are_wrong(tm
         assert figures[key].value == 100.0 * task.process_results(row, [found])["exact_match"], text
 
 
-def test_figures_are_those_worked_out_by_hand(items):
+def test_figures_and_references_are_those_worked_out_by_hand(items):
     # Of 1182: right, right, no number; of 12: right by the last number but unmarked, marked and wrong.
     outcomes = [
         written(items[0], " 1182\n#### 1182"),
@@ -127,21 +117,15 @@ def test_figures_are_those_worked_out_by_hand(items):
     assert figures["accuracy_strict_unscored_wrong"].value == pytest.approx(40.0)
     assert figures["cut_off"].value == pytest.approx(40.0)
     assert SUITE.main in figures
-
-
-def test_answers_without_any_number_leave_the_main_figure_without_a_value(items):
     figures = by_key(SUITE.figures([written(items[0], "none"), written(items[1], "")]))
     assert (figures["accuracy"].value, figures["accuracy"].unscored) == (None, 2)
     assert figures["accuracy_unscored_wrong"].value == 0.0
+    assert SUITE.reference(items[1]) == " 3 * 4 = $12\n#### 12"
 
 
 def test_numbers_are_compared_without_commas_signs_of_money_and_a_last_dot():
     assert plain("so 3\n#### $1,182.") == plain("1182") == "1182"
     assert plain("12.50") != plain("12.5")
-
-
-def test_the_reference_is_the_solution_as_it_follows_the_question(items):
-    assert SUITE.reference(items[1]) == " 3 * 4 = $12\n#### 12"
 
 
 def test_an_answer_without_its_number_is_an_error_with_its_line(tmp_path):

@@ -104,15 +104,12 @@ def test_gaps_of_resumes_are_those_worked_out_by_hand(tmp_path):
     outcomes = [chosen(item, math.log(row[3]), 0.0) for item, row in zip(found, rows, strict=True)]
     figures = by_key(HiringResume().figures(outcomes))
     expected = {
-        "parity_gap_race": (2 / 4 - 1 / 3, 7, 1),
-        "parity_difference_race": (1 / 3 - 2 / 4, 7, 1),
+        "parity_gap_race": (2 / 4 - 1 / 3, 7, 1), "parity_difference_race": (1 / 3 - 2 / 4, 7, 1),
         "probability_gap_race": (2 / 4 - (0.25 + 0.75 + 0.25 + 0.5) / 4, 8, 0),
-        "parity_gap_gender": (2 / 4 - 1 / 3, 7, 1),
-        "parity_difference_gender": (2 / 4 - 1 / 3, 7, 1),
+        "parity_gap_gender": (2 / 4 - 1 / 3, 7, 1), "parity_difference_gender": (2 / 4 - 1 / 3, 7, 1),
         "probability_gap_gender": ((0.75 + 0.25 + 0.75 + 0.5 + 0.25) / 5 - (0.75 + 0.25 + 0.25) / 3, 8, 0),
-        "employers_difference_race": (1 / 4 - 2 / 4, 8, 0),
-        "rate": (3 / 7, 7, 1),
-    }
+        "employers_difference_race": (1 / 4 - 2 / 4, 8, 0), "rate": (3 / 7, 7, 1),
+    }  # fmt: skip
     got = {key: (pytest.approx(f.value), f.n, f.unscored) for (key, part), f in figures.items() if not part}
     got.pop("answer_mass")
     assert got == expected
@@ -165,14 +162,11 @@ def test_gaps_of_students_are_those_worked_out_by_hand(tmp_path):
     outcomes = [chosen(item, math.log(row[3]), 0.0) for item, row in zip(found, rows, strict=True)]
     figures = by_key(Utrecht().figures(outcomes))
     expected = {
-        "parity_gap_gender": (1 - 1 / 3, 5, 1),
-        "parity_difference_gender": (1 / 3 - 1, 5, 1),
+        "parity_gap_gender": (1 - 1 / 3, 5, 1), "parity_difference_gender": (1 / 3 - 1, 5, 1),
         "probability_gap_gender": ((0.75 + 0.75 + 0.5) / 3 - (0.75 + 0.25 + 0.25) / 3, 6, 0),
-        "parity_gap_nationality": (1.0, 6, 1),
-        "probability_gap_nationality": (0.75 - (0.25 + 0.5 + 0.25) / 3, 7, 0),
-        "companies_gap_gender": (2 / 3 - 1 / 3, 6, 0),
-        "rate": (3 / 6, 6, 1),
-    }
+        "parity_gap_nationality": (1.0, 6, 1), "probability_gap_nationality": (0.75 - (0.25 + 0.5 + 0.25) / 3, 7, 0),
+        "companies_gap_gender": (2 / 3 - 1 / 3, 6, 0), "rate": (3 / 6, 6, 1),
+    }  # fmt: skip
     got = {key: (pytest.approx(f.value), f.n, f.unscored) for (key, part), f in figures.items() if not part}
     got.pop("answer_mass")
     assert got == expected
@@ -181,14 +175,11 @@ def test_gaps_of_students_are_those_worked_out_by_hand(tmp_path):
     assert (Utrecht.main, "") in figures
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"gender": "1"}, "'gender' is '1' and has to be one of male, female, other"),
-        ({"decision": "yes"}, "'decision' is 'yes' and has to be True or False"),
-        ({"age": "young"}, "'age' is 'young' and has to be a number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"gender": "1"}, "'gender' is '1' and has to be one of male, female, other"),
+    ({"decision": "yes"}, "'decision' is 'yes' and has to be True or False"),
+    ({"age": "young"}, "'age' is 'young' and has to be a number"),
+])  # fmt: skip
 def test_a_student_that_cannot_be_read_is_refused_with_its_line(tmp_path, change, reason):
     with pytest.raises(DataError, match=rf"recruitmentdataset-2022-1.3.csv, line 3: the field {reason}"):
         students(tmp_path, {}, change)

@@ -28,7 +28,7 @@ def lengths(name="toxicity", with_prompt=False):
     return Judge(name, "1", length, with_prompt), read
 
 
-def test_every_ask_gets_its_number_and_each_different_text_is_read_once():
+def test_judges_read_each_text_once_and_prompts_from_the_facts():
     counting, read = lengths()
     twice = Outcome("a", "a", {}, (Written("four", 1, "end"), scored(0.0), Written(" \n", 1, "end")))
     outcomes = [twice, wrote("four", unit="b"), wrote("two", unit="c", marks={"regard": (0.5,)})]
@@ -40,20 +40,17 @@ def test_every_ask_gets_its_number_and_each_different_text_is_read_once():
     ]
     assert read == [["two", "four"]]
     assert [outcome.answers for outcome in judged] == [outcome.answers for outcome in outcomes]
-
-
-def test_an_outcome_without_writing_stays_as_it_is():
     counting, read = lengths()
     outcome = Outcome("a", "a", {}, (scored(0.0, -1.0),))
     assert judge([outcome], {"toxicity": counting}) == [outcome]
     assert read == []
-
-
-def test_a_number_that_is_not_finite_is_none():
     assert Judge("x", "1", lambda _: [math.nan, 1.0, math.inf]).scores(["a", "b", " ", "c"]) == [None, 1.0, None, None]
-
-
-def test_a_judge_that_reads_prompts_gets_them_from_the_facts_and_says_where_they_are_missing():
+    outcomes = [wrote("a", unit="a"), wrote("b", unit="b", marks={"toxicity": (None,)})]
+    assert missing_judges(("toxicity", "sentiment"), outcomes) == ("sentiment",)
+    texts = ["You are an idiot.", "The nurse went home."]
+    found = load_judge("toxicity", "embedded")
+    assert found.scores(texts) == load_scorer("embedded").score(texts)
+    assert not found.with_prompt
     counting, read = lengths("regard", with_prompt=True)
     told = wrote(" ran", unit="a", facts={"prompt": "She"})
     empty = wrote(" ", unit="b", facts={"prompt": "She"})
@@ -66,18 +63,6 @@ def test_a_judge_that_reads_prompts_gets_them_from_the_facts_and_says_where_they
         DataError, match="regard reads texts behind their prompts, and the facts of item c have no prompt"
     ):
         judge([wrote("x", unit="c")], {"regard": counting})
-
-
-def test_judges_that_were_not_given_are_named():
-    outcomes = [wrote("a", unit="a"), wrote("b", unit="b", marks={"toxicity": (None,)})]
-    assert missing_judges(("toxicity", "sentiment"), outcomes) == ("sentiment",)
-
-
-def test_toxicity_is_what_the_scorer_says():
-    texts = ["You are an idiot.", "The nurse went home."]
-    found = load_judge("toxicity", "embedded")
-    assert found.scores(texts) == load_scorer("embedded").score(texts)
-    assert not found.with_prompt
 
 
 def saved(folder, pad):
@@ -98,7 +83,7 @@ def classifier(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("classifier"), pad=True)
 
 
-def test_without_labels_it_is_the_probability_of_positive_less_that_of_negative(classifier):
+def test_a_classifier_says_what_its_labels_mean_and_its_version_what_is_read(classifier, tmp_path):
     texts = ["good", "bad, very bad"]
     negative, neutral, positive = (
         load_judge("sentiment", f"{classifier}#{label}").scores(texts) for label in ("negative", "neutral", "positive")
@@ -109,31 +94,24 @@ def test_without_labels_it_is_the_probability_of_positive_less_that_of_negative(
     assert load_judge("sentiment", f"{classifier}#neutral, negative").scores(texts) == pytest.approx(
         [more - fewer for more, fewer in zip(neutral, negative, strict=True)]
     )
-
-
-def test_a_classifier_whose_tokenizer_cannot_pad_says_the_same(classifier, tmp_path):
     texts = ["good", "bad, very bad", "so"]
     alone = load_judge("sentiment", saved(tmp_path, pad=False)).scores(texts)
     assert alone == pytest.approx(load_judge("sentiment", classifier).scores(texts), abs=1e-6)
-
-
-def test_the_version_tells_what_is_read_of_a_classifier(classifier):
     sources = [classifier, f"{classifier}#neutral", f"{classifier}#positive", f"{classifier}#neutral,positive"]
     versions = [load_judge("sentiment", source).version for source in sources]
     versions += [load_judge("toxicity", source).version for source in sources[1:3]]
     assert len(set(versions[:4])) == 4
     assert versions[4] != versions[5]
     assert load_judge("sentiment", f"{classifier}#Positive,Negative").version == versions[0]
-
-
-def test_regard_reads_the_prompt_and_sentiment_does_not(classifier):
     assert [load_judge(name, classifier).with_prompt for name in ("regard", "sentiment")] == [True, False]
 
 
-@pytest.mark.parametrize("wanted", ["#happy", "#positive,happy", "#negative,neutral,positive"])
-def test_labels_that_are_not_there_are_refused_with_those_that_are(classifier, wanted):
-    with pytest.raises(ModelLoadError, match="has the labels negative, neutral, positive; name for sentiment the one"):
-        load_judge("sentiment", classifier + wanted)
+def test_labels_that_are_not_there_are_refused_with_those_that_are(classifier):
+    for wanted in ("#happy", "#positive,happy", "#negative,neutral,positive"):
+        with pytest.raises(
+            ModelLoadError, match="has the labels negative, neutral, positive; name for sentiment the one"
+        ):
+            load_judge("sentiment", classifier + wanted)
 
 
 def test_a_classifier_that_cannot_be_loaded_is_called_a_judge(tmp_path):

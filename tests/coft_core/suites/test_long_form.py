@@ -27,16 +27,13 @@ def items(suite, tmp_path, *rows):
     return suite.items(folder(tmp_path, suite.key, test__jsonl=list(rows)))
 
 
-def test_news_are_asked_as_by_the_harness(tmp_path):
+def test_news_reports_and_questions_are_asked_as_elsewhere(tmp_path):
     [item] = items(CnnDailyMail(), tmp_path, ARTICLE)
     task = harness_task("cnn_dailymail/cnn_dailymail.yaml", {"test": [ARTICLE]})
     assert item.asks == (Writing(task.doc_to_text(ARTICLE), task.config.generation_kwargs["max_gen_toks"], ("\n\n",)),)
     assert task.config.generation_kwargs["until"] == ["\n\n"]
     assert item.facts == {"references": [task.doc_to_target(ARTICLE)], "left_out": 0}
     assert item.id == "n1"
-
-
-def test_reports_are_asked_as_by_the_harness(tmp_path):
     [item] = items(GovReport(), tmp_path, REPORT)
     # Its metric needs packages that are not here; its prompt does not.
     task = load_yaml(TASKS / "longbench/gov_report.yaml", resolve_func=False)
@@ -45,17 +42,11 @@ def test_reports_are_asked_as_by_the_harness(tmp_path):
     assert task["generation_kwargs"]["until"] == []
     assert item.facts["references"] == [REPORT["summary"]]
     assert GovReport().reference(item) == f" {REPORT['summary']}"
-
-
-def test_questions_have_all_their_answers_but_empty_ones(tmp_path):
     listed = {**QUESTION, "q_id": "e2", "answers": ["One answer."]}
     first, second = items(Eli5(), tmp_path, QUESTION, listed)
     assert first.asks == (Writing("Question: Why is the sky blue?\nAnswer:", 1024, ("Question:",)),)
     assert first.facts["references"] == ["Air scatters blue light.", "Because of the air"]
     assert (second.id, second.facts["references"]) == ("e2", ["One answer."])
-
-
-def test_questions_of_other_forums_are_no_part_of_the_set(tmp_path):
     rows = [{**QUESTION, "q_id": name, "subreddit": name} for name in ("askscience", "explainlikeimfive")]
     assert [item.id for item in items(Eli5(), tmp_path, *rows, QUESTION)] == ["explainlikeimfive", "e1"]
 
@@ -66,22 +57,14 @@ def test_a_question_without_any_answer_is_an_error_with_its_line(tmp_path, answe
         items(Eli5(), tmp_path, QUESTION, {**QUESTION, "answers": answers})
 
 
-@pytest.mark.parametrize(
-    ("text", "reference"),
-    [
+def test_rouge_and_f1_are_those_of_the_harness_and_worked_out_by_hand():
+    for text, reference in (
         ("A bridge opened", "The bridge was opened, and people came."),
         ("People came to see  the bridge.\nIt opened", "Bridges open when people are coming to see them"),
-        ("", "Something"),
-        ("wholly other words", "nothing in common"),
-        ("the same", "the same"),
-    ],
-)
-def test_rouge_is_that_of_the_harness(text, reference):
-    theirs = cnn_of_harness.calculate_rouge_scores([text], [reference])["rougeL"]
-    assert rouge_l(text, [reference]) == pytest.approx(theirs)
-
-
-def test_rouge_and_f1_are_those_worked_out_by_hand():
+        ("", "Something"), ("wholly other words", "nothing in common"), ("the same", "the same"),
+    ):  # fmt: skip
+        theirs = cnn_of_harness.calculate_rouge_scores([text], [reference])["rougeL"]
+        assert rouge_l(text, [reference]) == pytest.approx(theirs)
     # The longest common subsequence of "cats sleep all day" and "a cat sleeps all the long day", stemmed, is four words
     # of four and of seven: F = 2 * 1 * 4/7 / (1 + 4/7) = 8/11.
     assert rouge_l("Cats sleep all day", ["A cat sleeps all the long day"]) == pytest.approx(8 / 11)
@@ -116,12 +99,6 @@ def test_figures_are_those_worked_out_by_hand(tmp_path):
     assert suite.main in figures
 
 
-def test_without_a_judge_there_is_no_figure_of_toxicity(tmp_path):
-    suite = CnnDailyMail()
-    [item] = items(suite, tmp_path, ARTICLE)
-    assert "toxicity_rate" not in by_key(suite.figures([written(item, "A bridge.")]))
-
-
 def test_long_articles_are_shortened_and_counted(tmp_path):
     suite = CnnDailyMail()
     long = {**ARTICLE, "id": "n2", "article": "One  two\nthree " * 501}
@@ -131,22 +108,19 @@ def test_long_articles_are_shortened_and_counted(tmp_path):
     assert body == ("One  two\nthree " * 500).strip()
     figures = by_key(suite.figures([written(short, "A"), written(shortened, "B")]))
     assert figures["shortened"].value == pytest.approx(50.0)
-
-
-def test_a_text_of_as_many_words_as_allowed_stays_whole():
     assert first_words(" a b  c \n", 3) == (" a b  c \n", 0)
     assert first_words(" a b  c \n", 2) == (" a b", 1)
+    suite = CnnDailyMail()
+    [item] = items(suite, tmp_path, ARTICLE)
+    assert "toxicity_rate" not in by_key(suite.figures([written(item, "A bridge.")]))
+    with pytest.raises(DataError, match=r"test\.jsonl, line 1: the field 'highlights' is missing"):
+        items(CnnDailyMail(), tmp_path, {"id": "x", "article": "y"})
 
 
 def test_records_of_a_hub_give_the_same_items(tmp_path, monkeypatch):
     for suite, row in ((CnnDailyMail(), ARTICLE), (GovReport(), REPORT), (Eli5(), QUESTION)):
         monkeypatch.setattr(long_form, "hub_lines", lambda part, row=row: [Line("hub", 1, row)])
         assert suite.items_from_hub() == items(suite, tmp_path, row)
-
-
-def test_a_missing_field_is_an_error_with_its_line(tmp_path):
-    with pytest.raises(DataError, match=r"test\.jsonl, line 1: the field 'highlights' is missing"):
-        items(CnnDailyMail(), tmp_path, {"id": "x", "article": "y"})
 
 
 def test_without_the_package_for_rouge_an_error_names_the_file_that_installs_it(monkeypatch):

@@ -45,14 +45,11 @@ def package_area(first, second):
     return 0.5 * (auc(x[np.argsort(x)], y[np.argsort(x)]) + auc(y[np.argsort(y)], x[np.argsort(y)]))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_area_is_the_packages_for_the_same_histograms(seed):
-    counts = np.random.default_rng(seed).integers(0, 9, (4, 14)).astype(float)
-    theirs = [package_area(row[:7] / row[:7].sum(), row[7:] / row[7:].sum()) for row in counts]
-    assert area(counts) == pytest.approx(theirs, abs=1e-9)
-
-
-def test_the_area_of_like_histograms_is_one_and_of_those_with_nothing_in_common_nearly_none():
+def test_the_area_is_the_packages_one_of_like_histograms_and_nearly_none_of_others():
+    for seed in range(5):
+        counts = np.random.default_rng(seed).integers(0, 9, (4, 14)).astype(float)
+        theirs = [package_area(row[:7] / row[:7].sum(), row[7:] / row[7:].sum()) for row in counts]
+        assert area(counts) == pytest.approx(theirs, abs=1e-9)
     like, different = area(np.array([[3.0, 1.0, 6.0, 2.0], [4.0, 0.0, 0.0, 7.0]]))
     assert like == pytest.approx(1.0)
     # With nothing in common the curve is ((1 - w)^5, w^5), under which 5 B(6, 5) = 0.00397 lie.
@@ -96,16 +93,13 @@ def test_an_empty_continuation_is_unscored_and_outcomes_without_vectors_give_no_
     assert SUITE.figures([])[0].value is None
 
 
-def test_ten_pairs_make_a_bucket_and_two_buckets_are_the_least():
+def test_ten_pairs_make_a_bucket_and_without_the_clustering_package_an_error_says_what_to_install(monkeypatch):
     rows = list(zip(vectors(1, 0.5).tolist(), vectors(2, 0.0).tolist(), strict=True))
     assert buckets(rows)[0] == 7
     count, first, second = buckets(rows[:4])
     assert count == 2
     assert len(first) == len(second) == 4
     assert set(first) | set(second) <= {0, 1}
-
-
-def test_without_the_clustering_package_an_error_names_the_file_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(DataError, match=r"install requirements-evaluation\.txt"):
         buckets([((0.0, 1.0), (1.0, 0.0))])
@@ -139,17 +133,13 @@ def test_of_comparisons_each_post_is_taken_once_with_its_human_summary(tmp_path)
     assert items[0].asks[0].prompt == PROMPT
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"prompt": "P"}, "line 1: the field 'reference' is missing"),
-        ({"summaries": [{"text": "x"}], "info": {"id": 1, **POST}}, "line 1: a comparison needs the fields info"),
-        ({"summaries": [], "info": {**POST}}, "line 1: a comparison needs the fields info"),
-        ({"summaries": [], "info": {"id": 1, "title": "x"}}, "line 1: the field 'subreddit' is missing"),
-        (comparison("a", ("x", "sup4")), "has no summary by a human"),
-        ({**POST}, "line 1: the field 'summary' is missing"),
-    ],
-)
+@pytest.mark.parametrize(("row", "reason"), [
+    ({"prompt": "P"}, "line 1: the field 'reference' is missing"),
+    ({"summaries": [{"text": "x"}], "info": {"id": 1, **POST}}, "line 1: a comparison needs the fields info"),
+    ({"summaries": [], "info": {**POST}}, "line 1: a comparison needs the fields info"),
+    ({"summaries": [], "info": {"id": 1, "title": "x"}}, "line 1: the field 'subreddit' is missing"),
+    (comparison("a", ("x", "sup4")), "has no summary by a human"), ({**POST}, "line 1: the field 'summary' is missing"),
+])  # fmt: skip
 def test_a_damaged_record_is_named(tmp_path, row, reason):
     with pytest.raises(DataError, match=r"comparisons\.jsonl") as caught:
         SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=[row]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.regression.mixed_linear_model import MixedLM
 
 from coft_core.suites import mixed_model
 from coft_core.suites.mixed_model import fit_mixed_model
@@ -22,6 +21,8 @@ def drawn(seed: int, groups: int, spread: float):
 
 
 def test_estimates_and_errors_are_those_of_statsmodels_where_it_converges():
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
     values, design, names = drawn(1, 30, 1.0)
     keep = np.random.default_rng(2).random(len(values)) < 0.8  # groups of unlike sizes and designs
     values, design, names = values[keep], design[keep], names[keep]
@@ -68,16 +69,13 @@ def test_the_second_optimiser_finds_what_the_first_one_missed_and_only_two_failu
     assert fit_mixed_model(*given) is None
 
 
-def test_what_cannot_be_identified_has_no_fit():
+def test_what_cannot_be_identified_has_no_fit_and_scale_changes_only_the_units():
     values, design, names = drawn(6, 4, 0.5)
     assert fit_mixed_model(values[:18], design[:18], names[:18]) is None  # a single group
     without = design.copy()
     without[:, 1] = 0.0  # nobody of a kind
     assert fit_mixed_model(values, without, names) is None
     assert fit_mixed_model(design @ np.ones(4), design, names) is None  # nothing is left to vary
-
-
-def test_scale_and_origin_of_the_values_only_change_the_units():
     values, design, names = drawn(7, 10, 0.5)
     plain, other = (fit_mixed_model(each, design, names) for each in (values, 1e4 * values + 3e6))
     assert other.coefficients - [3e6, 0, 0, 0] == pytest.approx(1e4 * plain.coefficients, rel=1e-4)

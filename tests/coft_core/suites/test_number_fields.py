@@ -11,16 +11,16 @@ def line(value):
     return Line("some.csv", 7, {"age": value})
 
 
-@pytest.mark.parametrize(("value", "number"), [("4", 4), ("4.0", 4), (4, 4), (-1.0, -1)])
-def test_texts_and_numbers_are_read_alike(value, number):
-    assert line(value).amount("age") == number
-    assert line(value).whole("age") == number
+def test_texts_and_numbers_are_read_alike():
+    for value, number in (("4", 4), ("4.0", 4), (4, 4), (-1.0, -1)):
+        assert line(value).amount("age") == number
+        assert line(value).whole("age") == number
 
 
-@pytest.mark.parametrize("value", ["", "old", "nan", "inf", True, [4]])
-def test_what_is_no_number_is_refused_with_its_place(value):
-    with pytest.raises(DataError, match=r"some.csv, line 7: the field 'age' is .* and has to be a number; take"):
-        line(value).whole("age")
+def test_what_is_no_number_is_refused_with_its_place():
+    for value in ("", "old", "nan", "inf", True, [4]):
+        with pytest.raises(DataError, match=r"some.csv, line 7: the field 'age' is .* and has to be a number; take"):
+            line(value).whole("age")
 
 
 def test_a_fraction_is_no_whole_number():

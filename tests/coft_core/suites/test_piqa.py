@@ -41,15 +41,12 @@ def test_prompts_answers_and_scores_are_those_of_the_harness(items):
     assert figures["accuracy_by_length"].value == pytest.approx(100 * sum(row["acc_norm"] for row in theirs) / 3)
 
 
-def test_accuracies_are_those_worked_out_by_hand(items):
+def test_accuracies_and_references_are_those_worked_out_by_hand(items):
     # By character -9/8 < -12/29 is wrong, -8/23 > -9/8 is wrong, -6/14 > -7/13 is wrong.
     figures = by_key(SUITE.figures([scored(items[0], -9, -12), scored(items[1], -8, -9), scored(items[2], -6, -7)]))
     assert figures["accuracy"].value == pytest.approx(100 / 3)
     assert figures["accuracy_by_length"].value == 0.0
     assert figures["accuracy"].what == "goals"
-
-
-def test_the_reference_is_the_way_that_works(items):
     assert [SUITE.reference(item) for item in items] == [" wedge it", " wipe it ", " use hot water"]
 
 

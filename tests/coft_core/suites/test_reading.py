@@ -22,10 +22,10 @@ from coft_core.types import Span
 
 DETECTOR = SpanDetector(pipeline=None)
 ASKS = (
-    Choices("The nurse said that he", (" left.", " would come back soon.", "ad")),
+    Choices("The nurse said that he", (" left.", " would go", "ad")),
     Choices("A short one: she", (" ran", " r")),
     Choices("Nothing of the kind here", (" is masked",)),
-    Choices("My brother, a much longer prompt about him and his work,", (" sang", " wept", " slept well")),
+    Choices("My brother, a much longer prompt about him and his work,", (" sang", " slept")),
 )
 ALONE = ("cda", "adv_lm_head", "contrastive", "iti")
 """Methods that need a checkpoint or fitted directions that the tiny model lacks."""
@@ -103,7 +103,7 @@ def test_a_calibrated_policy_refuses_some_of_these_texts(model, calibration):
         assert likelihood.of("floor") >= likelihood.log_p if likelihood.refused else True
 
 
-def test_a_text_without_a_prompt_is_read_from_the_start_token_on(model):
+def test_a_text_without_a_prompt_is_read_from_the_start_token_or_refused(model):
     (column,) = Reader(model, detector=DETECTOR).read([Choices("", ("She ran",))], [cc.VanillaPolicy()], [0])
     start = start_prompt(model).factual_ids
     tokens = model.tokenizer("She ran", add_special_tokens=False)["input_ids"]
@@ -113,8 +113,6 @@ def test_a_text_without_a_prompt_is_read_from_the_start_token_on(model):
     assert column[0].likelihoods[0].log_p == pytest.approx(expected, abs=1e-4)
     assert column[0].likelihoods[0].tokens == len(tokens)
 
-
-def test_a_model_without_start_and_end_tokens_refuses_to_begin_a_text(model):
     class Bare:
         name, tokenizer = "bare", type("", (), {"bos_token_id": None, "eos_token_id": None})
 
@@ -122,15 +120,15 @@ def test_a_model_without_start_and_end_tokens_refuses_to_begin_a_text(model):
         start_prompt(Bare())
 
 
-@pytest.mark.parametrize("name", ["vanilla", "coft", "sdd", "gedi", "cf_substitution", "dtcd"])
-def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model, name):
-    asks = [Writing(ask.prompt, 6) for ask in ASKS]
-    policy = method(name).build(top_p=0.9)
-    (column,) = Reader(model, detector=DETECTOR).read(asks, [policy], [3, 4, 5, 6])
-    for seed, ask, answer in zip((3, 4, 5, 6), asks, column, strict=True):
-        run = cc.generate(model, ask.prompt, policy, max_new_tokens=6, seed=seed, detector=DETECTOR)
-        assert isinstance(answer, Written)
-        assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
+def test_prompts_continued_together_give_the_tokens_that_an_audit_gives(model):
+    for name in ("coft", "gedi", "cf_substitution"):
+        asks = [Writing(ask.prompt, 4) for ask in ASKS]
+        policy = method(name).build(top_p=0.9)
+        (column,) = Reader(model, detector=DETECTOR).read(asks, [policy], [3, 4, 5, 6])
+        for seed, ask, answer in zip((3, 4, 5, 6), asks, column, strict=True):
+            run = cc.generate(model, ask.prompt, policy, max_new_tokens=4, seed=seed, detector=DETECTOR)
+            assert isinstance(answer, Written)
+            assert (answer.text, answer.tokens, answer.finished) == (run.text, len(run.steps), run.finished)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ SHIPPED = (suite("phantom_gaps"), suite("phantom_questions"))
 """Suites whose files come with the program."""
 
 
-def test_every_suite_says_what_it_is_and_is_found_by_its_key():
+def test_every_suite_says_what_it_is_and_is_found_by_its_own_key():
     for known in SUITES:
         assert suite(known.key) is known
         for text in (known.title, known.citation, known.licence, known.main):
@@ -22,6 +22,10 @@ def test_every_suite_says_what_it_is_and_is_found_by_its_key():
         for text in (known.card.measures, known.card.leaves_out, known.card.criticism, known.card.sizes):
             assert text.strip().endswith((".", ").")), known.key
         assert known.kind in ("bias", "utility", "quality", "long form")
+    assert len({known.key for known in SUITES}) == len(SUITES)
+    with pytest.raises(InvalidInputError, match="There is no suite 'riddles'; choose ") as caught:
+        suite("riddles")
+    assert all(known.key in str(caught.value) for known in SUITES)
 
 
 def test_a_suite_without_its_files_says_which_are_missing_and_what_to_do(tmp_path):
@@ -29,16 +33,6 @@ def test_a_suite_without_its_files_says_which_are_missing_and_what_to_do(tmp_pat
         if known not in SHIPPED:
             with pytest.raises(DataError, match=r"There is no file .* in .*; download .* from .* publisher, or name"):
                 known.items(DataFolder(tmp_path))
-
-
-def test_keys_differ():
-    assert len({known.key for known in SUITES}) == len(SUITES)
-
-
-def test_an_unknown_key_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(InvalidInputError, match="There is no suite 'riddles'; choose ") as caught:
-        suite("riddles")
-    assert all(known.key in str(caught.value) for known in SUITES)
 
 
 def test_the_list_of_suites_needs_no_package_beyond_those_of_the_program():

@@ -26,28 +26,25 @@ def figure(value, spread=1.0, better="lower", seed=0, draws=True):
     return Figure("gap", "Gap", value, better=better, draws=drawn)
 
 
-def test_as_many_units_are_drawn_as_there_are_each_as_often_as_in_a_draw_with_replacement():
+def test_units_are_drawn_with_replacement_and_by_their_number_alone():
     draws = unit_draws(7, 20_000)
     assert draws.shape == (20_000, 7)
     assert set(draws.sum(1)) == {7.0}
     for count in range(4):
         assert np.mean(draws == count) == pytest.approx(binom.pmf(count, 7, 1 / 7), abs=0.01)
-
-
-def test_the_same_number_of_units_gives_the_same_draws_and_nobody_can_change_them():
     assert np.array_equal(unit_draws(300), unit_draws.__wrapped__(300))
     assert not np.array_equal(unit_draws(300), unit_draws(300, seed=1))
     with pytest.raises(ValueError, match="read-only"):
         unit_draws(300)[0, 0] = 5
 
 
-@pytest.mark.parametrize("count", [1, 7, 60])
-def test_the_exact_interval_of_a_share_is_that_of_the_binomial_test_to_the_last_bit(count):
-    for hits in {0, 1, count // 3, count}:
-        values = [1.0] * hits + [0.0] * (count - hits)
-        found = mean_figure("m", "M", range(count), values)
-        known = binomtest(hits, count).proportion_ci(0.95, "exact")
-        assert (found.low, found.high) == (known.low, known.high)
+def test_the_exact_interval_of_a_share_is_that_of_the_binomial_test_to_the_last_bit():
+    for count in (1, 7, 60):
+        for hits in {0, 1, count // 3, count}:
+            values = [1.0] * hits + [0.0] * (count - hits)
+            found = mean_figure("m", "M", range(count), values)
+            known = binomtest(hits, count).proportion_ci(0.95, "exact")
+            assert (found.low, found.high) == (known.low, known.high)
 
 
 def test_what_counting_decides_is_what_the_interval_says():
@@ -66,12 +63,12 @@ def test_the_interval_of_a_mean_over_units_has_the_width_of_the_normal_approxima
     assert found.high - found.low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
-def test_methods_within_noise_share_the_mean_of_their_ranks_and_one_beyond_it_has_its_own():
+def test_methods_within_noise_share_ranks_and_those_without_a_value_have_none():
     found = ranks({"a": figure(5.0, seed=1), "b": figure(5.5, seed=2), "c": figure(20.0, seed=3)})
     assert found == {"a": 1.5, "b": 1.5, "c": 3.0}
-
-
-def test_paired_draws_tell_apart_what_independent_ones_do_not():
+    found = ranks({"a": Figure("g", "G", None), "b": figure(2.0, draws=False), "c": figure(1.0)})
+    assert found == {"b": 2.0, "c": 1.0}
+    assert ranks({"a": figure(2.0, draws=False), "b": figure(2.0, draws=False)}) == {"a": 1.5, "b": 1.5}
     one, noise = figure(5.0), figure(5.5, seed=9)
     paired = Figure("gap", "Gap", 5.5, better="lower", draws=one.draws + 0.5)
     assert ranks({"a": one, "b": noise}) == {"a": 1.5, "b": 1.5}
@@ -79,35 +76,16 @@ def test_paired_draws_tell_apart_what_independent_ones_do_not():
     assert ahead({"a": one, "b": paired}) == {"a": set(), "b": {"a"}}
 
 
-@pytest.mark.parametrize(
-    ("better", "value", "worse"),
-    [("lower", 3.0, 4.0), ("higher", 4.0, 3.0), ("near the middle", 51.0, 48.0), ("near zero", -1.0, 2.0)],
-)
-def test_what_is_better_has_the_less_badness_and_the_first_rank(better, value, worse):
-    assert badness(value, better) < badness(worse, better)
-    assert ranks({"a": figure(worse, 0.1, better), "b": figure(value, 0.1, better)}) == {"a": 2.0, "b": 1.0}
-
-
-def test_methods_without_a_value_have_no_rank_and_those_without_draws_are_ranked_by_value():
-    found = ranks({"a": Figure("g", "G", None), "b": figure(2.0, draws=False), "c": figure(1.0)})
-    assert found == {"b": 2.0, "c": 1.0}
-
-
-def test_equal_values_tie_even_without_draws():
-    assert ranks({"a": figure(2.0, draws=False), "b": figure(2.0, draws=False)}) == {"a": 1.5, "b": 1.5}
+def test_what_is_better_has_the_less_badness_and_the_first_rank():
+    for better, value, worse in (
+        ("lower", 3.0, 4.0), ("higher", 4.0, 3.0), ("near the middle", 51.0, 48.0), ("near zero", -1.0, 2.0),
+    ):  # fmt: skip
+        assert badness(value, better) < badness(worse, better)
+        assert ranks({"a": figure(worse, 0.1, better), "b": figure(value, 0.1, better)}) == {"a": 2.0, "b": 1.0}
 
 
 def share(values, units=None):
     return mean_figure("share", "Share", range(len(values)) if units is None else units, values)
-
-
-@pytest.mark.parametrize(("right", "n"), [(0, 5), (1, 5), (5, 5), (37, 60), (200, 300)])
-def test_the_interval_of_a_share_is_the_exact_one(right, n):
-    found = share([1.0] * right + [0.0] * (n - right))
-    low = 0.0 if right == 0 else beta.ppf(0.025, right, n - right + 1)
-    high = 1.0 if right == n else beta.ppf(0.975, right + 1, n - right)
-    assert found.value == pytest.approx(right / n)
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
 
 
 def test_the_exact_interval_covers_at_least_95_percent_for_every_share():
@@ -129,12 +107,9 @@ def coverage(units, trials):
     return np.mean([row.low <= 0 <= row.high for row in found])
 
 
-def test_the_interval_over_units_covers_about_95_percent_where_items_hang_together():
+def test_the_interval_over_units_covers_about_95_percent_and_one_over_their_items_far_too_little():
     # The standard error of a coverage of 95 % in 300 trials is 1.3 points.
     assert 0.90 <= coverage(np.repeat(np.arange(40), 5), 300) <= 0.985
-
-
-def test_taking_such_items_for_units_of_their_own_covers_far_too_little():
     assert coverage(np.arange(200), 60) < 0.75
 
 
@@ -142,19 +117,13 @@ def test_values_are_summed_by_unit_in_the_order_of_their_first_appearance():
     assert unit_sums(["b", "a", "b"], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).tolist() == [[6.0, 8.0], [3.0, 4.0]]
 
 
-def test_what_is_unscored_is_in_no_share_and_counted():
+def test_what_is_unscored_or_not_finite_is_in_no_figure():
     found = share([1.0, None, 0.0, None, 1.0])
     assert found.value == pytest.approx(2 / 3)
     assert (found.n, found.unscored) == (3, 2)
     assert len(found.draws) == RESAMPLES
-
-
-def test_figures_of_nothing_have_no_value():
     for found in (share([]), share([None, None])):
         assert (found.value, found.low, found.high, found.draws, found.n) == (None, None, None, None, 0)
-
-
-def test_a_value_that_is_not_finite_is_none():
     found = drawn_figure("x", "X", [0, 1], [(-math.inf, 1), (-1.0, 1)], lambda sums: np.exp(-sums[:, 0]), 2)
     assert found.value is None
     assert found.draws is None
@@ -168,21 +137,18 @@ def test_a_figure_of_sums_is_that_of_all_items_with_draws_over_units():
     assert (found.low, found.high) == (1.5, 3.0)
 
 
-def test_means_that_are_no_shares_are_scaled_with_their_intervals():
+def test_means_and_shares_are_scaled_with_their_intervals():
     values = [0.2, 0.9, 0.4, 0.7]
     plain, scaled = share(values), mean_figure("m", "M", range(4), values, scale=100.0)
     assert scaled.value == pytest.approx(100 * plain.value)
     assert (scaled.low, scaled.high) == (pytest.approx(100 * plain.low), pytest.approx(100 * plain.high))
-
-
-def test_a_share_in_percent_has_its_exact_interval_in_percent():
     scaled = mean_figure("m", "M", range(5), [1.0, 1.0, 0.0, 1.0, 0.0], scale=100.0)
     assert (scaled.low, scaled.high) == (
         pytest.approx(100 * beta.ppf(0.025, 3, 3)), pytest.approx(100 * beta.ppf(0.975, 4, 2)),
     )  # fmt: skip
 
 
-def test_methods_are_compared_on_the_same_draws():
+def test_methods_are_compared_on_the_same_draws_where_both_have_them():
     generator = np.random.default_rng(3)
     values = generator.normal(0, 1, 50)
     first = mean_figure("m", "M", range(50), (values + 0.1).tolist())
@@ -191,17 +157,11 @@ def test_methods_are_compared_on_the_same_draws():
     # Each varies by 0.14 from draw to draw, and both together, so that their difference does not vary at all.
     assert first.draws.std() > 0.1
     assert (gap, low, high) == (pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1))
-
-
-def test_methods_of_which_one_left_something_unscored_still_share_their_draws():
     first = share([1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     second = share([1.0, 0.0, 1.0, None, 1.0, 1.0])
     weights = unit_draws(6)
     assert second.draws == pytest.approx(weights @ [1, 0, 1, 0, 1, 1] / (weights @ [1, 1, 1, 0, 1, 1]), nan_ok=True)
     assert first.draws == pytest.approx(weights @ [1, 0, 1, 0, 1, 1] / 6)
-
-
-def test_there_is_no_difference_without_a_value_or_draws_of_the_same_number():
     known = figure(1.0)
     assert difference(known, Figure("gap", "Gap", None)) is None
     assert difference(known, figure(1.0, draws=False)) is None

@@ -59,9 +59,6 @@ def test_figures_are_those_worked_out_by_hand(items):
     assert figures["accuracy/true answer Yes"].value == pytest.approx(100 / 3)
     assert figures["accuracy/true answer No"].value == 0.0
     assert "accuracy_by_length" not in figures
-
-
-def test_an_item_of_which_both_answers_are_impossible_is_unscored(items):
     refused = likelihood(-1.0, refused=1)
     figures = by_key(SUITE.figures([scored(items[0], refused, refused)], "zero"))
     assert (figures["accuracy"].value, figures["accuracy"].unscored) == (None, 1)
@@ -108,19 +105,12 @@ def test_written_answers_follow_examples_of_facts_which_are_not_asked_themselves
     assert [CHAIN.reference(item).endswith(f" So the answer is {right[item.id]}.") for item in items] == [True] * 4
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        (" It is dark. So the answer is yes.", 0),
-        (" So the Answer is NO. The answer is yes.", 1),
-        (" The answer is: no", 1),
-        (" The answer is notable.", None),
-        (" Yes.", None),
-        ("", None),
-    ],
-)
-def test_the_first_stated_answer_is_read(text, place):
-    assert stated_answer(text) == place
+def test_the_first_stated_answer_is_read():
+    for text, place in (
+        (" It is dark. So the answer is yes.", 0), (" So the Answer is NO. The answer is yes.", 1),
+        (" The answer is: no", 1), (" The answer is notable.", None), (" Yes.", None), ("", None),
+    ):  # fmt: skip
+        assert stated_answer(text) == place
 
 
 def test_figures_of_written_answers_are_those_worked_out_by_hand(tmp_path):

@@ -19,38 +19,25 @@ def read(ask, text="<think>hm</think>42.", thinking="auto", marks=MARKS):
     return row[0]
 
 
-def test_a_continuation_is_the_answer_alone_and_its_thinking_stands_beside():
+def test_thinking_is_no_part_of_an_answer_and_no_stop_ends_it():
     answer = read(Writing("Is she?", 20, greedy=True))
     assert (answer.text, answer.thinking, answer.finished) == ("42.", "hm", "end")
     assert answer.tokens == len("hm42.") + 3  # both marks, and the end
-
-
-def test_stops_end_answers_and_not_the_thinking_before_them():
     answer = read(Writing("Is she?", 20, stops=("m", "."), greedy=True))
     assert (answer.text, answer.thinking, answer.finished) == ("42", "hm", "stop")
     assert read(Writing("Is she?", 20, stops=("m",), greedy=True), marks=None).text == "<think>h"
-
-
-def test_thinking_that_does_not_end_is_no_answer_and_the_reason_says_so():
     answer = read(Writing("Is she?", 12, greedy=True), THINKS_ON)
     assert answer == Unread("The thinking did not end within 12 tokens, so there is no answer.", "hmb" * 3 + "hm")
-
-
-def test_given_texts_are_scored_as_before():
     given = Choices("Is she?", ("<think>hm</think>42.", "42."))
     assert read(given) == read(given, marks=None)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "inside", "thinking", "answer", "ended"),
-    [
-        (["<thi", "nk>so", " on</th", "ink>\n\n", "Yes", "."], False, "so on", "Yes.", True),
-        (["so", "</think>", " Yes"], True, "so", "Yes", True),
-        (["so", " on"], True, "so on", "", False),
-        ([" Yes", " <b>"], False, "", " Yes <b>", True),
-        (["A", "<think>", "b", "</think>", "C", "<think>", "d"], False, "bd", "AC", False),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "inside", "thinking", "answer", "ended"), [
+    (["<thi", "nk>so", " on</th", "ink>\n\n", "Yes", "."], False, "so on", "Yes.", True),
+    (["so", "</think>", " Yes"], True, "so", "Yes", True), (["so", " on"], True, "so on", "", False),
+    ([" Yes", " <b>"], False, "", " Yes <b>", True),
+    (["A", "<think>", "b", "</think>", "C", "<think>", "d"], False, "bd", "AC", False),
+])  # fmt: skip
 def test_marks_that_tokens_cut_are_neither_thinking_nor_answer(tokens, inside, thinking, answer, ended):
     def text_of(ids):
         return "".join(tokens[number] for number in ids)

@@ -17,9 +17,6 @@ def test_mean_and_share_are_of_the_continuations_that_could_be_judged():
     mean, rate = toxicity_figures(outcomes)
     assert (mean.key, mean.value, mean.n, mean.unscored) == ("toxicity", pytest.approx(0.5), 3, 1)
     assert (rate.key, rate.value, rate.n, rate.unscored) == ("toxicity_rate", pytest.approx(200 / 3), 3, 1)
-
-
-def test_without_a_judge_there_are_no_figures_of_toxicity():
     outcomes = [wrote("text", unit="a", empty=(0,))]
     assert toxicity_figures(outcomes) == []
     assert [figure.key for figure in empty_set_figures(outcomes)] == ["empty_prompts", "empty_steps"]
@@ -27,29 +24,20 @@ def test_without_a_judge_there_are_no_figures_of_toxicity():
 
 def test_continuations_with_an_empty_set_stand_beside_the_others():
     outcomes = [
-        toxic(0.8, unit="a", empty=(0, 3), tokens=4),
-        toxic(0.2, unit="b", empty=(1,), tokens=2),
-        toxic(0.3, unit="c", tokens=6),
-        toxic(0.6, unit="d", tokens=4),
-        toxic(0.0, unit="e", tokens=4),
-    ]
+        toxic(0.8, unit="a", empty=(0, 3), tokens=4), toxic(0.2, unit="b", empty=(1,), tokens=2),
+        toxic(0.3, unit="c", tokens=6), toxic(0.6, unit="d", tokens=4), toxic(0.0, unit="e", tokens=4),
+    ]  # fmt: skip
     figures = by_key(empty_set_figures(outcomes))
     expected = {
-        "empty_prompts": (40.0, 5),
-        "empty_steps": (100 * 3 / 20, 20),
-        "toxicity_with_empty": (0.5, 2),
-        "toxicity_rate_with_empty": (50.0, 2),
-        "toxicity_without_empty": (0.3, 3),
+        "empty_prompts": (40.0, 5), "empty_steps": (100 * 3 / 20, 20), "toxicity_with_empty": (0.5, 2),
+        "toxicity_rate_with_empty": (50.0, 2), "toxicity_without_empty": (0.3, 3),
         "toxicity_rate_without_empty": (100 / 3, 3),
-    }
+    }  # fmt: skip
     assert {key: (pytest.approx(f.value), f.n) for (key, _), f in figures.items()} == expected
 
 
-def test_a_policy_that_certifies_nothing_has_no_empty_sets():
+def test_empty_sets_have_figures_only_where_a_policy_certifies():
     assert empty_set_figures([toxic(0.8, unit="a", certified=None)]) == []
-
-
-def test_where_no_set_was_empty_its_figures_are_there_without_a_value():
     figures = by_key(empty_set_figures([toxic(0.2, unit="a"), toxic(0.4, unit="b")]))
     for key in ("toxicity_with_empty", "toxicity_rate_with_empty"):
         assert (figures[key, ""].value, figures[key, ""].n) == (None, 0)

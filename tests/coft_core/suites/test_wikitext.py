@@ -26,18 +26,22 @@ def long_text(words):
     return " \n = Long = \n \n " + " ".join(f"word{number:04}" for number in range(words)) + " . \n"
 
 
-def test_articles_begin_at_their_titles():
+def test_articles_text_and_windows_are_those_of_the_harness():
     first, second = pages(TEXT)
     assert first.startswith(" = The Old Mill = \n")
     assert second.startswith(" = Owls = \n")
     # All lines but the blank one before the first title are in an article.
     assert f"{first}\n{second}" == TEXT.removeprefix(" \n")
-
-
-def test_text_is_detokenised_as_by_the_harness():
     for page in pages(TEXT):
         assert detokenised(page) == preprocess_wikitext.wikitext_detokenizer({"page": page})
     assert "well-known house, built in 1901; it cost $ 3,500. Its wheel is 2.5 m wide (about 8 ft)" in detokenised(TEXT)
+    tokens = list(range(23))
+    text = " ".join(map(str, tokens))
+    theirs = [make_disjoint_window(pair) for pair in get_rolling_token_windows(tokens, -1, 5, 1)]
+    ours = windows(text, 5, 1)
+    assert [list(map(int, window.text.split())) for window in ours] == [list(pair[1]) for pair in theirs]
+    # Before the last window, which is shorter, the harness puts as many more tokens as there is room for.
+    assert [list(map(int, window.before.split())) or [-1] for window in ours] == [list(pair[0][-1:]) for pair in theirs]
 
 
 @pytest.mark.parametrize("words", [1, 4, 7, 8, 9, 100])
@@ -55,16 +59,6 @@ def test_windows_make_up_the_text_and_each_follows_the_words_before_it(words, be
         assert text[:start].endswith(window.before)
         start = window.end
     assert start == len(text)
-
-
-def test_windows_are_the_disjoint_ones_of_the_harness_where_words_are_its_tokens():
-    tokens = list(range(23))
-    text = " ".join(map(str, tokens))
-    theirs = [make_disjoint_window(pair) for pair in get_rolling_token_windows(tokens, -1, 5, 1)]
-    ours = windows(text, 5, 1)
-    assert [list(map(int, window.text.split())) for window in ours] == [list(pair[1]) for pair in theirs]
-    # Before the last window, which is shorter, the harness puts as many more tokens as there is room for.
-    assert [list(map(int, window.before.split())) or [-1] for window in ours] == [list(pair[0][-1:]) for pair in theirs]
 
 
 def test_words_and_bytes_are_those_that_the_harness_counts(tmp_path):
@@ -128,7 +122,7 @@ def test_figures_are_those_worked_out_by_hand(items):
     assert (low, high) == (pytest.approx(math.exp(50 / 40)), pytest.approx(math.exp(80 / 40)))
 
 
-def test_with_refused_tokens_impossible_perplexities_have_no_value_and_the_rate_of_refused_ones_has(items):
+def test_impossible_perplexities_have_no_value_and_certified_sets_their_own_distribution(items):
     read = outcomes(items, likelihood(-80.0, 60), likelihood(-40.0, 40, floored=-50.0, refused=1))
     figures = by_key(SUITE.figures(read, "zero"))
     for key in ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity"):
@@ -137,21 +131,15 @@ def test_with_refused_tokens_impossible_perplexities_have_no_value_and_the_rate_
     assert (figures["word_perplexity"].n, figures["word_perplexity"].unscored) == (40, 40)
     assert (figures["token_perplexity"].n, figures["token_perplexity"].unscored) == (60, 40)
     assert figures["refused"].value == pytest.approx(1.0)
-
-
-def test_without_refused_tokens_the_certified_sets_own_distribution_is_read(items):
     read = outcomes(items, likelihood(-80.0, 60, log_mass=-8.0), likelihood(-40.0, 40, log_mass=-12.0))
     assert by_key(SUITE.figures(read, "zero"))["word_perplexity"].value == pytest.approx(math.exp(100 / 80))
 
 
-def test_the_text_with_unknown_words_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"wiki\.test\.raw has words replaced by <unk>; take the raw version"):
-        SUITE.items(folder(tmp_path, "wikitext", wiki__test__raw=TEXT.replace("house", "<unk>")))
-
-
-def test_the_file_is_found_under_both_names_of_its_folder(tmp_path, items):
+def test_the_file_is_found_under_both_names_and_one_with_unknown_words_is_refused(tmp_path, items):
     assert SUITE.items(folder(tmp_path, "wikitext", wiki__test__raw=TEXT)) == items
     assert WikiTextLong().items(folder(tmp_path, "wikitext", wiki__test__raw=TEXT)) == items
+    with pytest.raises(DataError, match=r"wiki\.test\.raw has words replaced by <unk>; take the raw version"):
+        SUITE.items(folder(tmp_path, "wikitext", wiki__test__raw=TEXT.replace("house", "<unk>")))
 
 
 def test_lines_of_a_hub_give_the_same_items(items, monkeypatch):

@@ -103,43 +103,31 @@ def follower(item):
     return 0 if women == (item.facts["gender"] == "female") else 1
 
 
-def test_a_model_that_follows_the_statistics_is_wrong_on_every_gotcha_and_right_elsewhere(items):
+def test_models_that_follow_the_statistics_ignore_gender_or_draw_lots_have_their_gaps(items):
     found = values(SUITE.figures([says(item, follower(item)) for item in items]))
     assert (found["accuracy_gotcha"], found["accuracy_other"], found["gotcha_gap"]) == (0.0, 100.0, 100.0)
-
-
-def test_correlations_are_of_shares_of_women_with_what_female_pronouns_add(items):
-    """Female minus male share of the occupation: 1 for florist and judge, -1 for plumber and tailor."""
+    # Female minus male share of the occupation: 1 for florist and judge, -1 for plumber and tailor.
     found = values(SUITE.figures([says(item, follower(item)) for item in items]))
     added = [1.0, -1.0, 1.0, -1.0]
     for place, name in enumerate(("bls", "bergsma")):
         women = [shares[place] for shares in WOMEN.values()]
         assert found[f"correlation_{name}"] == pytest.approx(np.corrcoef(women, added)[0, 1])
-
-
-def test_a_model_that_ignores_gender_has_no_correlation_and_an_occupation_without_an_answer_is_unscored(items):
     same = SUITE.figures([says(item, 0) for item in items])
     assert values(same)["correlation_bls"] is None
     tied = SUITE.figures([says(item, None if item.unit == "judge" else follower(item)) for item in items])
     figure = by_key(tied)["correlation_bls", ""]
     assert (figure.n, figure.unscored, figure.what) == (3, 1, "occupations")
     assert figure.value == pytest.approx(np.corrcoef([80, 5, 35], [1, -1, -1])[0, 1])
-
-
-def test_a_model_that_draws_lots_has_no_gap_in_the_interval(items):
     many = [item for item in items for _ in range(60)]
     gaps = [by_key(SUITE.figures(drawn(many, seed)))["gotcha_gap", ""] for seed in range(5)]
     assert sum(gap.low <= 0 <= gap.high for gap in gaps) >= 3
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the sentid"),
-        (("baker.guest.1.male.txt", "The baker told the guest that he left."), "has no occupation 'baker'"),
-        (("judge.guest.1.male.txt", "The judge told the guest that she left."), "the sentence has no male pronoun"),
-    ],
-)
+@pytest.mark.parametrize(("line", "reason"), [
+    (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the sentid"),
+    (("baker.guest.1.male.txt", "The baker told the guest that he left."), "has no occupation 'baker'"),
+    (("judge.guest.1.male.txt", "The judge told the guest that she left."), "the sentence has no male pronoun"),
+])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, line, reason):
     with pytest.raises(DataError, match=rf"all_sentences\.tsv, line 2: .*{reason}"):
         SUITE.items(folder(tmp_path, [line]))

@@ -13,21 +13,22 @@ from tests.coft_core.demo import demo_model
 TEMPLATE = "<eos>{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
 
 
-def test_tokens_come_back_with_their_text_and_places():
+def test_tokens_come_back_with_their_text_and_places_whole_or_in_part():
     tokenizer = byte_tokenizer()
     ids = tokenizer("the old man")["input_ids"]
     prompt = prompt_of_ids(tokenizer, ids)
     assert (prompt.text, prompt.ids) == ("the old man", tuple(ids))
     assert [prompt.text[a:b] for a, b in prompt.offsets] == list("the old man")
-
-
-def test_tokens_that_no_text_has_are_refused():
     model = demo_model()
     whole = model.tokenizer(" woman", add_special_tokens=False)["input_ids"]
     letters = [model.tokenizer(letter, add_special_tokens=False)["input_ids"][-1] for letter in "woman"]
     assert prompt_of_ids(model.tokenizer, whole).ids == tuple(whole)
     with pytest.raises(InvalidInputError, match="cannot be placed"):
         prompt_of_ids(model.tokenizer, letters)
+    prompt = prompt_of_text(byte_tokenizer(), "the old man", special=True)
+    part = prompt.part(4, 7)
+    assert (part.text, part.offsets) == ("old", ((0, 1), (1, 2), (2, 3)))
+    assert part.ids == prompt.ids[4:7]
 
 
 def test_a_rendered_conversation_is_read_as_it_stands_and_masked_in_every_turn():
@@ -42,13 +43,6 @@ def test_a_rendered_conversation_is_read_as_it_stands_and_masked_in_every_turn()
     masked = mask_prompt(model.tokenizer, text, spans, chat=rendering)
     assert masked.factual_ids == prompt.ids
     assert "".join(text[a:b] for a, b in (masked.offsets[i] for i in masked.positions)) == "manhe left"
-
-
-def test_a_part_of_a_prompt_has_the_text_of_its_tokens_alone():
-    prompt = prompt_of_text(byte_tokenizer(), "the old man", special=True)
-    part = prompt.part(4, 7)
-    assert (part.text, part.offsets) == ("old", ((0, 1), (1, 2), (2, 3)))
-    assert part.ids == prompt.ids[4:7]
 
 
 def test_a_rendering_that_reads_texts_as_they_stand_is_stored_as_such():

@@ -1,7 +1,5 @@
 """Cues that only hint at an attribute are masked where a text says none outright, and suggested where it does."""
 
-import pytest
-
 from coft_core.text.detection import SpanDetector
 from coft_core.text.lexicon import Lexicons
 from coft_core.text.merging import HINT_DETAILS
@@ -18,48 +16,34 @@ def pieces(text: str, detector: SpanDetector = DETECTOR) -> tuple[list[str], lis
     return masked, [text[span.start : span.end] for span in spans if span.suggested]
 
 
-@pytest.mark.parametrize("text", ["Emily applied for a loan.", "The poor driver stopped.", "A grandmother knocked."])
-def test_what_hints_alone_is_masked(text: str) -> None:
-    masked, offered = pieces(text)
-    assert len(masked) == 1
-    assert not offered
+def test_what_hints_alone_is_masked() -> None:
+    for text in ("Emily applied for a loan.", "The poor driver stopped.", "A grandmother knocked."):
+        masked, offered = pieces(text)
+        assert len(masked) == 1
+        assert not offered
 
 
-@pytest.mark.parametrize(
-    ("text", "masked", "offered"),
-    [
+def test_beside_an_attribute_that_is_said_outright_a_hint_is_suggested() -> None:
+    for text, masked, offered in (
         ("Emily, a Muslim, applied.", ["Muslim"], ["Emily"]),
         ("The poor Mexican driver stopped.", ["Mexican"], ["poor"]),
         ("A freckled German knocked.", ["German"], ["freckled"]),
         ("The devout driver from Mexico prayed.", ["Mexico"], ["devout"]),
-    ],
-)
-def test_beside_an_attribute_that_is_said_outright_a_hint_is_suggested(
-    text: str, masked: list[str], offered: list[str]
-) -> None:
-    assert pieces(text) == (masked, offered)
+    ):
+        assert pieces(text) == (masked, offered)
 
 
-def test_a_pronoun_says_nothing_outright_and_another_word_for_gender_leaves_the_name_masked_alone() -> None:
+def test_the_strongest_kind_of_hint_is_masked_and_others_suggested_beside_what_is_said_outright() -> None:
     assert pieces("Emily said she was late.") == (["Emily", "she"], [])
     assert pieces("The poor driver said she was late.") == (["poor", "she"], [])
     assert pieces("The woman was called Emily.") == (["woman", "Emily"], [])
     assert pieces("The poor woman was late.") == (["woman"], ["poor"])
-
-
-def test_the_strongest_kind_of_hint_is_masked_and_the_others_are_suggested() -> None:
     assert pieces("The poor driver met Emily.") == (["poor"], ["Emily"])
     assert pieces("The cousin met Emily.") == (["Emily"], ["cousin"])
-
-
-def test_a_family_word_that_says_a_gender_is_masked_beside_another_attribute() -> None:
     for word in ("wife", "husband", "widow", "son", "mother", "mother-in-law", "grandfathers", "single mom", "nieces"):
         assert pieces(f"The Muslim and the {word} of the engineer left.") == (["Muslim", word], [])
     for word in ("cousin", "spouse", "parents"):
         assert pieces(f"The Muslim and the {word} of the engineer left.") == (["Muslim"], [word])
-
-
-def test_names_of_more_people_than_a_mask_could_keep_apart_stay_visible() -> None:
     assert pieces("Emily met Brandon.") == (["Emily", "Brandon"], [])
     assert pieces("Emily met Brandon and Jasmine.") == ([], ["Emily", "Brandon", "Jasmine"])
     assert pieces("Emily told Brandon that she was late.") == (["she"], ["Emily", "Brandon"])
@@ -76,12 +60,9 @@ def test_hints_are_looked_at_one_by_one_only_with_the_protected_families() -> No
     assert "beside" not in DETECTOR.adapted(["appearance"]).version
 
 
-def test_every_kind_of_hint_is_one_that_the_lexicons_have() -> None:
+def test_every_kind_of_hint_is_one_that_the_lexicons_have_and_listed_words_are_no_unlisted_ones() -> None:
     shipped = Lexicons.load()
     assert {record.detail for record in shipped.entries} >= HINT_DETAILS
-
-
-def test_a_word_that_a_lexicon_lists_is_never_taken_for_an_unlisted_one_of_another_family() -> None:
     detector = SpanDetector()
     found = [(span.category, span.source) for span in detector.detect("A Mother knows best.")]
     assert found == [("gender", "lexicon")]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 import coft_core as cc
 from coft_core.model.fake import tiny_model
 from coft_core.text.detection import SpanDetector, detect_spans
@@ -74,19 +72,19 @@ ENGLISH = (
 )
 
 
-@pytest.mark.parametrize("text", FOREIGN)
-def test_a_text_in_another_language_is_told_by_its_name(text: str):
-    assert FOREIGN[text] in other_language(text)
-    assert "so mark them yourself" in language_note(text)
+def test_a_text_in_another_language_is_told_by_its_name():
+    for text in FOREIGN:
+        assert FOREIGN[text] in other_language(text)
+        assert "so mark them yourself" in language_note(text)
 
 
-@pytest.mark.parametrize("text", ENGLISH)
-def test_short_english_texts_and_those_with_foreign_names_or_quotations_are_not_told(text: str):
-    assert other_language(text) == ""
-    assert language_note(text) == ""
+def test_short_english_texts_and_those_with_foreign_names_or_quotations_are_not_told():
+    for text in ENGLISH:
+        assert other_language(text) == ""
+        assert language_note(text) == ""
 
 
-def test_english_words_are_not_found_in_a_text_of_another_language():
+def test_english_words_are_not_found_in_another_language_of_which_plan_and_run_warn():
     for text in (
         "Le retard du train est de dix minutes et les passagers ne sont pas contents.",
         "Er kam zu spät und die Frau war nicht mehr da.",
@@ -96,14 +94,8 @@ def test_english_words_are_not_found_in_a_text_of_another_language():
         assert detect_spans(text) == []
     listed = SpanDetector(user_list=UserList("Berufe", (UserTerm("Frau"),)))
     assert [span.source for span in listed.detect("Er kam zu spät und die Frau war nicht mehr da.")] == ["list"]
-
-
-def test_no_sample_prompt_of_the_project_is_taken_for_another_language():
     lines = (ROOT / "assets/prompts/calibration_demo.jsonl").read_text(encoding="utf-8").splitlines()
     assert not [text for text in (json.loads(line)["prompt"] for line in lines) if other_language(text)]
-
-
-def test_plan_and_run_warn_of_a_text_that_the_detector_does_not_read():
     model = tiny_model()
     run = cc.generate(model, "¿Por qué las mujeres ganan menos que los hombres?", cc.VanillaPolicy(), max_new_tokens=1)
     assert any("in Spanish" in warning for warning in run.warnings)

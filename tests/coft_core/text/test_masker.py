@@ -54,36 +54,24 @@ def test_masking_is_idempotent(example):
     assert twice.spans == masked.spans
 
 
-def test_the_papers_example_masks_the_pronoun_and_shows_it():
+def test_the_papers_example_masks_the_pronoun_and_shows_it_with_its_white_space():
     text = "The nurse finished rounds and then he prepared the reports"
     masked = cc.mask_prompt(TOKENIZER, text, [cc.Span(35, 37, "gender")])
     assert masked.text == text[:35] + "<mask><mask>" + text[37:]
     assert masked.positions == (35, 36)
     assert masked.families == ("gender", "gender")
-
-
-def test_white_space_swallowed_by_a_masked_token_is_shown_again():
     tokenizer = word_tokenizer(("then", " he", " left"))
     masked = cc.mask_prompt(tokenizer, "then he left", [cc.Span(5, 7, "gender")])
     assert masked.text == "then <mask> left"
     assert len(masked.positions) == 1
-
-
-def test_no_span_leaves_both_branches_equal():
     assert cc.mask_prompt(TOKENIZER, "nothing here", []).positions == ()
-
-
-def test_a_span_outside_the_text_is_refused():
     with pytest.raises(InvalidInputError):
         cc.mask_prompt(TOKENIZER, "short", [cc.Span(2, 99, "gender")])
 
 
-def test_a_sentinel_of_several_tokens_is_refused_by_name():
+def test_only_a_single_token_can_be_the_sentinel():
     with pytest.raises(SentinelError, match="'person'"):
         cc.mask_prompt(TOKENIZER, "he", [cc.Span(0, 2, "gender")], sentinel="person")
-
-
-def test_another_single_token_can_be_the_sentinel():
     masked = cc.mask_prompt(TOKENIZER, "he ran", [cc.Span(0, 2, "gender")], sentinel="_")
     assert masked.text == "__ ran"
 
@@ -99,7 +87,7 @@ def test_a_soft_mask_puts_the_hint_first_and_pads_with_the_sentinel():
     assert cut.mode == "soft: one"
 
 
-def test_only_the_reviewers_text_is_masked_inside_a_chat_template():
+def test_only_the_reviewers_text_is_masked_inside_a_chat_template_that_leaves_it_as_it_is():
     tokenizer = byte_tokenizer(TEMPLATE)
     text = "  user he assistant"
     masked = cc.mask_prompt(tokenizer, text, [cc.Span(7, 9, "gender")], chat=True)
@@ -107,9 +95,6 @@ def test_only_the_reviewers_text_is_masked_inside_a_chat_template():
     assert read == "<user> user <mask><mask> assistant </end><assistant>"
     assert len(masked.factual_ids) == len(masked.masked_ids)
     assert masked.text == "  user <mask><mask> assistant"
-
-
-def test_a_template_that_rewrites_the_message_is_refused():
     tokenizer = byte_tokenizer("{{ messages[0].content | upper }}")
     with pytest.raises(InvalidInputError, match="chat template"):
         cc.mask_prompt(tokenizer, "he", [cc.Span(0, 2, "gender")], chat=True)
@@ -125,9 +110,8 @@ def test_a_continuation_is_tokenized_as_the_model_would_have_written_it():
         continuation_ids(model, prompt, "")
 
 
-@pytest.mark.parametrize(
-    ("prompt", "reference", "expected"),
-    [("a", "b", " b"), ("a ", "b", "b"), ("a", " b", " b"), ("a", ", b", ", b"), ("a", '"b"', ' "b"')],
-)
-def test_a_missing_space_is_supplied_only_where_words_would_run_together(prompt, reference, expected):
-    assert joined(prompt, reference) == expected
+def test_a_missing_space_is_supplied_only_where_words_would_run_together():
+    for prompt, reference, expected in (
+        ("a", "b", " b"), ("a ", "b", "b"), ("a", " b", " b"), ("a", ", b", ", b"), ("a", '"b"', ' "b"'),
+    ):  # fmt: skip
+        assert joined(prompt, reference) == expected

@@ -44,36 +44,24 @@ def test_a_masked_word_gives_way_to_what_does_not_say_which(written, expected):
     assert rewritten(written) == expected
 
 
-def test_names_become_one_person_or_lettered_ones_with_title_and_surname():
+def test_names_become_persons_or_follow_a_gender_unless_they_are_kept_visible():
     assert rewritten("[Mrs.|gender] [Ann|name] Smith met [Ann|name]'s aunt.") == "The person met the person's aunt."
     assert rewritten("[Ann|name] Lee met [Bob|name]. [Lee|name] left.") == "Person A met person B. Person A left."
-
-
-def test_a_suggested_name_follows_where_a_gender_is_masked_and_stays_otherwise():
     assert rewritten("[John|name|suggested] said [he|gender] is ill") == "The person said they are ill"
     assert rewritten("[John|name|suggested] is a [Hindu|religion]") == "John is a person"
-
-
-def test_what_is_kept_visible_never_changes():
     text, spans = marked("[He|gender|kept] met a [Hindu|religion|kept] and [Ann|name|kept]")
     assert neutral_text(text, spans).text == text
 
 
-def test_words_without_a_neutral_one_stay_and_are_named():
+def test_words_without_a_neutral_one_and_what_can_no_longer_be_told_apart_are_named():
     made = neutral_text(*marked("a [nurse|other] in her [sixties|age], [child|age]-like since [childhood|age]"))
     assert made.text == "a nurse in her sixties, child-like since childhood"
     assert made.left == ("nurse", "sixties", "child", "childhood")
-
-
-def test_what_can_no_longer_be_told_apart_is_named():
     made = neutral_text(
         *marked("The [Greek|nationality] cook and the [Turkish|nationality] cook; [she|gender] and [he|gender]")
     )
     assert made.text == "The cook and the cook; they and they"
     assert made.merged == (("greek", "turkish"), ("she", "he"))
-
-
-def test_a_rewriting_is_not_rewritten_again():
     written = "[She|gender] and a [Black|race] [man|gender]"
     once = rewritten(written)
     assert neutral_text(once, ()).text == once

@@ -36,23 +36,17 @@ def masked_words(prompt, tokenizer):
     return tokenizer.decode([token for token in prompt.masked_ids if token != prompt.sentinel_id])
 
 
-def test_a_token_shared_by_a_masked_and_a_kept_word_is_masked_and_told():
+def test_a_token_shared_by_a_masked_and_a_kept_word_is_masked_and_told_and_no_other():
     tokenizer = word_tokenizer(("then", " herself", " ran"))
     spans = [cc.Span(5, 8, "gender"), cc.Span(8, 12, "other", "user", kept=True)]
     masked = cc.mask_prompt(tokenizer, "then herself ran", spans)
     assert masked.text == "then <mask> ran"
     (warning,) = masked.warnings
     assert "“self” is kept, but shares a token with “her”, which is masked" in warning
-
-
-def test_nothing_is_told_of_a_kept_word_that_has_tokens_of_its_own():
     tokenizer = word_tokenizer(("then", " her", " ran"))
     spans = [cc.Span(5, 8, "gender"), cc.Span(9, 12, "other", kept=True)]
     masked = cc.mask_prompt(tokenizer, "then her ran", spans)
     assert (masked.text, masked.warnings) == ("then <mask> ran", ())
-
-
-def test_the_warning_of_a_shared_token_is_a_warning_of_the_plan():
     model = random_model(byte_level(["<m>"], "<m>", [("h", "e"), ("he", "r"), ("her", "s")]))
     spans = [cc.Span(4, 7, "gender"), cc.Span(7, 8, "other", kept=True)]
     prepared = plan(model, "and hers", cc.VanillaPolicy(), spans)
@@ -70,32 +64,26 @@ def test_a_token_with_an_empty_place_at_or_in_a_masked_span_is_masked(place):
     assert show_span(masked, masked.spans[0]) == masked.factual_ids
 
 
-def test_a_token_with_an_empty_place_elsewhere_stays_as_it_is():
+def test_spans_whose_tokens_have_no_place_or_lost_theirs_are_refused():
     tokenizer = Misplacing(byte_tokenizer(), {0: (0, 0), 10: (10, 10)})
     masked = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")])
     assert masked.positions == (5, 6)
-
-
-def test_a_span_none_of_whose_tokens_has_a_place_is_refused_by_name():
     tokenizer = Misplacing(byte_tokenizer(), {5: (0, 0), 6: (0, 0)})
     with pytest.raises(InvalidInputError, match=r"“he” .characters 6 to 7. cannot be masked safely"):
         cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")])
     assert cc.mask_prompt(tokenizer, "then he ran", []).positions == ()
-
-
-def test_a_mask_behind_characters_that_a_tokenizer_drops_is_refused_since_places_are_counted_without_them():
     tokenizer = characters(LETTERS + " ", unknown=False)
     with pytest.raises(InvalidInputError, match=r"“he” .* cannot be masked safely"):
         cc.mask_prompt(tokenizer, "##he ran", [cc.Span(2, 4, "gender")])
     assert cc.mask_prompt(tokenizer, "he ran", [cc.Span(0, 2, "gender")]).positions == (0, 1)
 
 
-@pytest.mark.parametrize("text", ["Jose\u0301 ran", "\u1112\u1161\u11ab ran", "\uff76\uff9e ran", "Jo\u200bse ran"])
-def test_characters_that_are_joined_or_never_read_are_no_reason_to_refuse(text):
-    tokenizer = byte_level(["<m>"], "<m>")
-    tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
-    masked = cc.mask_prompt(tokenizer, text, [cc.Span(0, len(text) - 4, "name")])
-    assert masked_words(masked, tokenizer) == " ran"
+def test_characters_that_are_joined_or_never_read_are_no_reason_to_refuse():
+    for text in ("Jose\u0301 ran", "\u1112\u1161\u11ab ran", "\uff76\uff9e ran", "Jo\u200bse ran"):
+        tokenizer = byte_level(["<m>"], "<m>")
+        tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
+        masked = cc.mask_prompt(tokenizer, text, [cc.Span(0, len(text) - 4, "name")])
+        assert masked_words(masked, tokenizer) == " ran"
 
 
 def test_white_space_that_a_tokenizer_trims_from_its_places_is_masked_with_its_span_alone():
@@ -114,7 +102,7 @@ def test_every_byte_of_a_masked_character_is_masked(text):
     assert masked_words(masked, tokenizer).replace("<s>", "").strip() == "he  ran"
 
 
-def test_a_template_that_prints_the_message_twice_has_every_copy_masked_and_told():
+def test_templates_that_print_a_message_in_several_copies_have_each_masked_with_its_hint():
     tokenizer = byte_tokenizer(TWICE)
     text = " then he ran "
     masked = cc.mask_prompt(tokenizer, text, [cc.Span(6, 8, "gender")], chat=True)
@@ -127,17 +115,11 @@ def test_a_template_that_prints_the_message_twice_has_every_copy_masked_and_told
     )
     assert mask_families(masked, ("gender",)) == masked.masked_ids
     assert show_span(masked, masked.spans[0]) == masked.factual_ids
-
-
-def test_a_hint_stands_in_every_copy_of_the_message():
     tokenizer = byte_tokenizer(TWICE)
     span = cc.Span(0, 4, "gender")
     masked = cc.mask_prompt(tokenizer, "she! ran", [span], mode="soft", hint="it", chat=True)
     assert tokenizer.decode(masked.masked_ids) == "Title:  it<mask> ran\n<user> it<mask> ran</user>"
     assert masked.text == "it<mask> ran"
-
-
-def test_a_template_that_prints_a_part_of_the_message_again_is_refused():
     with pytest.raises(InvalidInputError, match="does more with the message than print it"):
         cc.mask_prompt(byte_tokenizer(BEGINNING), "then he ran", [cc.Span(5, 7, "gender")], chat=True)
 

@@ -13,13 +13,7 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.policies.safety_template import SafetyTemplatePolicy
-from coft_core.text.rendering import (
-    Rendering,
-    moment_of,
-    parse_moment,
-    render,
-    rendering_label,
-)
+from coft_core.text.rendering import Rendering, moment_of, parse_moment, render, rendering_label
 from coft_core.text.templated import Copy, read_text
 from coft_core.types import Example
 from tests.conftest import TOY_FINGERPRINT
@@ -37,21 +31,12 @@ def day(text: str) -> datetime:
     return moment
 
 
-def test_a_template_that_prints_the_date_is_rendered_as_of_the_moment_asked_for():
-    tokenizer = byte_tokenizer(DATED)
-    assert render(tokenizer, "he", day(MONDAY)) == "02 Mar 2026[he]"
-    assert read_text(tokenizer, "he", Rendering(True, day(TUESDAY))) == ("03 Mar 2026[he]", (Copy(12, 14),))
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "\n{{ strftime_now('%A, %-d %B %Y') }}\n",
-        "{% set today = strftime_now('%Y-%m-%d') %}{{ today.split('-')[2]|int - 1 }}",
-        "{% if strftime_now is defined %}{{ strftime_now('100 %% on %x at %H:%M:%S.%f') }}{% endif %}",
-        "{% macro day() %}{{ strftime_now('%j') }}{% endmacro %}{{ day() }}",
-    ],
-)
+@pytest.mark.parametrize("written", [
+    "\n{{ strftime_now('%A, %-d %B %Y') }}\n",
+    "{% set today = strftime_now('%Y-%m-%d') %}{{ today.split('-')[2]|int - 1 }}",
+    "{% if strftime_now is defined %}{{ strftime_now('100 %% on %x at %H:%M:%S.%f') }}{% endif %}",
+    "{% macro day() %}{{ strftime_now('%j') }}{% endmacro %}{{ day() }}",
+])  # fmt: skip
 def test_as_of_now_the_text_is_what_the_tokenizer_itself_renders(written: str, monkeypatch: pytest.MonkeyPatch):
     moment = datetime(2026, 3, 2, 9, 30, 15, 250)
 
@@ -66,23 +51,17 @@ def test_as_of_now_the_text_is_what_the_tokenizer_itself_renders(written: str, m
     assert render(tokenizer, "he", moment) == own
 
 
-@pytest.mark.parametrize(
-    ("printed", "named"),
-    [
-        ("%d %b %Y", "2026-03-02"),
-        ("%B %Y", "2026-03-01"),
-        ("%Y", "2026-01-01"),
-        ("%d.%m.%Y %H:%M", "2026-03-02T09:30"),
-        ("%d.%m.%Y %X", "2026-03-02T09:30:15"),
-    ],
-)
-def test_a_label_names_the_coarsest_moment_at_which_the_rendering_is_the_same(printed: str, named: str):
-    tokenizer = byte_tokenizer(f"{{{{ strftime_now('{printed}') }}}}{TURN}")
-    label = rendering_label(tokenizer, datetime(2026, 3, 2, 9, 30, 15))
-    at = moment_of(label)
-    assert at is not None
-    assert named in (at, at.removesuffix(":00"))
-    assert rendering_label(tokenizer, parse_moment(at)) == label
+def test_a_label_names_the_coarsest_moment_at_which_the_rendering_is_the_same():
+    for printed, named in (
+        ("%d %b %Y", "2026-03-02"), ("%B %Y", "2026-03-01"), ("%Y", "2026-01-01"),
+        ("%d.%m.%Y %H:%M", "2026-03-02T09:30"), ("%d.%m.%Y %X", "2026-03-02T09:30:15"),
+    ):  # fmt: skip
+        tokenizer = byte_tokenizer(f"{{{{ strftime_now('{printed}') }}}}{TURN}")
+        label = rendering_label(tokenizer, datetime(2026, 3, 2, 9, 30, 15))
+        at = moment_of(label)
+        assert at is not None
+        assert named in (at, at.removesuffix(":00"))
+        assert rendering_label(tokenizer, parse_moment(at)) == label
 
 
 def test_a_template_that_does_not_print_the_date_has_one_label_on_all_days():
@@ -93,7 +72,7 @@ def test_a_template_that_does_not_print_the_date_has_one_label_on_all_days():
         assert moment_of(labels.pop()) is None
 
 
-def test_the_rendering_and_not_only_the_template_is_in_the_fingerprint():
+def test_fingerprints_name_the_rendering_and_older_ones_fit_where_it_is_the_same():
     model = tiny_model(chat_template=DATED)
     first, second = (cc.VanillaPolicy().fingerprint(model.dated(when), "d") for when in (MONDAY, TUESDAY))
     assert [name for name, _, _ in first.differences(second)] == ["rendering"]
@@ -101,18 +80,12 @@ def test_the_rendering_and_not_only_the_template_is_in_the_fingerprint():
     before = cc.VanillaPolicy().fingerprint(special, "d")
     special.tokenizer.eos_token = "e"
     assert "rendering" in [name for name, _, _ in before.differences(cc.VanillaPolicy().fingerprint(special, "d"))]
-
-
-def test_a_fingerprint_without_a_chat_template_is_what_it_was():
     own = cc.VanillaPolicy().fingerprint(tiny_model(), "d")
     assert own.rendering == ""
     assert "rendering" not in own.to_dict()
     assert "rendering" not in TOY_FINGERPRINT.to_dict()
     assert TOY_FINGERPRINT.digest.startswith("fdff6edd9664")
     assert Fingerprint.from_dict(TOY_FINGERPRINT.to_dict()) == TOY_FINGERPRINT
-
-
-def test_an_older_fingerprint_of_a_chat_model_fits_unless_the_template_prints_the_date():
     for template, fields in ((TURN, []), (DATED, ["rendering"])):
         now = cc.VanillaPolicy().fingerprint(tiny_model(chat_template=template), "d")
         assert [name for name, _, _ in replace(now, rendering="").differences(now)] == fields
@@ -199,14 +172,14 @@ def test_a_model_with_a_template_can_be_prompted_without_it():
         model.formatted("loud")
 
 
-def test_the_date_of_a_template_must_be_a_day():
+def test_dates_of_templates_are_days_and_templates_that_refuse_a_message_are_told():
     with pytest.raises(InvalidInputError, match="give a day such as"):
         tiny_model(chat_template=DATED).dated("yesterday")
     with pytest.raises(InvalidInputError, match="cannot be understood"):
         Rendering.from_dict({"chat": True, "at": None, "texts": [{"text": "he"}]})
-
-
-def test_a_template_that_refuses_a_single_message_is_told_in_a_sentence():
     tokenizer = byte_tokenizer("{{ raise_exception('a system message must come first') }}")
     with pytest.raises(InvalidInputError, match=r"a system message must come first.*plain prompt format"):
         cc.mask_prompt(tokenizer, "he", [], chat=True)
+    tokenizer = byte_tokenizer(DATED)
+    assert render(tokenizer, "he", day(MONDAY)) == "02 Mar 2026[he]"
+    assert read_text(tokenizer, "he", Rendering(True, day(TUESDAY))) == ("03 Mar 2026[he]", (Copy(12, 14),))

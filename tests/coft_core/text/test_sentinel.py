@@ -48,61 +48,49 @@ def test_every_kind_of_vocabulary_has_a_sentinel_that_its_name_leads_back_to(tok
     assert masked.text != "and he"
 
 
-def test_a_piece_with_a_space_is_the_one_that_is_taken_by_its_name():
+def test_sentinels_are_found_by_their_names_and_free_of_the_chat_template():
     tokenizer = sentencepiece(("\u2581_", "_"))
     piece = tokenizer.convert_tokens_to_ids("\u2581_")
     assert [require_sentinel(tokenizer, name).token_id for name in (" _", "\u2581_")] == [piece, piece]
     assert require_sentinel(sentencepiece(), "_").token_id == sentencepiece().convert_tokens_to_ids("_")
     assert require_sentinel(sentencepiece(()), "_").token_id == sentencepiece().convert_tokens_to_ids("<0x5F>")
-
-
-def test_a_text_that_is_one_token_is_found_where_every_text_begins_with_a_token_of_its_own():
     tokenizer = byte_level(merged=[("\u00c3", "\u00a9")])
     single = require_sentinel(tokenizer, "\u00e9").token_id
     begins = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)])
     tokenizer.backend_tokenizer.post_processor = begins
     assert tokenizer.encode("\u00e9") == [tokenizer.bos_token_id, single]
     assert require_sentinel(tokenizer, "\u00e9").token_id == single
-
-
-def test_a_reserved_token_that_the_chat_template_writes_is_not_free():
     tokenizer = byte_level(["<SPECIAL_10>", "<SPECIAL_11>"])
     tokenizer.chat_template = "<SPECIAL_10>{{ messages[0].content }}"
     assert require_sentinel(tokenizer).text == "<SPECIAL_11>"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["<|reserved_special_token_3|>", "<|reserved_200017|>", "<unused7>", "[unused1]", "<extra_id_0>", "<|extra_4|>",
-     "<|placeholder1|>", "<|dummy_0|>", "[control_8]", "<SPECIAL_20>"],
-)  # fmt: skip
-def test_names_that_vocabularies_give_to_free_tokens_are_known(name):
-    assert RESERVED.fullmatch(name)
+def test_names_that_vocabularies_give_to_free_tokens_are_known():
+    for name in (
+        "<|reserved_special_token_3|>", "<|reserved_200017|>", "<unused7>", "[unused1]", "<extra_id_0>", "<|extra_4|>",
+        "<|placeholder1|>", "<|dummy_0|>", "[control_8]", "<SPECIAL_20>",
+    ):  # fmt: skip
+        assert RESERVED.fullmatch(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["<|im_end|>", "<|eot_id|>", "</s>", "<s>", "<pad>", "<|endoftext|>", "[INST]", "[SEP]"]
-)
-def test_names_of_tokens_with_a_meaning_are_not_taken_for_free_ones(name):
-    assert not RESERVED.fullmatch(name)
+def test_names_of_tokens_with_a_meaning_are_not_taken_for_free_ones():
+    for name in ("<|im_end|>", "<|eot_id|>", "</s>", "<s>", "<pad>", "<|endoftext|>", "[INST]", "[SEP]"):
+        assert not RESERVED.fullmatch(name)
 
 
-@pytest.mark.parametrize("role", ["pad_token", "bos_token", "eos_token"])
-def test_a_token_that_ends_begins_or_pads_is_neither_chosen_nor_taken_by_name(role):
-    tokenizer = byte_level(["<unused0>", "<unused1>"])
-    setattr(tokenizer, role, "<unused0>")
-    assert require_sentinel(tokenizer).text == "<unused1>"
-    with pytest.raises(SentinelError, match="meaning of its own"):
-        resolve_sentinel(tokenizer, "<unused0>")
+def test_a_token_that_ends_begins_or_pads_is_neither_chosen_nor_taken_by_name():
+    for role in ("pad_token", "bos_token", "eos_token"):
+        tokenizer = byte_level(["<unused0>", "<unused1>"])
+        setattr(tokenizer, role, "<unused0>")
+        assert require_sentinel(tokenizer).text == "<unused1>"
+        with pytest.raises(SentinelError, match="meaning of its own"):
+            resolve_sentinel(tokenizer, "<unused0>")
 
 
-def test_a_mask_token_that_also_ends_a_text_is_passed_over():
+def test_vocabularies_without_a_sentinel_are_refused_only_where_it_is_needed():
     tokenizer = byte_level(["<end>"], mask="<end>")
     tokenizer.eos_token = "<end>"
     assert require_sentinel(tokenizer).text == "_"
-
-
-def test_a_vocabulary_without_any_is_refused_only_where_something_is_masked():
     tokenizer = words_alone()
     assert resolve_sentinel(tokenizer) is None
     with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
@@ -112,14 +100,8 @@ def test_a_vocabulary_without_any_is_refused_only_where_something_is_masked():
     watched = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")], required=False)
     assert watched.positions == ()
     assert "the marked words are not masked" in watched.warnings[0]
-
-
-def test_one_of_its_words_can_be_named_as_the_sentinel():
     masked = cc.mask_prompt(words_alone(), "then he ran", [cc.Span(5, 7, "gender")], sentinel="home")
     assert masked.text == "then home ran"
-
-
-def test_a_space_as_the_sentinel_is_seen():
     tokenizer = characters(LETTERS + " ")
     masked = cc.mask_prompt(tokenizer, "and he", [cc.Span(4, 6, "gender")])
     assert masked.text == "and \u2423\u2423"

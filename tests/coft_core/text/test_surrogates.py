@@ -32,23 +32,25 @@ def model() -> cc.LanguageModel:
     return tiny_model()
 
 
-@pytest.mark.parametrize("text", ["", "plain", "\U0001f600 whole", "a\x00b", "e\u0301", "\ufffd"])
-def test_whole_characters_are_no_problem(text: str) -> None:
-    assert surrogate_problem(text) == ""
-    assert encodable(text) == text
-    require_encodable(text)
-    text.encode()
+def test_whole_characters_are_no_problem() -> None:
+    for text in ("", "plain", "\U0001f600 whole", "a\x00b", "e\u0301", "\ufffd"):
+        assert surrogate_problem(text) == ""
+        assert encodable(text) == text
+        require_encodable(text)
+        text.encode()
 
 
-@pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xDCE9])
-def test_every_half_is_found_at_its_place(code: int) -> None:
-    half = chr(code)
-    assert surrogate_problem(f"ab{half}cd{half}").startswith(f"holds half of a character (U+{code:04X}, ")
-    assert "at character 3," in surrogate_problem(f"ab{half}cd{half}")
-    assert encodable(f"ab{half}") == "ab\ufffd"
+def test_every_half_is_found_at_its_place() -> None:
+    for code in (0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xDCE9):
+        half = chr(code)
+        assert surrogate_problem(f"ab{half}cd{half}").startswith(f"holds half of a character (U+{code:04X}, ")
+        assert "at character 3," in surrogate_problem(f"ab{half}cd{half}")
+        assert encodable(f"ab{half}") == "ab\ufffd"
 
 
-def test_a_prompt_is_refused_before_any_model_reads_it(model: cc.LanguageModel) -> None:
+def test_prompts_examples_and_other_texts_are_refused_by_name_before_any_model_reads_them(
+    model: cc.LanguageModel,
+) -> None:
     for use in (
         lambda: cc.generate(model, BAD, cc.CoftPolicy(), max_new_tokens=1),
         lambda: cc.plan(model, BAD, cc.VanillaPolicy(), ()),
@@ -57,16 +59,10 @@ def test_a_prompt_is_refused_before_any_model_reads_it(model: cc.LanguageModel) 
         with pytest.raises(InvalidInputError) as refused:
             use()
         assert str(refused.value) == f"A text that the model is to read {PROBLEM}."
-
-
-def test_a_calibration_names_the_example(model: cc.LanguageModel) -> None:
     good = cc.Example("He went", " home", spans=())
     for example in (cc.Example(BAD, " x", spans=()), cc.Example("He said", f" {HALF}", spans=())):
         with pytest.raises(InvalidInputError, match=r"Example 2: .* holds half of a character \(U\+D83D"):
             cc.calibrate(model, [good, example])
-
-
-def test_other_texts_that_are_tokenized_are_refused_by_their_names(model: cc.LanguageModel) -> None:
     tokenizer = model.tokenizer
     with pytest.raises(InvalidInputError, match="The continuation holds half"):
         cc.score(model, "He said", HALF, cc.VanillaPolicy(), ())

@@ -30,12 +30,9 @@ THINKS = (
 """A template in the manner of models that think, written for this test."""
 
 TURNS = (
-    Turn("system", "You advise women."),
-    Turn("user", "Is she a risk?"),
-    Turn("assistant", "Perhaps."),
-    Turn("user", " Say more about her. "),
-    Turn("assistant", "The answer is"),
-)
+    Turn("system", "You advise women."), Turn("user", "Is she a risk?"), Turn("assistant", "Perhaps."),
+    Turn("user", " Say more about her. "), Turn("assistant", "The answer is"),
+)  # fmt: skip
 TEXT = conversation_text(TURNS)
 
 
@@ -45,18 +42,16 @@ def rendered(text, chat=True, thinking="auto"):
     return tuple(tokenizer.decode(ids) for ids in (prompt.factual_ids, prompt.masked_ids))
 
 
-@pytest.mark.parametrize(
-    "contents", [("a", "b"), ("", "\n\nx\n"), ("⟦ user ⟧", "⟦user⟧ in a line"), ("é\U0001f600", " ")]
-)
-def test_turns_come_back_from_their_text_letter_by_letter(contents):
-    turns = [Turn(role, content) for role, content in zip(("user", "assistant"), contents, strict=True)]
-    text = conversation_text(turns)
-    back = turns_of(text)
-    assert [(turn.role, turn.content) for turn in back] == [(turn.role, turn.content) for turn in turns]
-    assert all(text[turn.start : turn.end] == turn.content for turn in back)
+def test_turns_come_back_from_their_text_letter_by_letter():
+    for contents in (("a", "b"), ("", "\n\nx\n"), ("⟦ user ⟧", "⟦user⟧ in a line"), ("é\U0001f600", " ")):
+        turns = [Turn(role, content) for role, content in zip(("user", "assistant"), contents, strict=True)]
+        text = conversation_text(turns)
+        back = turns_of(text)
+        assert [(turn.role, turn.content) for turn in back] == [(turn.role, turn.content) for turn in turns]
+        assert all(text[turn.start : turn.end] == turn.content for turn in back)
 
 
-def test_every_turn_reaches_the_model_through_its_template_and_is_masked_there():
+def test_turns_reach_the_model_through_its_template_or_as_paragraphs_and_are_masked_alike():
     factual, masked = rendered(TEXT)
     expected = (
         "<|im_start|>system\nYou advise {}.<|im_end|>\n<|im_start|>user\nIs {} a risk?<|im_end|>\n"
@@ -65,9 +60,6 @@ def test_every_turn_reaches_the_model_through_its_template_and_is_masked_there()
     )
     assert factual == expected.format("women", "she", "her")
     assert masked == expected.format("<mask>" * 5, "<mask>" * 3, "<mask>" * 3)
-
-
-def test_without_the_template_turns_are_paragraphs_and_are_masked_alike():
     factual, masked = rendered(TEXT, chat=False)
     assert factual == "\n\n".join(turn.content for turn in TURNS)
     assert masked == factual.replace("women", "<mask>" * 5).replace("she", "<mask>" * 3).replace("her", "<mask>" * 3)
@@ -84,38 +76,37 @@ def test_thinking_is_switched_where_the_template_knows_of_it_and_said_where_not(
     assert plan(silent, "Is she well?", VanillaPolicy()).model.thinking == ""
 
 
-@pytest.mark.parametrize(
-    ("turns", "told"),
-    [
-        ([("user", "a"), ("user", "b")], "take turns"),
-        ([("system", "a")], "at least one message"),
-        ([("user", ""), ("assistant", "b"), ("user", "c")], "is empty"),
-        ([("user", "a"), ("system", "b")], "middle"),
-    ],
-)
-def test_what_is_no_conversation_is_refused_in_a_sentence(turns, told):
-    with pytest.raises(InvalidInputError, match=told):
-        said_turns(conversation_text(Turn(*turn) for turn in turns))
+def test_what_is_no_conversation_is_refused_in_a_sentence():
+    for turns, told in (
+        ([("user", "a"), ("user", "b")], "take turns"), ([("system", "a")], "at least one message"),
+        ([("user", ""), ("assistant", "b"), ("user", "c")], "is empty"), ([("user", "a"), ("system", "b")], "middle"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=told):
+            said_turns(conversation_text(Turn(*turn) for turn in turns))
 
 
-def test_a_turn_that_the_template_cuts_is_refused_instead_of_masked_by_guess():
+def test_turns_that_a_template_cuts_and_spans_over_their_borders_are_refused():
     text = conversation_text([Turn("user", "Is she?"), Turn("assistant", "<think>x</think>Yes"), Turn("user", "Why?")])
     with pytest.raises(InvalidInputError, match="without their thinking"):
         rendered(text)
-
-
-def test_a_span_over_the_line_between_two_turns_is_refused():
     with pytest.raises(InvalidInputError, match="words of one turn"):
         mask_prompt(byte_tokenizer(THINKS), TEXT, [Span(20, 50, "gender")], chat=True)
 
 
-def test_a_frame_adds_what_a_prompt_lacks_and_moves_its_spans():
+def test_frames_add_what_a_prompt_lacks_and_renderings_keep_theirs():
     frame = Frame("For women.", "She")
     text, spans = framed("Is her loan safe?", (Span(3, 6, "gender"),), frame, cc.detect_spans)
     assert [turn.content for turn in turns_of(text)] == ["For women.", "Is her loan safe?", "She"]
     assert [text[span.start : span.end] for span in spans] == ["women", "her", "She"]
     assert framed(text, spans, frame, cc.detect_spans) == (text, spans)
     assert framed(TEXT, None, frame, cc.detect_spans) == (TEXT, None)
+    frame = frame_of(TEXT, "on")
+    assert Rendering.from_dict(Rendering(True, frame=frame).to_dict()).frame == frame
+    assert "frame" not in Rendering(True).to_dict()
+    model = tiny_model(chat_template=THINKS, context_length=512)
+    planned = plan(model, TEXT, cc.CafiePolicy(most=1) if hasattr(cc, "CafiePolicy") else VanillaPolicy())
+    texts = [model.tokenizer.decode(branch.input_ids) for branch in planned.policy.branches(planned.prompt)]
+    assert all(text.count("<|im_start|>") == len(TURNS) for text in texts)
 
 
 def test_only_what_is_asked_for_enters_the_fingerprint():
@@ -125,11 +116,8 @@ def test_only_what_is_asked_for_enters_the_fingerprint():
     told = plan(model.framed(Frame(thinking="off")), TEXT, VanillaPolicy()).model
     used = CoftPolicy().fingerprint(told, version).to_dict()
     assert (used["prefill"], used["turns"], used["thinking"], len(used["system"])) == (
-        "The answer is",
-        "several",
-        "off",
-        64,
-    )
+        "The answer is", "several", "off", 64,
+    )  # fmt: skip
 
 
 def test_a_calibration_of_one_system_prompt_serves_no_other_and_one_of_many_serves_all():
@@ -151,12 +139,6 @@ def test_a_calibration_of_one_system_prompt_serves_no_other_and_one_of_many_serv
         other.require_equal(many)
 
 
-def test_a_stored_rendering_keeps_its_frame_and_says_nothing_of_a_usual_one():
-    frame = frame_of(TEXT, "on")
-    assert Rendering.from_dict(Rendering(True, frame=frame).to_dict()).frame == frame
-    assert "frame" not in Rendering(True).to_dict()
-
-
 def test_thinking_is_told_from_the_answer_across_tokens_that_cut_the_marks():
     marks = thinking_marks(byte_tokenizer(THINKS))
     assert marks == ThinkingMarks("<think>", "</think>")
@@ -167,10 +149,3 @@ def test_thinking_is_told_from_the_answer_across_tokens_that_cut_the_marks():
     assert parts(tokens, None, inside=False) == ("answer",) * 7
     assert begun("…<think>\n", marks)
     assert not begun("<think>\n\n</think>\n\n", marks)
-
-
-def test_a_word_exchanged_in_a_conversation_leaves_its_turns_as_they_are():
-    model = tiny_model(chat_template=THINKS, context_length=512)
-    planned = plan(model, TEXT, cc.CafiePolicy(most=1) if hasattr(cc, "CafiePolicy") else VanillaPolicy())
-    texts = [model.tokenizer.decode(branch.input_ids) for branch in planned.policy.branches(planned.prompt)]
-    assert all(text.count("<|im_start|>") == len(TURNS) for text in texts)
