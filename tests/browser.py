@@ -80,9 +80,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> PagesTo
     return PagesTogether(config, log)
 
 
+WORD_BY_WORD = """
+if (location.pathname === "/" && !location.search.includes("tab=")) {
+  const whole = new URL(location.href);
+  whole.searchParams.set("tab", "words");
+  history.replaceState(null, "", whole);
+}
+document.addEventListener("DOMContentLoaded", () => new MutationObserver((_, observer) => {
+  const audit = document.querySelector(".row.audit");
+  if (!audit || location.search.includes("tab=finding")) return;
+  observer.disconnect();
+  audit.classList.add("rail-drawn");
+  document.body.classList.add("editing");
+}).observe(document.body, { childList: true, subtree: true }));
+"""
+"""Opens an audit word by word, with its settings and its prompt unfolded; ``?tab=finding`` opens it as it comes."""
+
+
 def open_page(context: BrowserContext) -> Page:
     """A new page, as slow as the tests are asked to be."""
     page = context.new_page()
+    page.add_init_script(WORD_BY_WORD)
     if SLOWDOWN > 1:
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
     return page

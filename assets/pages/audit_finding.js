@@ -11,7 +11,7 @@ const percent = (share) => `${share > 0 && share < 0.005 ? "<1" : Math.round(sha
 
 /* ---- the two parts of the page ---- */
 const query = new URLSearchParams(location.search);
-let part = query.get("tab") === "words" || query.has("step") ? "words" : "finding";
+let part = query.get("tab") ?? (query.has("step") ? "words" : "finding");
 const tabs = () => document.querySelectorAll(".tabs a");
 export const showPart = (name) => {
   part = name;
@@ -20,7 +20,7 @@ export const showPart = (name) => {
     if (at < 2) tab.toggleAttribute("aria-current", (at === 1) === (name === "words"));
     if (tab.hasAttribute("aria-current")) tab.setAttribute("aria-current", "page");
   });
-  readdress({ tab: name === "words" ? "words" : null });
+  readdress({ tab: name });
   window.dispatchEvent(new Event("resize"));
 };
 document.addEventListener("click", (event) => {
