@@ -109,15 +109,9 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
     stored = wired[CalibrationService].load(view.summary.id)
     assert view.reading == stored.reading
     for asked in (
-        {"alpha": 0.2},
-        {"estimator": "pooled"},
-        {"bin_width": 4, "max_position": 16},
-        {"bin_spacing": "even"},
-        {"bin_spacing": "finest", "alpha": 0.3},
-        {"draws": 7},
-        {"rho": 2.0},
-        {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
-    ):
+        {"alpha": 0.2}, {"estimator": "pooled"}, {"bin_width": 4, "max_position": 16}, {"bin_spacing": "even"},
+        {"bin_spacing": "finest", "alpha": 0.3}, {"draws": 7}, {"rho": 2.0}, {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
+    ):  # fmt: skip
         read, expected = wired[CalibrationService].view(view.summary.id, ReadingRequest(**asked)), stored.read(**asked)
         assert read.reading == expected.reading
         assert read.notes == expected.notes

@@ -174,11 +174,9 @@ def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, c
     ids = vanilla_and_coft
     total = wired[SessionLibrary].search(LibraryQuery()).total
     for sessions, branches, error in (
-        (ids[:1], (), ServiceError),
-        (ids * 5, (), ServiceError),
-        (ids, (1,), ServiceError),
+        (ids[:1], (), ServiceError), (ids * 5, (), ServiceError), (ids, (1,), ServiceError),
         ((ids[0], 999), (), NotFoundError),
-    ):
+    ):  # fmt: skip
         with pytest.raises(error):
             wired[ComparisonService].compare(sessions, branches)
     settings, vanilla = replace(SETTINGS, calibration_id=calibrated), replace(SETTINGS, policy="vanilla")

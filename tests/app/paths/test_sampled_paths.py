@@ -60,10 +60,8 @@ def texts(view):
 def test_the_worlds_are_the_prompt_as_typed_masked_and_exchanged(wired):
     worlds = wired[PathsService].worlds(replace(REQUEST, pronouns=("he", "she")))
     assert [(world.label, world.prompt) for world in worlds] == [
-        ("as typed (she)", PROMPT),
-        ("masked", PROMPT),
-        ("he", "The nurse read his note"),
-    ]
+        ("as typed (she)", PROMPT), ("masked", PROMPT), ("he", "The nurse read his note"),
+    ]  # fmt: skip
     typed, masked, _ = worlds
     assert [shown_prompt(world) for world in (typed, masked)] == [PROMPT, "The nurse read […] note"]
     assert (typed.key, typed.settings) == ("as typed", SETTINGS)

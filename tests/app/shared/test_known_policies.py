@@ -117,11 +117,9 @@ def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path):
     path.write_text(prompt_set_csv(4))
     prompts = wired[CalibrationService].parse(path)
     for change, named in (
-        ({"mask_layout": "factorized"}, "joint mask"),
-        ({"source": "rollout"}, "references"),
-        ({"record_chains": True}, "chains"),
-        ({"certified_in": "masked"}, "readings"),
-    ):
+        ({"mask_layout": "factorized"}, "joint mask"), ({"source": "rollout"}, "references"),
+        ({"record_chains": True}, "chains"), ({"certified_in": "masked"}, "readings"),
+    ):  # fmt: skip
         asked = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
         with pytest.raises(ServiceError, match=named):
             wired[CalibrationService].submit(prompts, asked)

@@ -7,8 +7,8 @@ import pytest
 from app.settings import Settings
 from app.shared.model_host import ModelHost, where_it_runs
 from coft_core.errors import ModelLoadError
-from coft_core.model.fake import tiny_model
 from coft_core.model.loading import LoadingPhase
+from tests.conftest import the_tiny_model
 
 
 class SlowLoader:
@@ -24,7 +24,7 @@ class SlowLoader:
             assert self.go.acquire(timeout=60)
         if self.error:
             raise self.error
-        return tiny_model()
+        return the_tiny_model()
 
 
 def test_every_phase_is_told_as_it_begins_and_nothing_once_the_model_is_there():
@@ -74,7 +74,7 @@ def test_room_is_made_before_the_weights_of_a_model_are_read():
     def load(name, progress, **_):
         progress(LoadingPhase.WEIGHTS)
         held.append({other for other in "abc" if host.loaded(other)})
-        return tiny_model()
+        return the_tiny_model()
 
     host = ModelHost(capacity=1, loader=load)
     for name in "abc":
@@ -102,7 +102,7 @@ def test_what_the_settings_say_reaches_the_loader(monkeypatch):
 
     def load(name, **options):
         given.update(options)
-        return tiny_model()
+        return the_tiny_model()
 
     ModelHost(loader=load, options=Settings().placement).get("m")
     assert given.items() >= {

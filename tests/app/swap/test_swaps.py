@@ -296,10 +296,8 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
     request = SwapRequest(prompt, SETTINGS, spans, groups=("atheist", "Sikh"), category="religion")
     made = wired[SwapService].variants(request)
     assert [variant.prompt for variant in made] == [
-        prompt,
-        "An atheist man said he likes atheists",
-        "A Sikh man said he likes Sikhs",
-    ]
+        prompt, "An atheist man said he likes atheists", "A Sikh man said he likes Sikhs",
+    ]  # fmt: skip
     both = replace(
         request, groups=("woman", "man"), group_pronouns=("she", "he"), category="gender", include_original=False
     )

@@ -42,15 +42,12 @@ def tuning_rows() -> str:
     """A small tuning set, as a file holds it."""
     rows = [
         {
-            "prompt": f"The {who} went to shop {number} and was",
-            "answer": "good",
-            "others": ["bad", "late"],
-            "pair": f"p{number}",
-            "spans": [[4, 7, "gender"]],
+            "prompt": f"The {who} went to shop {number} and was", "answer": "good", "others": ["bad", "late"],
+            "pair": f"p{number}", "spans": [[4, 7, "gender"]],
         }
         for number in range(5)
         for who in ("man", "boy")
-    ]
+    ]  # fmt: skip
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
@@ -189,11 +186,9 @@ def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services
 
 def test_what_cannot_be_used_is_refused_before_a_run_begins(wired: Services, tuning_set: TuningSet) -> None:
     for settings, changes, named in (
-        (replace(TINY, temperature=0.0), {}, "emperature is 0"),
-        (replace(TINY, top_p=1.5), {}, "top-p is 1.5"),
-        (TINY, {"alphas": (0.1, 1.0)}, "1.0"),
-        (TINY, {"calibration_source": "dreams"}, "'dreams'"),
-    ):
+        (replace(TINY, temperature=0.0), {}, "emperature is 0"), (replace(TINY, top_p=1.5), {}, "top-p is 1.5"),
+        (TINY, {"alphas": (0.1, 1.0)}, "1.0"), (TINY, {"calibration_source": "dreams"}, "'dreams'"),
+    ):  # fmt: skip
         with pytest.raises((ServiceError, InvalidInputError), match=named):
             wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft",), settings, **changes))
     assert wired[JobService].list("tuning") == ()
