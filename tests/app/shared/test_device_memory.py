@@ -242,7 +242,7 @@ class Recording:
 
 EXAMPLES = [
     cc.Example(f"The nurse number {'1' * n} said he", " came home late.", (Span(23 + n, 25 + n, "gender"),))
-    for n in range(1, 7)
+    for n in range(1, 9)
 ]
 
 

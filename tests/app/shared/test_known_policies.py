@@ -134,7 +134,7 @@ def tuning_file(folder):
 @pytest.mark.slow
 def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
     tuning_set = wired[TuningService].read(tuning_file(tmp_path))
-    assert (tuning_set.graded, tuning_set.pairs) == (10, 5)
+    assert (tuning_set.graded, tuning_set.pairs) == (20, 10)
     request = TuningRequest("small", ("coft", "sdd", "cda"), TINY)
     job = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
     assert job.error is None
@@ -185,7 +185,7 @@ def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path):
         ("{", "row"),
     ):
         path.write_text(f"{good}{line}\n")
-        with pytest.raises(ServiceError, match=f"line 11: {named}"):
+        with pytest.raises(ServiceError, match=f"line 21: {named}"):
             wired[TuningService].read(path)
 
 

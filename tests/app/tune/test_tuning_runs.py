@@ -45,7 +45,7 @@ def tuning_rows() -> str:
             "prompt": f"The {who} went to shop {number} and was", "answer": "good", "others": ["bad", "late"],
             "pair": f"p{number}", "spans": [[4, 7, "gender"]],
         }
-        for number in range(5)
+        for number in range(10)
         for who in ("man", "boy")
     ]  # fmt: skip
     return "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -64,7 +64,7 @@ def test_the_forecast_is_what_the_tried_prompts_took_for_all_prompts_under_every
     # Each method is timed once over three prompts: 6 seconds for the model alone, then 30 for COFT and 3 for SDD.
     moments = iter((0.0, 6.0, 6.0, 36.0, 36.0, 39.0))
     request = TuningRequest("set", ("coft", "sdd"), TINY)
-    assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 10 * (2 + 10 + 1)
+    assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 20 * (2 + 10 + 1)
     assert "Takes about 5 min on this computer" in time_sentence(24 * 13.0)
     assert "once the model is loaded" in time_sentence(None)
     assert not wired[TuningService].at_hand("elsewhere/large")
