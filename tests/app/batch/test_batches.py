@@ -84,7 +84,7 @@ def test_a_batch_writes_the_tokens_of_a_session_of_its_own_and_keeps_its_request
     left = wired[SessionLibrary].search(LibraryQuery())
     assert left.total == total
     ours = {row.session_id for row in view.rows}
-    assert [entry.batch_id for entry in left.entries if entry.session_id in ours] == [None] * 4
+    assert [entry.batch_id for entry in left.entries if entry.id in ours] == [None] * 4
 
 
 def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, calibrated):

@@ -181,8 +181,8 @@ def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, c
             wired[ComparisonService].compare(sessions, branches)
     settings, vanilla = replace(SETTINGS, calibration_id=calibrated), replace(SETTINGS, policy="vanilla")
     for columns, named in (
-        ((SETTINGS,), ""),
-        ((SETTINGS, SETTINGS), ""),
+        ((SETTINGS,), "2 to"),
+        ((SETTINGS, SETTINGS), "same policy"),
         ((vanilla, replace(settings, policy="vanilla")), "same policy"),
         ((SETTINGS, replace(SETTINGS, policy="guess")), "'guess'"),
     ):
