@@ -180,23 +180,10 @@ def new_step(index, **changes):
 def new_calibration(**changes):
     """Fields of a calibration run, every one with a value of its own."""
     fields = {
-        "name": "BBQ",
-        "model": "demo",
-        "model_revision": "r7",
-        "alpha": 0.1,
-        "lam": 0.6,
-        "estimator": "hierarchical",
-        "source": "reference",
-        "bin_width": 8,
-        "max_position": 256,
-        "fingerprint_digest": "5ca1ab1e",
-        "fingerprint": {"model": "demo"},
-        "context_count": 400,
-        "token_count": 9000,
-        "verification": {"contexts": 100, "coverage": 0.91},
-        "coverage": {"low": 0.87, "high": 0.95},
-        "status": "ready",
-        "embedded": True,
-        "mask_layout": "factorized",
-    }
+        "name": "BBQ", "model": "demo", "model_revision": "r7", "alpha": 0.1, "lam": 0.6, "estimator": "hierarchical",
+        "source": "reference", "bin_width": 8, "max_position": 256, "fingerprint_digest": "5ca1ab1e",
+        "fingerprint": {"model": "demo"}, "context_count": 400, "token_count": 9000,
+        "verification": {"contexts": 100, "coverage": 0.91}, "coverage": {"low": 0.87, "high": 0.95}, "status": "ready",
+        "embedded": True, "mask_layout": "factorized",
+    }  # fmt: skip
     return CalibrationFields(**(fields | changes))

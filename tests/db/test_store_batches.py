@@ -99,15 +99,10 @@ def test_a_row_is_measured_on_its_root_branch_alone(batches, sessions, batch):
         sessions.append_step(
             root,
             new_step(
-                index,
-                token=f"<{index}>",
-                candidates=candidates,
-                log_ratio=ratio,
-                margin=margin,
-                certified=certified,
+                index, token=f"<{index}>", candidates=candidates, log_ratio=ratio, margin=margin, certified=certified,
                 fallback=fallback,
             ),
-        )
+        )  # fmt: skip
     fork = sessions.add_branch(made.id, root, 1, "0/1:9")
     sessions.append_step(fork.id, new_step(1, log_ratio=50.0, margin=-9.0))
     sessions.set_active_branch(made.id, fork.id)

@@ -45,20 +45,16 @@ def test_logits_of_steps_are_read_only_when_they_are_asked_for(sessions, databas
     assert not any("logits" in statement for statement in asked)
 
 
-def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(sessions):
+def test_only_the_next_step_can_be_appended_and_none_with_nan(sessions):
     branch = sessions.create(new_session()).active_branch_id
     part = FamilyStep("gender", math.nan, -1.0, -2.0, True, "calibrated")
     with pytest.raises(UnstorableValueError, match="NaN"):
         sessions.append_step(branch, new_step(0, families=(part,)))
     assert sessions.chain(branch) == ()
-
-
-@pytest.mark.parametrize("index", [0, 1, 3, 10])
-def test_only_the_next_step_can_be_appended(index, sessions):
-    branch = sessions.create(new_session()).active_branch_id
     extend(sessions, branch, [new_step(0), new_step(1)])
-    with pytest.raises(ConflictError, match="index 2"):
-        sessions.append_step(branch, new_step(index))
+    for index in (0, 1, 3, 10):
+        with pytest.raises(ConflictError, match="index 2"):
+            sessions.append_step(branch, new_step(index))
     assert [step.index for step in sessions.chain(branch)] == [0, 1]
 
 
@@ -89,10 +85,9 @@ def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(ses
 
 
 def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(database, sessions):
-    session = sessions.create(new_session())
-    branch = session.active_branch_id
+    branch = sessions.create(new_session()).active_branch_id
     counts = []
-    for length in (2, 12):
+    for length in (1, 5):
         extend(sessions, branch, [new_step(i) for i in range(len(sessions.chain(branch)), length)])
         with statements(database) as asked:
             assert len(sessions.chain(branch)) == length
@@ -107,12 +102,12 @@ def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(sessions
     for fork_step in (-1, 3):
         with pytest.raises(ConflictError, match="from 0 to 2"):
             sessions.add_branch(session.id, root, fork_step, f"0/{fork_step}:1")
-    with pytest.raises(ConflictError, match="not a branch of audit session"):
+    with pytest.raises(ConflictError, match="not a branch of"):
         sessions.add_branch(other.id, root, 1, "0/1:1")
-    with pytest.raises(NotFoundError, match="branch with the id 404"):
+    with pytest.raises(NotFoundError, match="404"):
         sessions.add_branch(session.id, 404, 1, "0/1:1")
     assert sessions.add_branch(session.id, root, 2, "0/2:1").fork_step == 2
-    with pytest.raises(ConflictError, match="already has the branch 0/2:1"):
+    with pytest.raises(ConflictError, match="0/2:1"):
         sessions.add_branch(session.id, root, 2, "0/2:1")
     assert sessions.add_branch(other.id, other.active_branch_id, 0, "0/2:1").path == "0/2:1"
     assert [branch.path for branch in sessions.branches(session.id)] == ["0", "0/2:1"]
@@ -143,6 +138,6 @@ def test_a_session_whose_calibration_is_deleted_takes_no_further_step(database):
     branch = sessions.create(new_session(calibration_id=run.id, calibration_label="BBQ")).active_branch_id
     sessions.append_step(branch, new_step(0))
     calibrations.delete(run.id)
-    with pytest.raises(CalibrationDeletedError, match="“BBQ” has been deleted"):
+    with pytest.raises(CalibrationDeletedError, match="BBQ"):
         sessions.append_step(branch, new_step(1))
     assert len(sessions.chain(branch)) == 1

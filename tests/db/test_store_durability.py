@@ -47,12 +47,9 @@ def test_no_shown_step_is_lost_when_the_process_is_killed(store_url):
         SessionsRepository(database).append_step(session.active_branch_id, first)
     child = subprocess.Popen(
         [sys.executable, "-c", APPENDER, store_url, str(session.active_branch_id)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    shown = [int(child.stdout.readline()) for _ in range(25)]
+        stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    shown = [int(child.stdout.readline()) for _ in range(10)]
     child.send_signal(signal.SIGKILL)
     shown += [int(line) for line in child.stdout]
     child.stdout.close()
@@ -76,12 +73,12 @@ def test_two_writers_and_a_reader_do_not_lock_each_other_out(database):
 
     def write(branch):
         together.wait()
-        for index in range(40):
+        for index in range(12):
             sessions.append_step(branch, new_step(index))
 
     def read():
         together.wait()
-        for _ in range(40):
+        for _ in range(12):
             chain = sessions.chain(branches[0])
             assert all(len(step.candidates) == 2 for step in chain)
             sessions.list()
@@ -90,7 +87,7 @@ def test_two_writers_and_a_reader_do_not_lock_each_other_out(database):
         work = [threads.submit(write, branch) for branch in branches] + [threads.submit(read)]
         for item in work:
             item.result()
-    assert [len(sessions.chain(branch)) for branch in branches] == [40, 40]
+    assert [len(sessions.chain(branch)) for branch in branches] == [12, 12]
 
 
 def test_of_two_writers_of_the_same_step_exactly_one_wins(database):
@@ -100,7 +97,7 @@ def test_of_two_writers_of_the_same_step_exactly_one_wins(database):
 
     def write(name):
         won = []
-        for index in range(15):
+        for index in range(8):
             together.wait()
             try:
                 sessions.append_step(branch, new_step(index, token=name))
@@ -111,8 +108,8 @@ def test_of_two_writers_of_the_same_step_exactly_one_wins(database):
 
     with ThreadPoolExecutor(2) as threads:
         left, right = threads.map(write, ("left", "right"))
-    assert sorted(left + right) == list(range(15))
-    assert [step.token == "left" for step in sessions.chain(branch)] == [index in left for index in range(15)]
+    assert sorted(left + right) == list(range(8))
+    assert [step.token == "left" for step in sessions.chain(branch)] == [index in left for index in range(8)]
 
 
 def _add_and_unlink(jobs, file):

@@ -62,13 +62,19 @@ def test_an_evaluation_comes_back_and_is_listed_newest_first(evaluations, evalua
 def test_outcomes_come_back_by_seed_and_place_whatever_the_order_in_which_they_were_kept(evaluations, evaluation):
     outcomes = {"k0": b"zero", "k1": b"one", "k2": b"two"}
     evaluations.keep(evaluation.id, [item(2), item(0, seed=1)], outcomes)
-    evaluations.keep(evaluation.id, [item(1), item(0)], outcomes)
+    evaluations.keep(evaluation.id, [item(1), item(0), item(0, suite="arc")], outcomes)
     assert outcomes_of(evaluations, evaluation.id) == [(0, b"zero"), (0, b"one"), (0, b"two"), (1, b"zero")]
-    assert evaluations.counts(evaluation.id) == {("bbq", "COFT", 0): 3, ("bbq", "COFT", 1): 1}
+    counts = {("bbq", "COFT", 0): 3, ("bbq", "COFT", 1): 1, ("arc", "COFT", 0): 1}
+    assert evaluations.counts(evaluation.id) == counts
+    assert [evaluations.done(evaluation.id, suite) for suite in ("bbq", "arc", "piqa")] == [4, 1, 0]
     assert evaluations.places(evaluation.id, "bbq", 0) == {("COFT", 0), ("COFT", 1), ("COFT", 2)}
     assert outcomes_of(evaluations, evaluation.id, "SDD") == []
-    with pytest.raises(NotFoundError):
-        evaluations.outcomes(99, "bbq")
+    # A content is never replaced.
+    evaluations.keep(evaluation.id, [item(0, seed=2)], {"k0": b"other"})
+    assert outcomes_of(evaluations, evaluation.id)[-1] == (2, b"zero")
+    for missing in (lambda: evaluations.outcomes(99, "bbq"), lambda: evaluations.done(99, "bbq")):
+        with pytest.raises(NotFoundError):
+            missing()
 
 
 def test_what_several_methods_and_seeds_have_in_common_is_given_once(evaluations, evaluation):
@@ -78,13 +84,6 @@ def test_what_several_methods_and_seeds_have_in_common_is_given_once(evaluations
     assert listed == [("COFT", 0, "k0"), ("COFT", 1, "k0"), ("SDD", 0, "k0"), ("SDD", 0, "k1")]
     assert contents == {"k0": b"zero", "k1": b"one"}
     assert evaluations.outcomes(evaluation.id, "arc") == ([], {})
-
-
-def test_the_items_of_a_suite_that_are_done_are_counted(evaluations, evaluation):
-    evaluations.keep(evaluation.id, [item(0), item(0, seed=1), item(0, suite="arc")], {"k0": b"zero"})
-    assert [evaluations.done(evaluation.id, suite) for suite in ("bbq", "arc", "piqa")] == [2, 1, 0]
-    with pytest.raises(NotFoundError):
-        evaluations.done(99, "bbq")
 
 
 def test_a_batch_with_an_item_that_cannot_be_kept_leaves_nothing_of_itself(database, evaluations, evaluation):
@@ -102,12 +101,6 @@ def test_what_another_evaluation_kept_is_linked_and_the_rest_is_returned(databas
     assert evaluations.link(second.id, [item(0), item(1), item(2)]) == [item(2)]
     assert outcomes_of(evaluations, second.id) == [(0, b"zero"), (0, b"one")]
     assert rows(database, contents) == 2
-
-
-def test_a_content_is_never_replaced(evaluations, evaluation):
-    evaluations.keep(evaluation.id, [item(0)], {"k0": b"zero"})
-    evaluations.keep(evaluation.id, [item(0, seed=1)], {"k0": b"other"})
-    assert outcomes_of(evaluations, evaluation.id) == [(0, b"zero"), (1, b"zero")]
 
 
 def test_a_calibration_is_kept_once_and_linked_with_what_was_said_of_it(evaluations, evaluation):

@@ -24,17 +24,18 @@ def prompt_set_id(database):
     return PromptSetsRepository(database).add("a", "a", "d", ()).id
 
 
-def test_the_last_ledger_of_a_job_counts(ledgers, job_id, prompt_set_id):
+def test_the_last_ledger_of_a_job_counts_and_goes_with_its_prompt_set(database, ledgers, job_id, prompt_set_id):
+    assert ledgers.load(job_id) is None
+    for wrong in ((404, prompt_set_id), (job_id, 404)):
+        with pytest.raises(ConflictError):
+            ledgers.save(*wrong, b"")
     assert ledgers.load(job_id) is None
     for data in (bytes(range(256)), b"", b"last"):
         ledgers.save(job_id, prompt_set_id, data)
         assert ledgers.load(job_id) == data
-    ledgers.delete(job_id)
-    ledgers.delete(job_id)
+    for _ in range(2):
+        ledgers.delete(job_id)
     assert ledgers.load(job_id) is None
-
-
-def test_a_ledger_goes_with_its_prompt_set_and_the_job_stays(database, ledgers, job_id, prompt_set_id):
     ledgers.save(job_id, prompt_set_id, b"half")
     PromptSetsRepository(database).delete(prompt_set_id)
     assert ledgers.load(job_id) is None
@@ -50,11 +51,3 @@ def test_a_ledger_is_handed_over_to_the_job_that_resumes(database, ledgers, job_
     with pytest.raises(ConflictError, match="ledger of its own"):
         ledgers.move(job_id, heir)
     ledgers.move(404, JobsRepository(database).add("calibration", "t").id)
-
-
-def test_a_ledger_of_no_job_or_no_prompt_set_is_refused(ledgers, job_id, prompt_set_id):
-    with pytest.raises(ConflictError):
-        ledgers.save(404, prompt_set_id, b"")
-    with pytest.raises(ConflictError):
-        ledgers.save(job_id, 404, b"")
-    assert ledgers.load(job_id) is None

@@ -202,11 +202,8 @@ def test_outlines_tell_length_and_departing_token_of_every_branch_whatever_its_n
     library.rename_branch(session.id, fork, "as a man")
     found = sessions.outlines(session.id)
     assert [(own.id, own.length, own.token) for own in found] == [
-        (root, 3, None),
-        (fork, 2, " token1"),
-        (inner, 4, " token2"),
-        (other, 2, found[-1].name),
-    ]
+        (root, 3, None), (fork, 2, " token1"), (inner, 4, " token2"), (other, 2, found[-1].name),
+    ]  # fmt: skip
     assert all(own.length == len(sessions.chain(own.id)) for own in found)
 
 

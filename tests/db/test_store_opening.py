@@ -39,34 +39,23 @@ def test_the_default_store_lies_in_a_private_folder_of_the_user(tmp_path, monkey
     with Database(url):
         assert (folder / "coft-audit.sqlite3").exists()
     assert default_database_url() == url
-
-
-def test_a_data_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    # One that cannot be made is named.
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr("db.database.user_data_dir", lambda name, appauthor: str(tmp_path / "file" / name))
-    with pytest.raises(StoreError, match="file/coft-audit cannot be created"):
+    with pytest.raises(StoreError, match="file/coft-audit"):
         default_database_url()
 
 
-@pytest.mark.parametrize(
-    ("url", "complaint"),
-    [
-        ("", "cannot be read"),
-        ("audit.db", "cannot be read"),
-        ("sqlite://", "keeps nothing"),
-        ("sqlite:///:memory:", "keeps nothing"),
-        ("mysql://user@host/name", "mysql database is not supported"),
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused_in_one_sentence(url, complaint):
-    with pytest.raises(StoreError, match=complaint):
-        Database(url)
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgresql_urls_use_psycopg_and_hide_the_password(scheme):
-    database = Database(f"{scheme}://reviewer:secret@host:5433/audits")
-    assert database.url == "postgresql+psycopg://reviewer:***@host:5433/audits"
+def test_a_url_that_cannot_be_used_is_refused_and_a_password_hidden():
+    for url, complaint in (
+        ("", "cannot be read"), ("audit.db", "cannot be read"), ("sqlite://", "keeps nothing"),
+        ("sqlite:///:memory:", "keeps nothing"), ("mysql://user@host/name", "mysql"),
+    ):  # fmt: skip
+        with pytest.raises(StoreError, match=complaint):
+            Database(url)
+    for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
+        database = Database(f"{scheme}://reviewer:secret@host:5433/audits")
+        assert database.url == "postgresql+psycopg://reviewer:***@host:5433/audits"
 
 
 def test_a_missing_driver_is_named_with_the_way_to_install_it(monkeypatch):
@@ -75,17 +64,13 @@ def test_a_missing_driver_is_named_with_the_way_to_install_it(monkeypatch):
         Database("postgresql://host/audits").open()
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused_and_left_alone_and_a_folder_too(tmp_path):
     path = tmp_path / "report.csv"
     path.write_text("session_id,step\n" * 100)
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Database(f"sqlite:///{path}").open()
+    for wrong in (path, tmp_path):
+        with pytest.raises(StoreError, match="cannot be opened"):
+            Database(f"sqlite:///{wrong}").open()
     assert path.read_text() == "session_id,step\n" * 100
-
-
-def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="cannot be opened for writing"):
-        Database(f"sqlite:///{tmp_path}").open()
 
 
 def test_a_closed_store_says_so(store_url):
@@ -127,38 +112,23 @@ def test_a_reading_session_cannot_write_and_the_next_session_can(database):
 
 
 def test_broken_constraints_are_conflicts(database):
+    nowhere = "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"
     with pytest.raises(ConflictError, match="refused"), database.writing() as session:
-        session.execute(
-            text(
-                "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"
-            )
-        )
+        session.execute(text(nowhere))
 
 
-@pytest.fixture
-def filled(sqlite_url, tmp_path):
-    """The file of a store with some sessions."""
+def test_where_all_of_a_file_is_read_an_intact_one_is_opened_and_a_damaged_one_refused(sqlite_url, tmp_path):
     with Database(sqlite_url) as database:
         for number in range(60):
             SessionsRepository(database).create(new_session(name=f"{number}" * 100))
-    return tmp_path / "audit.db"
-
-
-def flipped(path):
-    """Damage the file as a failing disk does: bytes of its second half become others."""
+    with Database(sqlite_url, checked=True) as database:
+        assert SessionsRepository(database).count() == 60
+    path = tmp_path / "audit.db"
+    assert list(tmp_path.iterdir()) == [path]
+    # As a failing disk does: bytes of the second half become others.
     data = bytearray(path.read_bytes())
     for place in range(len(data) // 2, len(data), 97):
         data[place] ^= 0xFF
     path.write_bytes(bytes(data))
-
-
-def test_a_damaged_file_is_refused_in_one_sentence_where_all_of_it_is_read(sqlite_url, filled):
-    flipped(filled)
-    with pytest.raises(StoreError, match=r"audit\.db is damaged .*newest backup"), Database(sqlite_url, checked=True):
+    with pytest.raises(StoreError, match=r"audit\.db is damaged .*backup"), Database(sqlite_url, checked=True):
         pass
-
-
-def test_an_intact_file_is_opened_where_all_of_it_is_read(sqlite_url, filled):
-    with Database(sqlite_url, checked=True) as database:
-        assert SessionsRepository(database).count() == 60
-    assert [path.name for path in filled.parent.iterdir()] == ["audit.db"]

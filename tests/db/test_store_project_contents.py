@@ -41,16 +41,23 @@ def rows(database, project):
         }
 
 
-def test_a_project_goes_with_all_its_rows_and_the_other_one_keeps_every_one(database, other):
+def test_a_project_goes_whole_or_not_at_all_and_the_other_one_keeps_every_row(database, other, monkeypatch):
     contents_of = ProjectContents(database)
     extent = contents_of.extent(other.id)
     assert (extent.sessions, extent.verdicts, extent.running) == (1, 1, 0)
     assert set(extent.rows) == {name for name, owner in OWNERS.items() if owner == PROJECT} - {"verdict_tombstones"}
-    before = rows(database, DEFAULT)
+    before, kept = rows(database, DEFAULT), rows(database, other.id)
+    # Nothing goes where one statement of its deletion fails.
+    with monkeypatch.context() as patch:
+        patch.setattr("db.project_contents.sweep_bases", full)
+        with pytest.raises(ConflictError):
+            contents_of.delete(other.id)
+    assert rows(database, other.id) == kept
+    assert ProjectsRepository(database).get(other.id) == other
     contents_of.delete(other.id)
     assert rows(database, DEFAULT) == before
     left = rows(database, other.id)
-    # The embedded calibration alone is everybody's; the test's own is not.
+    # The embedded calibration only is everybody's; the test's own is not.
     assert {name for name, number in left.items() if number} == {"verdict_tombstones"}
     with in_every_project(), database.reading() as connection:
         # Outcomes that the first project names as well stay, and the matrix of its session; the other's matrix goes.
@@ -58,9 +65,25 @@ def test_a_project_goes_with_all_its_rows_and_the_other_one_keeps_every_one(data
         assert connection.scalar(select(func.count()).select_from(logit_bases)) == 1
     with pytest.raises(NotFoundError):
         ProjectsRepository(database).get(other.id)
+    # A request that was under way adds nothing to it.
+    with in_project(other.id), pytest.raises(NotFoundError, match="deleted"):
+        JobsRepository(database).add("paths", "t")
+    assert contents_of.extent(other.id).rows == {}
 
 
-def test_logs_of_its_sessions_leave_what_a_single_deletion_leaves(database, other):
+def full(_database):
+    raise ConflictError("The disk is full.")
+
+
+def test_a_job_at_work_keeps_the_whole_project_and_logs_leave_what_a_single_deletion_leaves(database, other):
+    with in_project(other.id):
+        job = JobsRepository(database).add("paths", "t")
+    before = rows(database, other.id)
+    with pytest.raises(ConflictError, match="Other"):
+        ProjectContents(database).delete(other.id)
+    assert rows(database, other.id) == before
+    with in_project(other.id):
+        JobsRepository(database).finish(job.id, "cancelled", progress=0.5, message="")
     repository = SessionsRepository(database)
     with in_project(DEFAULT):
         (single,) = [entry.id for entry in repository.list()]
@@ -71,38 +94,6 @@ def test_logs_of_its_sessions_leave_what_a_single_deletion_leaves(database, othe
     with in_every_project(), database.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(tombstones)) == 4
     assert all(len(one.head) == 64 for one in left)
-
-
-def test_a_job_at_work_keeps_the_whole_project(database, other):
-    with in_project(other.id):
-        job = JobsRepository(database).add("paths", "t")
-    before = rows(database, other.id)
-    with pytest.raises(ConflictError, match="“Other” are at work"):
-        ProjectContents(database).delete(other.id)
-    assert rows(database, other.id) == before
-    with in_project(other.id):
-        JobsRepository(database).finish(job.id, "cancelled", progress=0.5, message="")
-    ProjectContents(database).delete(other.id)
-
-
-def test_nothing_of_a_project_goes_where_one_statement_of_its_deletion_fails(database, other, monkeypatch):
-    before = rows(database, other.id)
-
-    def full(_database):
-        raise ConflictError("The disk is full.")
-
-    monkeypatch.setattr("db.project_contents.sweep_bases", full)
-    with pytest.raises(ConflictError):
-        ProjectContents(database).delete(other.id)
-    assert rows(database, other.id) == before
-    assert ProjectsRepository(database).get(other.id) == other
-
-
-def test_a_request_that_was_under_way_adds_nothing_to_a_project_that_is_gone(database, other):
-    ProjectContents(database).delete(other.id)
-    with in_project(other.id), pytest.raises(NotFoundError, match="has been deleted"):
-        JobsRepository(database).add("paths", "t")
-    assert ProjectContents(database).extent(other.id).rows == {}
 
 
 def test_members_lose_it_tokens_of_it_are_revoked_and_the_first_project_stays(database, other):

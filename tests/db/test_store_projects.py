@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
+
 import pytest
 from sqlalchemy import delete, exists, func, insert, select, text, update
 
@@ -26,7 +29,7 @@ from db.tables import METADATA
 from db.types import ConflictError, NotFoundError, StoreError, utc_now
 from db.user_lists import UserListsRepository
 from db.verdicts import AnnotationFields, AnnotationsRepository
-from tests.db.conftest import new_calibration, new_session, new_step
+from tests.db.conftest import KINDS, new_calibration, new_session, new_step
 
 FIRST, OTHER = 1, 2
 GUARDED = ("annotations", "verdict_tombstones")
@@ -71,11 +74,39 @@ def fill(database: Database) -> int:
     return session.id
 
 
-@pytest.fixture
-def filled(database):
-    ProjectsRepository(database).add("Other")
-    with in_project(FIRST):
-        return fill(database)
+@pytest.fixture(scope="module")
+def full_stores(request, tmp_path_factory):
+    """Makes a store with a row in every table, once of each kind: where it is, and the number of its session."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            if kind == "sqlite":
+                where = tmp_path_factory.mktemp("full") / "audit.db"
+                shutil.copyfile(request.getfixturevalue("empty_file"), where)
+                url = f"sqlite:///{where}"
+            else:
+                server = request.getfixturevalue("postgresql")
+                where = server.create(request.getfixturevalue("empty_template"))
+                url = server.url(where)
+            with Database(url) as database, in_project(FIRST):
+                ProjectsRepository(database).add("Other")
+                made[kind] = where, fill(database)
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture(params=KINDS)
+def full(request, full_stores, tmp_path):
+    """A copy of such a store, open, and the number of its session."""
+    where, session = full_stores(request.param)
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = f"sqlite:///{shutil.copyfile(where, tmp_path / 'audit.db')}"
+        else:
+            url = stack.enter_context(request.getfixturevalue("postgresql").fresh(where))
+        yield stack.enter_context(Database(url)), session
 
 
 def test_every_table_says_to_whom_its_rows_belong():
@@ -93,7 +124,8 @@ def test_a_table_that_says_nothing_cannot_be_read_in_a_project(database, monkeyp
         SwapsRepository(database).named("x")
 
 
-def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(database, filled):
+def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(full):
+    database, _ = full
     owned = [METADATA.tables[name] for name, owner in OWNERS.items() if owner is not None]
     for table in owned:
         count = select(func.count()).select_from(table)
@@ -117,17 +149,18 @@ def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(dat
             assert connection.scalar(count) >= 1, table.name
 
 
-def test_a_matrix_that_a_session_of_another_project_is_read_with_stays(database, filled):
+def test_a_matrix_that_a_session_of_another_project_is_read_with_stays(full):
+    database, session = full
     repository = SessionsRepository(database)
     for project, left in ((OTHER, 1), (FIRST, 0)):
         with in_project(project):
-            session = filled if project == FIRST else repository.create(new_session()).id
-            repository.delete(session)
+            repository.delete(session if project == FIRST else repository.create(new_session()).id)
         with in_every_project(), database.reading() as connection:
             assert connection.scalar(select(func.count()).select_from(logit_bases)) == left
 
 
-def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_seen(database, filled):
+def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_seen(full):
+    database, filled = full
     for table in METADATA.tables.values():
         for column in table.c:
             owned = [key.column for key in column.foreign_keys if OWNERS[key.column.table.name] is not None]
@@ -146,23 +179,16 @@ def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_see
         assert len(SessionsRepository(database).list()) == 2
 
 
-def test_a_row_that_is_joined_from_outside_is_missing_and_takes_nothing_along(database, filled):
-    with in_project(FIRST):
-        empty = SessionsRepository(database).create(new_session()).active_branch_id
-    query = (
-        select(branches.c.id, steps.c.token)
-        .outerjoin(steps, steps.c.branch_id == branches.c.id)
-        .where(branches.c.id == empty)
-    )
-    with in_project(FIRST), database.reading() as connection:
-        assert connection.execute(query).all() == [(empty, None)]
-    with in_project(OTHER), database.reading() as connection:
-        assert connection.execute(query).all() == []
-
-
-def test_names_digests_and_limits_do_not_tell_of_other_projects(database, filled):
+def test_names_limits_joined_rows_and_counts_do_not_tell_of_other_projects(full):
+    database, filled = full
     lists, evaluations = UserListsRepository(database), EvaluationsRepository(database)
+    library, repository = LibraryRepository(database), SessionsRepository(database)
     with in_project(OTHER):
+        assert library.count(SessionFilter()) == library.folded_count(SessionFilter()) == 0
+        assert library.choices().tags == ()
+        for refused in (lambda: repository.get(filled), lambda: library.add_tag([filled], "mine")):
+            with pytest.raises(NotFoundError):
+                refused()
         assert lists.find("list") is None
         other = lists.add("list", "d", [])
         with pytest.raises(ConflictError):
@@ -176,42 +202,30 @@ def test_names_digests_and_limits_do_not_tell_of_other_projects(database, filled
         assert lists.find("list").id != other.id
         (kept,) = evaluations.list()
         assert evaluations.outcomes(kept.id, "s")[1] == {"key": b"outcome"}
-
-
-def test_the_library_of_a_project_counts_its_own_sessions_alone(database, filled):
-    library = LibraryRepository(database)
-    with in_project(OTHER):
-        assert library.count(SessionFilter()) == library.folded_count(SessionFilter()) == 0
-        assert library.choices().tags == ()
-        with pytest.raises(NotFoundError):
-            SessionsRepository(database).get(filled)
-        with pytest.raises(NotFoundError):
-            library.add_tag([filled], "mine")
-    with in_project(FIRST):
         assert [entry.step_count for entry in library.search(SessionFilter())] == [1]
-
-
-def test_steps_of_several_projects_are_written_together_and_each_only_by_its_own(database, filled):
-    repository = SessionsRepository(database)
-    with in_project(FIRST):
-        branch = repository.create(new_session()).active_branch_id
+        empty = repository.create(new_session()).active_branch_id
+    joined = select(branches.c.id, steps.c.token).outerjoin(steps, steps.c.branch_id == branches.c.id)
+    for project, found in ((FIRST, [(empty, None)]), (OTHER, [])):
+        with in_project(project), database.reading() as connection:
+            assert connection.execute(joined.where(branches.c.id == empty)).all() == found
+    # Steps of several projects are written together, and each only by its own.
     with in_project(OTHER), pytest.raises(NotFoundError):
-        repository.append_step(branch, new_step(0))
+        repository.append_step(empty, new_step(0))
     with in_project(FIRST):
-        repository.append_step(branch, new_step(0))
-        assert len(repository.chain(branch)) == 1
+        repository.append_step(empty, new_step(0))
+        assert len(repository.chain(empty)) == 1
 
 
 def test_a_store_by_projects_refuses_where_nobody_has_said_which(store_url):
     with Database(store_url, by_project=True) as database:
         assert [project.name for project in ProjectsRepository(database).list()] == ["Default"]
-        with pytest.raises(StoreError, match="Nobody has said"):
+        with pytest.raises(StoreError, match="Nobody"):
             SessionsRepository(database).list()
         with in_project(FIRST):
             assert SessionsRepository(database).list() == []
             with pytest.raises(StoreError, match="about one project"), database.together(), in_every_project():
                 SessionsRepository(database).list()
-        with in_project(0), pytest.raises(StoreError, match="member of no project"):
+        with in_project(0), pytest.raises(StoreError, match="no project"):
             SessionsRepository(database).create(new_session())
 
 

@@ -108,20 +108,15 @@ def test_search_reads_name_prompt_and_model_literally_in_any_case(sessions):
     assert found("  ") == set(ids.values())
 
 
-def test_renaming_changes_that_alone(sessions):
+def test_renaming_changes_that_alone_and_a_branch_remembers_why_it_ended(sessions):
     made = sessions.create(new_session())
     sessions.rename(made.id, "Renamed")
     stored = sessions.get(made.id)
     assert stored == replace(made, name="Renamed", updated_at=stored.updated_at)
     assert stored.updated_at > made.updated_at
-
-
-def test_a_branch_remembers_why_it_ended(sessions):
-    branch = sessions.create(new_session()).active_branch_id
-    sessions.set_finished(branch, "length")
-    assert sessions.branch(branch).finished == "length"
-    sessions.set_finished(branch, None)
-    assert sessions.branch(branch).finished is None
+    for reason in ("length", None):
+        sessions.set_finished(made.active_branch_id, reason)
+        assert sessions.branch(made.active_branch_id).finished == reason
 
 
 def test_deleting_a_session_removes_everything_of_it_but_a_tombstone_and_nothing_else(database, sessions):
@@ -133,9 +128,8 @@ def test_deleting_a_session_removes_everything_of_it_but_a_tombstone_and_nothing
         fork = sessions.add_branch(session.id, session.active_branch_id, 1, "0/1:1").id
         extend(sessions, fork, [new_step(1)])
         sessions.set_active_branch(session.id, fork)
-        annotations.add(
-            AnnotationFields(session_id=session.id, branch_id=fork, step_index=1, last_step_index=1, verdict="unfair")
-        )
+        place = {"branch_id": fork, "step_index": 1, "last_step_index": 1}
+        annotations.add(AnnotationFields(session_id=session.id, verdict="unfair", **place))
         return session.id
 
     kept = make()
@@ -145,36 +139,26 @@ def test_deleting_a_session_removes_everything_of_it_but_a_tombstone_and_nothing
     assert row_counts(database) == {**before, "verdict_tombstones": 1}
     assert sessions.get(kept).id == kept
     sessions.delete(kept)
-    assert {name: count for name, count in row_counts(database).items() if count} == {
-        "projects": 1,
-        "verdict_tombstones": 2,
-    }
+    left = {name: count for name, count in row_counts(database).items() if count}
+    assert left == {"projects": 1, "verdict_tombstones": 2}
 
 
-def test_a_deleted_sessions_id_is_not_given_again(sessions):
+def test_a_deleted_sessions_id_is_not_given_again_and_what_does_not_exist_is_missing(sessions):
     first = sessions.create(new_session()).id
     sessions.delete(first)
     assert sessions.create(new_session()).id > first
-    with pytest.raises(NotFoundError, match=f"audit session with the id {first}"):
+    for call in (
+        sessions.get, sessions.delete, sessions.branches, sessions.branch, sessions.chain,
+        lambda number: sessions.rename(number, "x"), lambda number: sessions.append_step(number, new_step(0)),
+    ):  # fmt: skip
+        with pytest.raises(NotFoundError, match="id 404"):
+            call(404)
+    with pytest.raises(NotFoundError, match=f"id {first}"):
         sessions.get(first)
 
 
-@pytest.mark.parametrize("span", [Span(3, 3), Span(5, 2), Span(-1, 2)])
-def test_an_empty_or_outlying_span_is_refused_and_no_session_is_made(span, sessions):
-    with pytest.raises(ConflictError):
-        sessions.create(new_session(), [span])
+def test_an_empty_or_outlying_span_is_refused_and_no_session_is_made(sessions):
+    for span in (Span(3, 3), Span(5, 2), Span(-1, 2)):
+        with pytest.raises(ConflictError):
+            sessions.create(new_session(), [span])
     assert sessions.list() == []
-
-
-def test_what_does_not_exist_is_said_to_be_missing(sessions):
-    for call in (
-        lambda: sessions.get(404),
-        lambda: sessions.delete(404),
-        lambda: sessions.rename(404, "x"),
-        lambda: sessions.branches(404),
-        lambda: sessions.branch(404),
-        lambda: sessions.chain(404),
-        lambda: sessions.append_step(404, new_step(0)),
-    ):
-        with pytest.raises(NotFoundError, match="id 404"):
-            call()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -60,17 +59,17 @@ def test_hostile_text_survives_in_every_text_column_of_a_step(database):
     assert stored.candidates == (candidate,)
 
 
-@pytest.mark.parametrize("half", ["\ud800", "\udc00 \ud800"])
-def test_half_of_a_character_is_refused_in_text_and_json_and_the_sentence_shows_where(half, database):
+def test_half_of_a_character_is_refused_in_text_and_json_and_the_sentence_shows_where(database):
     sessions = SessionsRepository(database)
-    where = f"holds half of a character (U+{ord(half[0]):04X}, a lone surrogate)"
-    with pytest.raises(UnstorableValueError, match=re.escape(where)) as refused:
-        sessions.create(new_session(name=f"Night {half} shift"))
-    assert "“Night \ufffd" in str(refused.value)
-    str(refused.value).encode("utf-8")
-    for kept in ({"whitelist": [half]}, {half: 1}):
-        with pytest.raises(UnstorableValueError, match=re.escape(where)):
-            sessions.create(new_session(policy_settings=kept))
+    for half in ("\ud800", "\udc00 \ud800"):
+        where = re.escape(f"(U+{ord(half[0]):04X},")
+        with pytest.raises(UnstorableValueError, match=where) as refused:
+            sessions.create(new_session(name=f"Night {half} shift"))
+        assert "“Night \ufffd" in str(refused.value)
+        str(refused.value).encode("utf-8")
+        for kept in ({"whitelist": [half]}, {half: 1}):
+            with pytest.raises(UnstorableValueError, match=where):
+                sessions.create(new_session(policy_settings=kept))
     assert sessions.list() == []
 
 
@@ -85,12 +84,7 @@ def test_infinite_thresholds_and_smallest_doubles_survive(database):
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
     step = new_step(
-        0,
-        log_tau=-math.inf,
-        margin=math.inf,
-        log_p_masked=-math.inf,
-        log_p_factual=-5e-324,
-        log_ratio=0.1 + 0.2,
+        0, log_tau=-math.inf, margin=math.inf, log_p_masked=-math.inf, log_p_factual=-5e-324, log_ratio=0.1 + 0.2
     )
     sessions.append_step(branch, step)
     (stored,) = sessions.chain(branch)
@@ -98,25 +92,23 @@ def test_infinite_thresholds_and_smallest_doubles_survive(database):
     assert (stored.log_p_factual, stored.diagnostics.log_ratio) == (-5e-324, 0.1 + 0.2)
 
 
-@pytest.mark.parametrize("field", ["log_tau", "tv_bound"])
-def test_nan_is_refused_and_nothing_of_the_step_is_stored(field, database):
+def test_nan_is_refused_and_nothing_of_the_step_is_stored(database):
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
-    with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
-        sessions.append_step(branch, new_step(0, **{field: math.nan}))
-    nan_candidate = Candidate(1, "x", math.nan, 0.0, 0.0, True)
-    with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
-        sessions.append_step(branch, replace(new_step(0), candidates=(nan_candidate,)))
+    nan = Candidate(1, "x", math.nan, 0.0, 0.0, True)
+    for changes in ({"log_tau": math.nan}, {"tv_bound": math.nan}, {"candidates": (nan,)}):
+        with pytest.raises(UnstorableValueError, match="NaN"):
+            sessions.append_step(branch, new_step(0, **changes))
     assert sessions.chain(branch) == ()
 
 
-@pytest.mark.parametrize("value", [math.inf, math.nan, object()])
-def test_json_that_no_other_database_reads_is_refused(value, database):
-    with pytest.raises(UnstorableValueError, match=r"^A value cannot be stored as JSON"):
-        JobsRepository(database).add("calibrate", "title", {"value": value})
+def test_json_that_no_other_database_reads_is_refused(database):
+    for value in (math.inf, math.nan, object()):
+        with pytest.raises(UnstorableValueError, match="JSON"):
+            JobsRepository(database).add("calibrate", "title", {"value": value})
 
 
-def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database):
+def test_moments_come_back_in_utc_whatever_zone_they_were_given_in_and_need_one(database):
     job = JobsRepository(database).add("calibrate", "title")
     moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=-7)))
     with database.writing() as connection:
@@ -124,11 +116,7 @@ def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database):
     stored = JobsRepository(database).get(job.id).started_at
     assert stored == moment
     assert stored.tzinfo is UTC
-
-
-def test_a_moment_without_a_zone_is_refused(database):
-    job = JobsRepository(database).add("calibrate", "title")
-    with pytest.raises(UnstorableValueError, match=r"^The time .* has no timezone"), database.writing() as connection:
+    with pytest.raises(UnstorableValueError, match="no timezone"), database.writing() as connection:
         change_row(connection, jobs, job.id, started_at=datetime(2026, 1, 1))
 
 

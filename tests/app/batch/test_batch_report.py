@@ -15,9 +15,14 @@ from app.shared.jobs import JobService
 SET = "prompt,group\nHe is a nurse,men\nHe is a doctor,men\nShe is a nurse,women\n"
 
 
-@pytest.fixture
-def batch(wired, tmp_path):
-    path = tmp_path / "people.csv"
+@pytest.fixture(scope="module")
+def wired(shared):
+    return shared
+
+
+@pytest.fixture(scope="module")
+def batch(wired, tmp_path_factory):
+    path = tmp_path_factory.mktemp("set") / "people.csv"
     path.write_text(SET)
     settings = AuditSettings(model="tiny", max_new_tokens=3)
     number = wired[BatchService].submit(wired[BatchService].parse(path), BatchRequest("people", settings))
@@ -46,7 +51,9 @@ def test_programs_get_the_formal_report_of_a_batch_as_a_file(wired, batch, tmp_p
     assert "3 of 3 prompts of people.csv audited" in text
 
 
-def test_the_formal_report_of_a_batch_is_written_from_the_command_line(command, tmp_path):
+def test_the_formal_report_of_a_batch_is_written_from_the_command_line(command, tmp_path, monkeypatch):
+    # To lay out pages takes long, and has tests of its own.
+    monkeypatch.setattr("app.report.service.pdf_of", lambda *_: b"%PDF")
     (tmp_path / "people.csv").write_text(SET)
     options = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "none", "--json")
     made = json.loads(command("batch", "run", "--prompts", tmp_path / "people.csv", *options)[1])

@@ -11,17 +11,36 @@ from app.batch.service import BatchRequest, BatchService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.sessions.service import LibraryQuery, SessionLibrary
-from app.shared.audits import StartAudit
+from app.shared.audits import CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from app.shared.step_words import fused_overruled
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from db.types import NotFoundError
 from tests.app.batch.small_batch import REQUEST, SET, SETTINGS, parsed, run
+from tests.app.conftest import calibrated_on
+from tests.conftest import prompt_set_csv
 
 
-def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
+@pytest.fixture(scope="module")
+def wired(shared):
+    return shared
+
+
+@pytest.fixture(scope="module")
+def calibrated(wired, tmp_path_factory):
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    return calibrated_on(wired, tmp_path_factory.mktemp("set"), prompt_set_csv(), request)
+
+
+@pytest.fixture(scope="module")
+def done(wired, tmp_path_factory):
+    """The number of a batch that has run, and that tests leave as it is but for verdicts."""
+    return run(wired, tmp_path_factory.mktemp("done"))
+
+
+def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, done):
+    batch_id = done
     view = wired[BatchService].view(batch_id)
     assert [row.line for row in view.rows] == [2, 3, 4, 5]
     assert [row.state for row in view.rows] == ["finished"] * 4
@@ -36,22 +55,40 @@ def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed
     for row, session in zip(view.rows, sessions, strict=True):
         assert row.text == "".join(step.token for step in session.steps)
         assert row.steps == len(session.steps) == 4
+    row = view.rows[0]
+    # Nothing is claimed of thresholds where there are none.
+    assert row.certificate == "uncertified: no calibration"
+    assert (row.certified_share, row.fallbacks, row.overruled, row.min_margin) == (None, None, None, None)
+    assert row.mean_log_ratio > 0
     found = wired[SessionLibrary].search(LibraryQuery(batch_id=batch_id))
     assert found.total == 4
     assert {entry.batch_id for entry in found.entries} == {batch_id}
 
 
-def test_a_batch_writes_the_tokens_that_a_session_of_its_own_would_write(wired, tmp_path):
-    batch_id = run(wired, tmp_path, replace(REQUEST, same_seed=True))
-    row = wired[BatchService].view(batch_id).rows[1]
-    alone = wired[AuditService].start(StartAudit("She is a nurse", SETTINGS))
+def test_a_batch_writes_the_tokens_of_a_session_of_its_own_and_keeps_its_request_until_it_is_deleted(wired, tmp_path):
+    settings = replace(SETTINGS, masked_families=("gender", "race"), whitelist=("nurse",))
+    request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
+    batch_id = run(wired, tmp_path, request)
+    view = wired[BatchService].view(batch_id)
+    assert asdict(view.request) == asdict(request)
+    alone = wired[AuditService].start(StartAudit("She is a nurse", settings))
     list(wired[AuditService].run(alone.session_id))
-    tokens = [[s.token_id for s in wired[AuditService].view(i).steps] for i in (row.session_id, alone.session_id)]
+    sessions = (view.rows[1].session_id, alone.session_id)
+    tokens = [[step.token_id for step in wired[AuditService].view(number).steps] for number in sessions]
     assert tokens[0] == tokens[1]
+    listed, *_ = wired[BatchService].list()
+    assert (listed.id, listed.name, listed.rows, listed.job.status) == (batch_id, "b", 4, "done")
+    total = wired[SessionLibrary].search(LibraryQuery()).total
+    wired[BatchService].delete(batch_id)
+    assert batch_id not in [batch.id for batch in wired[BatchService].list()]
+    left = wired[SessionLibrary].search(LibraryQuery())
+    assert left.total == total
+    ours = {row.session_id for row in view.rows}
+    assert [entry.batch_id for entry in left.entries if entry.id in ours] == [None] * 4
 
 
 def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, calibrated):
-    settings = replace(SETTINGS, calibration_id=calibrated, max_new_tokens=12, alpha=0.9)
+    settings = replace(SETTINGS, calibration_id=calibrated, max_new_tokens=8, alpha=0.9)
     batch_id = run(wired, tmp_path, replace(REQUEST, settings=settings))
     rows = wired[BatchService].view(batch_id).rows
     for row in rows:
@@ -66,15 +103,8 @@ def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, cali
         assert row.min_margin == pytest.approx(min(s.diagnostics.margin for s in steps))
 
 
-def test_nothing_is_claimed_of_thresholds_where_there_are_none(wired, tmp_path):
-    row = wired[BatchService].view(run(wired, tmp_path)).rows[0]
-    assert row.certificate == "uncertified: no calibration"
-    assert (row.certified_share, row.fallbacks, row.overruled, row.min_margin) == (None, None, None, None)
-    assert row.mean_log_ratio > 0
-
-
-def test_verdicts_stand_beside_the_rows(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
+def test_verdicts_stand_beside_the_rows(wired, done):
+    batch_id = done
     first, second, *_ = wired[BatchService].view(batch_id).rows
     for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
         wired[VerdictService].add(VerdictRequest(session_id=first.session_id, reviewer=reviewer, verdict=verdict))
@@ -85,53 +115,35 @@ def test_verdicts_stand_beside_the_rows(wired, tmp_path):
     )
     wired[VerdictService].add(token)
     rows = wired[BatchService].view(batch_id, "verdict").rows
-    assert [(row.line, row.verdict, row.verdicts) for row in rows] == [
-        (2, "disputed", 1),
-        (3, "unclear", 2),
-        (4, "", 0),
-        (5, "", 0),
-    ]
+    shown = [(row.line, row.verdict, row.verdicts) for row in rows]
+    assert shown == [(2, "disputed", 1), (3, "unclear", 2), (4, "", 0), (5, "", 0)]
     assert [row.line for row in wired[BatchService].view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
 
 
 def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_path, calibrated):
+    before = [batch.id for batch in wired[BatchService].list()]
     good = parsed(wired, tmp_path)
     long = parsed(wired, tmp_path, SET + "x" * 300 + ",,,,\n,,,,y\n")
     for prompts, changes, error, words in (
         (good, {"name": "  "}, ServiceError, "no name"),
-        (long, {}, ServiceError, r"2 of 6 rows cannot be used, the first on line 6 \(prompt has 300 tokens"),
+        (long, {}, ServiceError, r"2 of 6 .* line 6 .*300"),
         (good, {"settings": replace(SETTINGS, lam=3.0)}, InvalidInputError, "3.0"),
         (good, {"settings": replace(SETTINGS, policy="none")}, ServiceError, "no policy"),
         (good, {"settings": replace(SETTINGS, calibration_id=99)}, NotFoundError, "99"),
         (good, {"settings": replace(SETTINGS, calibration_id=calibrated, lam=0.1)}, CalibrationMismatch, "lam"),
-        (
-            good,
-            {"group_thresholds": True, "settings": replace(SETTINGS, calibration_id=calibrated)},
-            ServiceError,
-            r"4 rows .* line 2 \(group has no thresholds",
-        ),
-    ):
+        (good, {"group_thresholds": True, "settings": replace(SETTINGS, calibration_id=calibrated)}, ServiceError,
+         r"4 rows .* line 2 \(group has no thresholds"),
+    ):  # fmt: skip
         with pytest.raises(error, match=words):
             wired[BatchService].submit(prompts, replace(REQUEST, **changes))
-    assert wired[BatchService].list() == ()
+    assert [batch.id for batch in wired[BatchService].list()] == before
     accepted = wired[BatchService].submit(long, replace(REQUEST, accept_errors=True))
     wired[JobService].wait(wired[BatchService].view(accepted).job.id)
     assert wired[BatchService].view(accepted).counts == {"finished": 4}
 
 
-def test_batches_are_listed_and_deleted_without_their_sessions(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
-    (listed,) = wired[BatchService].list()
-    assert (listed.id, listed.name, listed.rows, listed.job.status) == (batch_id, "hiring", 4, "done")
-    wired[BatchService].delete(batch_id)
-    assert wired[BatchService].list() == ()
-    entries = wired[SessionLibrary].search(LibraryQuery()).entries
-    assert len(entries) == 4
-    assert {entry.batch_id for entry in entries} == {None}
-
-
-def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
+def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, done):
+    batch_id = done
     rows = wired[BatchService].view(batch_id).rows
     rule = OutcomeRule(".", regex=True)
     table, found = wired[BatchService].impact(batch_id, rule)
@@ -141,12 +153,11 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_p
     nobody = outcomes_of(rows, OutcomeRule("nowhere to be found", "neither is this"))
     assert nobody.rows == ()
     assert nobody.undecided == tuple(row.line for row in rows)
-    assert nobody.notes == ("4 rows with neither word in the continuation: in no rate.",)
+    assert [note.startswith("4 rows with neither") for note in nobody.notes] == [True]
 
 
-def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
-    rows_file, groups_file = wired[BatchService].write_csv(batch_id, tmp_path / "out")
+def test_exports_hold_every_row_and_no_formula(wired, done, tmp_path):
+    rows_file, groups_file = wired[BatchService].write_csv(done, tmp_path / "out")
     rows = list(csv.DictReader(rows_file.open(newline="")))
     assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
     assert [row["reference"] for row in rows] == ["", "", "x", ""]
@@ -154,26 +165,17 @@ def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
     assert [row["group"] for row in groups[::7]] == ["men", "women", ""]
     assert groups[0]["measure"] == "steps"
     assert (groups[0]["mean"], groups[0]["contexts"], groups[0]["rows"]) == ("4.0", "2", "2")
-    assert {row["interval"] for row in groups} == {
-        "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
-    }
-
-
-def test_a_request_survives_the_store(wired, tmp_path):
-    settings = replace(SETTINGS, masked_families=("gender", "race"), whitelist=("nurse",))
-    request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
-    batch_id = run(wired, tmp_path, request)
-    assert asdict(wired[BatchService].view(batch_id).request) == asdict(request)
+    assert ["95 % t interval" in kind for kind in {row["interval"] for row in groups}] == [True]
 
 
 def test_an_estimate_counts_what_can_be_used_and_grows_with_the_length_of_chains(wired, tmp_path):
-    prompts = parsed(wired, tmp_path)
+    prompts, total = parsed(wired, tmp_path), wired[SessionLibrary].search(LibraryQuery()).total
     found = wired[BatchService].estimate(prompts, REQUEST)
     assert (found.prompts, found.contexts, found.groups, found.tokens) == (4, 3, 2, 16)
     longer = wired[BatchService].estimate(prompts, replace(REQUEST, settings=replace(SETTINGS, max_new_tokens=4000)))
     assert longer.seconds > found.seconds > 0
-    assert wired[SessionLibrary].search(LibraryQuery()).total == 0
-    with pytest.raises(ServiceError, match="No row can be audited"):
+    assert wired[SessionLibrary].search(LibraryQuery()).total == total
+    with pytest.raises(ServiceError, match="No row"):
         wired[BatchService].estimate(parsed(wired, tmp_path, "prompt,group\n,a\n"), REQUEST)
 
 

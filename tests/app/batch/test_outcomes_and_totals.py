@@ -15,27 +15,10 @@ from app.shared.prompt_rows import BatchRowView, mean_interval
 from app.shared.thinking import divided_text
 
 ROW = BatchRowView(
-    line=2,
-    state="finished",
-    session_id=1,
-    prompt="p",
-    reference=None,
-    group="a",
-    context=None,
-    text="",
-    error="",
-    certificate="certified",
-    verdict="",
-    verdicts=0,
-    steps=4,
-    certified_share=0.5,
-    fallbacks=1,
-    overruled=0,
-    mean_log_ratio=0.25,
-    max_log_ratio=1.0,
-    min_margin=0.1,
-    archived=False,
-)
+    line=2, state="finished", session_id=1, prompt="p", reference=None, group="a", context=None, text="", error="",
+    certificate="certified", verdict="", verdicts=0, steps=4, certified_share=0.5, fallbacks=1, overruled=0,
+    mean_log_ratio=0.25, max_log_ratio=1.0, min_margin=0.1, archived=False,
+)  # fmt: skip
 
 
 def test_outcomes_are_read_from_answers_and_not_from_the_thinking_before_them():
@@ -121,10 +104,8 @@ def test_rows_of_one_context_count_once_by_their_mean():
 
 def test_values_that_do_not_exist_are_left_out_and_counted():
     own = [
-        replace(ROW, min_margin=math.inf),
-        replace(ROW, line=3, min_margin=None),
-        replace(ROW, line=4, min_margin=2.0),
-    ]
+        replace(ROW, min_margin=math.inf), replace(ROW, line=3, min_margin=None), replace(ROW, line=4, min_margin=2.0),
+    ]  # fmt: skip
     margin = group_totals(own)[0].means[MEASURES.index("min_margin")]
     assert (margin.mean, margin.low, margin.high, margin.contexts, margin.left_out) == (2.0, None, None, 1, 2)
     nothing = group_totals([replace(ROW, min_margin=None)])[0].means[MEASURES.index("min_margin")]
@@ -133,11 +114,9 @@ def test_values_that_do_not_exist_are_left_out_and_counted():
 
 def test_groups_stand_in_the_order_of_the_file_and_unfinished_rows_in_none():
     own = [
-        replace(ROW, line=4, group=None),
-        replace(ROW, line=3, group="z"),
-        replace(ROW, line=5, group="b", state="unfinished"),
-        replace(ROW, line=6, group="z"),
-    ]
+        replace(ROW, line=4, group=None), replace(ROW, line=3, group="z"),
+        replace(ROW, line=5, group="b", state="unfinished"), replace(ROW, line=6, group="z"),
+    ]  # fmt: skip
     assert [(totals.group, totals.rows) for totals in group_totals(own)] == [("z", 2), (None, 1)]
 
 
@@ -164,11 +143,9 @@ def test_an_interval_of_shares_holds_its_mean_and_stays_a_share(values):
 
 def test_sorting_keeps_rows_without_a_value_last_either_way():
     own = [
-        replace(ROW, line=2, mean_log_ratio=None),
-        replace(ROW, line=3, mean_log_ratio=2.0),
-        replace(ROW, line=4, mean_log_ratio=1.0),
-        replace(ROW, line=5, mean_log_ratio=2.0),
-    ]
+        replace(ROW, line=2, mean_log_ratio=None), replace(ROW, line=3, mean_log_ratio=2.0),
+        replace(ROW, line=4, mean_log_ratio=1.0), replace(ROW, line=5, mean_log_ratio=2.0),
+    ]  # fmt: skip
     assert [row.line for row in sorted_rows(own, "mean_log_ratio", False)] == [4, 3, 5, 2]
     assert [row.line for row in sorted_rows(own, "mean_log_ratio", True)] == [3, 5, 4, 2]
     named = [replace(ROW, line=2, prompt="b"), replace(ROW, line=3, prompt="A")]

@@ -18,7 +18,7 @@ from app.calibrate.form import (
     equal_shares,
     fields_from,
     shares_line,
-)
+)  # fmt: skip
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.prompt_form import parsed_from
@@ -46,41 +46,24 @@ def request(**changed: Any) -> CalibrationRequest:
     return calibration_request(form(**changed), "notes", False, ("The sailor said",))
 
 
-def test_the_untouched_form_asks_for_what_is_usual():
+def test_the_untouched_form_asks_for_what_is_usual_and_fields_that_do_not_apply_leave_no_trace():
     assert request() == CalibrationRequest(name="notes", masked_families=MASKED)
-
-
-def test_the_prompt_format_and_the_day_of_its_template_are_asked_for():
+    hidden = {"rho": 3.0, "draws": 9, "mask_hint": "someone", "share_gender": 0.5, "record_chains": False}
+    assert request(**hidden) == request()
     made = request(prompt_format="plain", chat_date=" 2026-03-02 ")
     assert (made.prompt_format, made.chat_date) == ("plain", "2026-03-02")
 
 
-def test_fields_that_do_not_apply_leave_no_trace_in_the_request():
-    hidden = {"rho": 3.0, "draws": 9, "mask_hint": "someone", "share_gender": 0.5, "record_chains": False}
-    assert request(**hidden) == request()
-
-
-@pytest.mark.parametrize(
-    ("changed", "shown"),
-    [
-        ({"source": "rollout"}, {"rollouts", "length"}),
-        ({"record_chains": True}, {"length"}),
-        ({"layout": "single"}, {"one_family"}),
-        ({"layout": "factorized"}, {"split"}),
-        ({"mask_mode": "soft"}, {"hint"}),
-        ({"estimator": "one_per_context"}, {"draws"}),
-        ({"shift": "rho"}, {"rho"}),
-        ({"shift": "column"}, {"column"}),
-        ({"shift": "estimated"}, {"deployment"}),
-    ],
-)
-def test_a_choice_brings_its_own_fields(changed, shown):
-    plain = {name for name, applies in applicable(form()).items() if applies}
-    assert {name for name, applies in applicable(form(**changed)).items() if applies} - plain == shown
-
-
-def test_every_part_of_the_form_has_a_rule():
+def test_a_choice_brings_its_own_fields_and_every_part_of_the_form_has_a_rule():
     assert tuple(applicable(form())) == BOXES
+    plain = {name for name, applies in applicable(form()).items() if applies}
+    for changed, shown in (
+        ({"source": "rollout"}, {"rollouts", "length"}), ({"record_chains": True}, {"length"}),
+        ({"layout": "single"}, {"one_family"}), ({"layout": "factorized"}, {"split"}),
+        ({"mask_mode": "soft"}, {"hint"}), ({"estimator": "one_per_context"}, {"draws"}),
+        ({"shift": "rho"}, {"rho"}), ({"shift": "column"}, {"column"}), ({"shift": "estimated"}, {"deployment"}),
+    ):  # fmt: skip
+        assert {name for name, applies in applicable(form(**changed)).items() if applies} - plain == shown, changed
 
 
 def test_shares_by_hand_are_those_of_the_masked_families():
@@ -104,13 +87,10 @@ def test_the_sum_of_shares_is_exact_and_says_when_it_is_too_much():
     assert shares_line(form()) == ""
 
 
-def test_chains_are_not_recorded_under_weights():
+def test_chains_are_not_recorded_under_weights_and_estimated_ones_carry_the_prompts_in_use():
     assert request(record_chains=True).record_chains
     assert not request(record_chains=True, shift="column").record_chains
     assert not request(record_chains=True, source="rollout").record_chains
-
-
-def test_estimated_weights_carry_the_prompts_in_use():
     assert request(shift="estimated").deployment == ("The sailor said",)
     assert request().deployment == ()
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from itertools import pairwise
 from threading import Event
 
 import numpy as np
@@ -24,6 +25,8 @@ from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")
 LONG = 60.0
+COUNT = 48
+"""Prompts, in pairs that share a context."""
 
 
 class Stop(Exception):  # noqa: N818 - no error of the program
@@ -33,14 +36,14 @@ class Stop(Exception):  # noqa: N818 - no error of the program
 @pytest.fixture
 def prompts(wired, tmp_path):
     path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv(120))
+    path.write_text(prompt_set_csv(COUNT))
     return wired[CalibrationService].parse(path)
 
 
 @pytest.fixture
 def small_batches(monkeypatch):
     """Few prompts a batch, so that a small prompt set has many."""
-    monkeypatch.setattr(scoring, "TOKEN_BUDGET", 1500)
+    monkeypatch.setattr(scoring, "TOKEN_BUDGET", 600)
 
 
 def scored_prompts(monkeypatch, after=None, error=None):
@@ -62,6 +65,14 @@ def ledgers(wired):
     return LedgersRepository(wired[CalibrationService]._prompt_sets._database)
 
 
+def interrupted(wired, payload):
+    """The number of an interrupted job that was asked for this."""
+    jobs = wired[CalibrationService]._jobs
+    number = jobs.add("calibration", "set", payload).id
+    jobs.mark_interrupted([number])
+    return number
+
+
 def stored(wired, job):
     return wired[CalibrationService].load(job.result["calibration_id"])
 
@@ -80,19 +91,19 @@ def timeless(calibration):
 def test_a_failed_calibration_is_resumed_without_doing_anything_twice(wired, prompts, small_batches, monkeypatch):
     whole = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST))
     with monkeypatch.context() as patch:
-        counted = scored_prompts(patch, after=60, error=Stop("the lights went out"))
+        counted = scored_prompts(patch, after=COUNT // 2, error=Stop("the lights went out"))
         job_id = wired[CalibrationService].submit(prompts, REQUEST)
         failed = wired[JobService].wait(job_id)
     done = len(counted)
-    assert 60 <= done < 120
+    assert COUNT // 2 <= done < COUNT
     assert (failed.status, failed.error, failed.resumable) == ("failed", "the lights went out", True)
-    assert failed.message == f"references, {done} of 120 prompts"
+    assert failed.message == f"references, {done} of {COUNT} prompts"
     assert ledgers(wired).load(job_id)
     with monkeypatch.context() as patch:
         counted = scored_prompts(patch)
         resumed = wired[JobService].wait(wired[CalibrationService].resume(job_id))
     assert resumed.status == "done"
-    assert len(counted) == 120 - done
+    assert len(counted) == COUNT - done
     assert same(stored(wired, resumed), stored(wired, whole))
     # What is finished, and what was handed over, is kept no longer.
     assert ledgers(wired).load(resumed.id) is ledgers(wired).load(job_id) is None
@@ -124,14 +135,14 @@ def test_a_cancelled_calibration_stores_nothing_and_goes_on_in_another_process(
         counted = scored_prompts(monkeypatch)
         job = other[JobService].wait(other[CalibrationService].resume(job_id), LONG)
         assert job.status == "done"
-        assert 0 < len(counted) < 120
+        assert 0 < len(counted) < COUNT
 
 
 def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
     settings, tmp_path, small_batches, monkeypatch
 ):
     path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv(120))
+    path.write_text(prompt_set_csv(COUNT))
     begun = Event()
     score = scoring._batch_supports
 
@@ -151,12 +162,12 @@ def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
         if job.resumable:
             counted = scored_prompts(monkeypatch)
             assert second[JobService].wait(second[CalibrationService].resume(job_id), LONG).status == "done"
-            assert len(counted) < 120
+            assert len(counted) < COUNT
 
 
 @pytest.mark.parametrize("layout", ["joint", pytest.param("factorized", marks=pytest.mark.slow)])
 def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkeypatch, layout):
-    request = replace(REQUEST, mask_layout=layout, max_new_tokens=8, max_iterations=2)
+    request = replace(REQUEST, mask_layout=layout, max_new_tokens=5, max_iterations=2)
     go_on = chains._continue
     for changes, stop_at in (({"source": "rollout"}, 5), ({"record_chains": True}, 3)):
         asked = replace(request, **changes)
@@ -192,7 +203,7 @@ def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
         report(self, fraction, message)
 
     monkeypatch.setattr(JobContext, "progress", note)
-    request = replace(REQUEST, max_new_tokens=8, max_iterations=2, tolerance=0.0)
+    request = replace(REQUEST, max_new_tokens=4, max_iterations=2, tolerance=0.0)
     wired[JobService].wait(wired[CalibrationService].submit(prompts, replace(request, source="rollout")))
     phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
     assert phases == ["rollouts", "round 1 of rollouts", "round 2 of rollouts", "prompts kept apart"]
@@ -201,19 +212,18 @@ def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
     phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
     assert phases == ["references", "chains of the calibrated policy"]
     shares = [fraction for fraction, _ in said]
-    assert shares == sorted(shares)
+    assert all(later > earlier - 1e-9 for earlier, later in pairwise(shares))
     assert shares[-1] == 1.0
 
 
-def test_a_job_without_its_prompt_set_is_not_resumed(wired, prompts, monkeypatch):
-    with monkeypatch.context() as patch:
-        scored_prompts(patch, after=0, error=Stop("stop"))
-        job_id = wired[CalibrationService].submit(prompts, REQUEST)
-        wired[JobService].wait(job_id)
+def test_a_job_without_its_prompt_set_is_not_resumed(wired):
     sets = PromptSetsRepository(wired[CalibrationService]._prompt_sets._database)
-    sets.delete(sets.list()[0].id)
+    prompts = sets.add("set", "a.csv", "d", []).id
+    job_id = interrupted(wired, {"prompt_set_id": prompts, "request": asdict(REQUEST)})
+    assert wired[JobService].get(job_id).resumable
+    sets.delete(prompts)
     assert not wired[JobService].get(job_id).resumable
-    with pytest.raises(ServiceError, match="prompt set of job 1 has been deleted"):
+    with pytest.raises(ServiceError, match="prompt set of job 1"):
         wired[CalibrationService].resume(job_id)
 
 
@@ -235,13 +245,13 @@ def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, pr
             wired[CalibrationService].resume(running)
         released.set()
         assert wired[JobService].wait(running, LONG).status == "done"
-    with pytest.raises(ServiceError, match="is done; there is nothing left"):
+    with pytest.raises(ServiceError, match="is done"):
         wired[CalibrationService].resume(running)
     with monkeypatch.context() as patch:
         scored_prompts(patch, after=0, error=Stop("stop"))
         failed = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
     heir = wired[CalibrationService].resume(failed)
-    with pytest.raises(ServiceError, match=f"was resumed as job {heir} already"):
+    with pytest.raises(ServiceError, match=f"job {heir}"):
         wired[CalibrationService].resume(failed)
     wired[JobService].wait(heir, LONG)
     other = wired[JobRunner].submit("sweep", "t", lambda _: 1 / 0)
@@ -263,44 +273,35 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
     )  # fmt: skip
     old = {name: value for name, value in asdict(request).items() if name in names}
     rows = wired[CalibrationService]._prompt_sets.list()[0].id
-    job = wired[CalibrationService]._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
-    wired[CalibrationService]._jobs.mark_interrupted([job.id])
-    assert wired[JobService].get(job.id).resumable
-    resumed = wired[JobService].wait(wired[CalibrationService].resume(job.id))
+    job = interrupted(wired, {"prompt_set_id": rows, "request": old})
+    assert wired[JobService].get(job).resumable
+    resumed = wired[JobService].wait(wired[CalibrationService].resume(job))
     assert resumed.status == "done"
     first, second = (stored(wired, item) for item in (resumed, wired[JobService].get(1)))
     assert same(first, second)
 
 
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [
-        ({}, "does not say what it was asked"),
-        ({"prompt_set_id": 1, "request": {"name": "x", "model": "tiny", "brand_new": 1}}, "another version"),
-        ({"prompt_set_id": 1, "request": {"model": "tiny"}}, "lacks its settings"),
-    ],
-)
-def test_a_payload_that_cannot_be_read_is_refused_in_one_sentence(wired, payload, message):
-    jobs = wired[CalibrationService]._jobs
-    job = jobs.add("calibration", "set", payload)
-    jobs.mark_interrupted([job.id])
-    with pytest.raises(ServiceError, match=message) as caught:
-        wired[CalibrationService].resume(job.id)
-    assert "\n" not in str(caught.value)
+def test_a_payload_that_cannot_be_read_is_refused(wired):
+    for payload in (
+        {},
+        {"prompt_set_id": 1, "request": {"name": "x", "model": "tiny", "brand_new": 1}},
+        {"prompt_set_id": 1, "request": {"model": "tiny"}},
+    ):
+        with pytest.raises(ServiceError) as caught:
+            wired[CalibrationService].resume(interrupted(wired, payload))
+        assert "\n" not in str(caught.value)
 
 
 def test_what_was_worked_out_for_other_inputs_is_refused(wired, prompts, small_batches, monkeypatch):
     with monkeypatch.context() as patch:
-        scored_prompts(patch, after=60, error=Stop("stop"))
+        scored_prompts(patch, after=COUNT // 2, error=Stop("stop"))
         job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
-    jobs = wired[CalibrationService]._jobs
-    payload = jobs.get(job_id).payload
-    other = jobs.add("calibration", "set", {**payload, "request": {**payload["request"], "lam": 0.1}}).id
-    jobs.mark_interrupted([other])
+    payload = wired[CalibrationService]._jobs.get(job_id).payload
+    other = interrupted(wired, {**payload, "request": {**payload["request"], "lam": 0.1}})
     ledgers(wired).move(job_id, other)
     job = wired[JobService].wait(wired[CalibrationService].resume(other))
     assert job.status == "failed"
-    assert "belongs to another model, prompt set or setting" in job.error
+    assert "another model" in job.error
 
 
 def test_a_request_comes_back_from_its_job_with_all_that_it_held():
@@ -309,18 +310,15 @@ def test_a_request_comes_back_from_its_job_with_all_that_it_held():
         whitelist=("a", "b"), deployment=("one", "two"), mask_layout="factorized", rho=2.0, by_group=True,
     )  # fmt: skip
     assert request_from_json(json.loads(json.dumps(asdict(full)))) == full
-
-
-def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
+    # One that was stored before bins could widen keeps even ones.
     stored = asdict(CalibrationRequest(name="old"))
     assert request_from_json(stored).bin_spacing == "finest"
     del stored["bin_spacing"]
     assert request_from_json(stored).bin_spacing == "even"
 
 
-def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired, prompts):
-    job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
-    set_id = wired[CalibrationService]._prompt_sets.list()[0].id
+def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early_and_a_damaged_one_is_refused(wired):
+    job_id, set_id = interrupted(wired, {}), wired[CalibrationService]._prompt_sets.add("set", "a.csv", "d", []).id
     now = [0.0]
     saved = []
 
@@ -344,10 +342,6 @@ def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired,
     with KeptLedger(kept, job_id, set_id, lambda: now[0]) as again:
         assert len(again.stage("calibration").get_many("reference", range(1, 200))) == 99
     assert kept.load(job_id) is None
-
-
-def test_a_damaged_ledger_is_refused_in_one_sentence(wired, prompts):
-    job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
-    ledgers(wired).save(job_id, wired[CalibrationService]._prompt_sets.list()[0].id, b"not a ledger")
+    kept.save(job_id, set_id, b"not a ledger")
     with pytest.raises(CoftError, match="damaged"):
-        KeptLedger(ledgers(wired), job_id, 1)
+        KeptLedger(kept, job_id, set_id)

@@ -28,7 +28,7 @@ from app.calibrate.result_words import (
     silent_because,
     smallest_alpha,
     thresholds,
-)
+)  # fmt: skip
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import (
     comparison_choices,
@@ -71,27 +71,16 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
     parsed = services[CalibrationService].parse(path, NASTY + ".csv")
     shown = view(services, "grouped")
     shown = replace(
-        shown,
-        summary=replace(shown.summary, name=NASTY, model=NASTY),
-        fingerprint=((NASTY, NASTY),),
-        notes=(NASTY,),
+        shown, summary=replace(shown.summary, name=NASTY, model=NASTY), fingerprint=((NASTY, NASTY),), notes=(NASTY,),
         groups=(replace(shown.groups[0], name=NASTY),),
-    )
+    )  # fmt: skip
     job = job_view(1, "calibration", NASTY, "interrupted", 0.1, "", resumable=True)
     rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
     pieces = [
-        prompt_set(parsed),
-        row_errors((RowError(2, NASTY, NASTY),), 2),
-        preview_rows(rows, 1),
-        result_head(shown),
-        fingerprint(shown),
-        groups_table(shown),
-        runs_list([shown.summary], 1),
-        resumable_jobs([job]),
-        comparison_settings(shown, shown),
-        comparison_thresholds(shown, shown),
-        alphas([(0.1, NASTY)], 0.1),
-    ]
+        prompt_set(parsed), row_errors((RowError(2, NASTY, NASTY),), 2), preview_rows(rows, 1), result_head(shown),
+        fingerprint(shown), groups_table(shown), runs_list([shown.summary], 1), resumable_jobs([job]),
+        comparison_settings(shown, shown), comparison_thresholds(shown, shown), alphas([(0.1, NASTY)], 0.1),
+    ]  # fmt: skip
     assert all("<img" not in piece for piece in pieces)
     assert all("&lt;img" in piece for piece in pieces)
 
@@ -207,14 +196,14 @@ def test_every_state_of_a_threshold_is_told_in_words(services):
     assert "not calibrated here, borrowed from 17–24" in shown
 
 
-@pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])
-def test_drift_is_a_mark_a_word_and_a_sentence(status):
-    report = drift_report(status)
-    shown = drift_head(report)
-    assert f"drift-{status}" in shown
-    assert report.sentence in shown
-    assert bool(drift_foot(report)) == (status != "unknown")
-    assert ("Record chains" in shown) == (status == "unknown")
+def test_drift_is_a_mark_a_word_and_a_sentence():
+    for status in ("fresh", "watch", "recalibrate", "unknown"):
+        report = drift_report(status)
+        shown = drift_head(report)
+        assert f"drift-{status}" in shown
+        assert report.sentence in shown
+        assert bool(drift_foot(report)) == (status != "unknown")
+        assert ("Record chains" in shown) == (status == "unknown")
 
 
 def test_a_comparison_lists_what_differs_and_folds_what_is_equal(services):
@@ -283,12 +272,9 @@ def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
     assert "2 prompts mask nothing" in estimate_panel(replace(found, unmasked=2), 0.1, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "less than 1 s"), (5, "about 5 s"), (89, "about 89 s"), (140, "about 2 min"), (7260, "about 2 h 01 min")],
-)
-def test_a_time_is_as_rough_as_it_is_long(seconds, words):
-    assert duration(seconds) == words
+def test_a_time_is_as_rough_as_it_is_long():
+    shown = [duration(seconds) for seconds in (0.2, 5, 89, 140, 7260)]
+    assert shown == ["less than 1 s", "about 5 s", "about 89 s", "about 2 min", "about 2 h 01 min"]
 
 
 def test_a_screen_reader_is_told_of_quarters_only():

@@ -33,6 +33,9 @@ from tests.app.conftest import calibrated_on
 from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny", bin_spacing="widening")
+CHAINS = {"by_group": True, "record_chains": True, "max_new_tokens": 5, "verification_share": 0.45}
+SAID = [{"prompt": f"He said {i}"} for i in range(40)]
+ROLLOUT = {"source": "rollout", "max_new_tokens": 6, "max_iterations": 2}
 
 
 def write(tmp_path, content, name="set.csv"):
@@ -53,14 +56,10 @@ def grouped_rows(count=60):
     """Two groups, each row a context of its own, in which either gender or race is named."""
     who = ("He", "The Black man")
     return [
-        {
-            "prompt": f"{who[i % 2]} said number {i} to them,",
-            "reference": f"and wrote {i} down",
-            "group": ("a", "b")[i % 2],
-            "weight": 1 + i % 2,
-        }
+        {"prompt": f"{who[i % 2]} said number {i} to them,", "reference": f"and wrote {i} down", "group": "ab"[i % 2],
+         "weight": 1 + i % 2}
         for i in range(count)
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +67,16 @@ def wired(shared):
     return shared
 
 
-@pytest.fixture
-def made(wired, tmp_path):
-    """Calibrate on rows, and give the view."""
+@pytest.fixture(scope="module")
+def made(wired, tmp_path_factory):
+    """Calibrate on rows, once for each request, and give the view; what a test changes has a name of its own."""
+    folder, kept = tmp_path_factory.mktemp("sets"), {}
 
     def calibrate(rows=None, **changes):
-        text = rows_csv(rows) if rows else prompt_set_csv()
-        return wired[CalibrationService].view(calibrated_on(wired, tmp_path, text, replace(REQUEST, **changes)))
+        asked = (rows_csv(rows) if rows else prompt_set_csv(), replace(REQUEST, **changes))
+        if asked not in kept:
+            kept[asked] = wired[CalibrationService].view(calibrated_on(wired, folder, *asked))
+        return kept[asked]
 
     return calibrate
 
@@ -84,7 +86,6 @@ def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired
     assert view.summary.contexts + view.coverage[0].contexts == 20
     assert view.bins[0].state == "calibrated"
     assert view.bins[0].contexts == view.summary.contexts
-    assert wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3)).bins[0].tau >= view.bins[0].tau
     fine = wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.001))
     assert fine.bins[0].state == "uninformative"
     assert fine.smallest_alpha == view.smallest_alpha
@@ -92,13 +93,15 @@ def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired
     assert sum(len(v) for v in view.log_values.values()) == view.tokens
     assert view.sequence.contexts == view.summary.contexts
     assert (view.families, view.family, view.groups, view.group) == ((), None, (), None)
-
-
-def test_bins_without_data_stand_in_one_row_and_name_their_lender(made):
-    last = made().bins[-1]
-    assert last.state == "inherited"
-    assert last.label == "25 and later"
-    assert last.inherited_from == "17–24"
+    last = view.bins[-1]
+    assert (last.state, last.label, last.inherited_from) == ("inherited", "25 and later", "17–24")
+    for asked in (ReadingRequest(family="gender"), ReadingRequest(alpha_by_family=(("gender", 0.1),))):
+        with pytest.raises(ServiceError, match="one masked branch"):
+            wired[CalibrationService].view(view.summary.id, asked)
+    taus = [
+        wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2)
+    ]
+    assert all(larger >= smaller for larger, smaller in pairwise([*taus, view.bins[0].tau]))
 
 
 def test_every_reading_is_that_of_the_calibration_itself(wired, made):
@@ -106,15 +109,9 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
     stored = wired[CalibrationService].load(view.summary.id)
     assert view.reading == stored.reading
     for asked in (
-        {"alpha": 0.2},
-        {"estimator": "pooled"},
-        {"bin_width": 4, "max_position": 16},
-        {"bin_spacing": "even"},
-        {"bin_spacing": "finest", "alpha": 0.3},
-        {"draws": 7},
-        {"rho": 2.0},
-        {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
-    ):
+        {"alpha": 0.2}, {"estimator": "pooled"}, {"bin_width": 4, "max_position": 16}, {"bin_spacing": "even"},
+        {"bin_spacing": "finest", "alpha": 0.3}, {"draws": 7}, {"rho": 2.0}, {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
+    ):  # fmt: skip
         read, expected = wired[CalibrationService].view(view.summary.id, ReadingRequest(**asked)), stored.read(**asked)
         assert read.reading == expected.reading
         assert read.notes == expected.notes
@@ -133,7 +130,7 @@ def test_bad_rows_stop_a_calibration_unless_the_reviewer_goes_on(wired, tmp_path
         write(tmp_path, prompt_set_csv() + "only a prompt,,\n" + "x" * 300 + ",y,\n")
     )
     before = wired[JobService].list()
-    with pytest.raises(ServiceError, match=r"2 of 42 rows cannot be used, the first on line 42 \(reference is empty\)"):
+    with pytest.raises(ServiceError, match=r"2 of 42 .* line 42"):
         wired[CalibrationService].submit(prompts, REQUEST)
     assert wired[JobService].list() == before
     accepted = replace(REQUEST, accept_errors=True)
@@ -176,7 +173,7 @@ def test_a_calibration_by_group_is_read_for_each_group(wired, made):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3)).groups
         == stored.read(alpha=0.3).groups
     )
-    with pytest.raises(InvalidInputError, match="nothing is certified for it"):
+    with pytest.raises(InvalidInputError, match="nothing is certified"):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.01, group="b"))
     with pytest.raises(InvalidInputError, match="no group 'c'"):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(group="c"))
@@ -184,7 +181,7 @@ def test_a_calibration_by_group_is_read_for_each_group(wired, made):
 
 def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(wired, made, tmp_path):
     shares = (("gender", 0.07), ("race", 0.13))
-    view = made(grouped_rows(120), mask_layout="factorized", alpha=0.2, alpha_by_family=shares)
+    view = made(grouped_rows(120), name="gone", mask_layout="factorized", alpha=0.2, alpha_by_family=shares)
     assert view.summary.mask_layout == "factorized"
     assert [(part.family, part.alpha) for part in view.families] == list(shares)
     assert (view.alpha, view.family, view.sequence) == (0.2, "gender", None)
@@ -200,7 +197,7 @@ def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(
         view.summary.id, ReadingRequest(alpha_by_family=(("gender", 0.1), ("race", 0.1)))
     )
     assert [part.alpha for part in other.families] == [0.1, 0.1]
-    with pytest.raises(ServiceError, match="“age” was not calibrated"):
+    with pytest.raises(ServiceError, match="age"):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(family="age"))
     path = wired[CalibrationService].export(view.summary.id, tmp_path)
     assert cc.load_calibration(path.read_bytes()) == stored
@@ -210,15 +207,8 @@ def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(
     assert view.summary.id not in [item.id for item in wired[CalibrationService].list()]
 
 
-def test_one_masked_branch_has_no_families_to_read(wired, made):
-    number = made().summary.id
-    for asked in (ReadingRequest(family="gender"), ReadingRequest(alpha_by_family=(("gender", 0.1),))):
-        with pytest.raises(ServiceError, match="one masked branch"):
-            wired[CalibrationService].view(number, asked)
-
-
 def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
-    view = made([{"prompt": f"He said {i}"} for i in range(40)], source="rollout", max_new_tokens=10, max_iterations=2)
+    view = made(SAID, **ROLLOUT)
     assert view.summary.source == "rollout"
     assert [entry.final for entry in view.iterations][-1] is True
     assert view.has_chains
@@ -227,11 +217,10 @@ def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
 
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wired, made, layout):
-    request = {"record_chains": True, "max_new_tokens": 9, "mask_layout": layout, "verification_share": 0.45}
-    few = made(grouped_rows(20), by_group=True, **request)
+    few = made(grouped_rows(20), **CHAINS, mask_layout=layout)
     stored = wired[CalibrationService].load(few.summary.id)
     assert set(np.unique(stored.chosen.contexts)) == set(range(20))
-    many = made(grouped_rows(60), by_group=True, **request)
+    many = made(grouped_rows(), **CHAINS, mask_layout=layout)
     stored = wired[CalibrationService].load(many.summary.id)
     parts = [part for _, part in stored.parts] if layout == "factorized" else [stored]
     held_out = {n for part in parts for n in np.unique(part.verification.contexts).tolist()}
@@ -241,13 +230,13 @@ def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wi
 
 
 def test_weights_of_a_column_are_those_of_the_contexts(wired, made):
-    rows = grouped_rows(80)
+    rows = grouped_rows()
     view = made(rows, weighting="column", by_group=True)
     stored = wired[CalibrationService].load(view.summary.id)
-    assert dict(zip(stored.shift.contexts, stored.shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(80)}
+    assert dict(zip(stored.shift.contexts, stored.shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(60)}
     assert view.effective_contexts == stored.effective_contexts < view.summary.contexts
     plain = wired[CalibrationService].load(made(rows, by_group=True).summary.id)
-    assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(80)}), created=stored.created)
+    assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(60)}), created=stored.created)
 
 
 def test_a_bound_on_the_density_ratio_is_part_of_the_stored_calibration(wired, made):
@@ -286,7 +275,7 @@ def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired,
 
 def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):
     deployment = tuple(f"The Black man said number {i} to them," for i in range(40))
-    view = made(grouped_rows(120), weighting="estimated", by_group=True, deployment=deployment)
+    view = made(grouped_rows(80), weighting="estimated", by_group=True, deployment=deployment)
     stored = wired[CalibrationService].load(view.summary.id)
     weights = np.array(stored.shift.weights)
     assert stored.shift.estimated
@@ -300,15 +289,17 @@ def test_weights_that_leave_too_few_contexts_are_refused_in_the_cores_words(wire
     request = replace(REQUEST, weighting="column", by_group=True)
     job = wired[JobService].wait(wired[CalibrationService].submit(parsed, request))
     assert job.status == "failed"
-    assert "The weights leave 60 contexts worth 1.0 and at least 30 are needed" in job.error
+    assert all(part in job.error for part in ("60 contexts", "1.0", "30"))
 
 
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_a_stored_calibration_is_weighted_anew_without_the_model(wired, made, monkeypatch, layout):
-    view = made(grouped_rows(160), by_group=True, mask_layout=layout)
+    view = made(grouped_rows(100), by_group=True, mask_layout=layout)
     monkeypatch.setattr(wired[CalibrationService]._host, "get", None)
     mixed = tuple(f"{who} said number {i} to them," for i in range(30) for who in ("He", "The Black man", "A man"))
     number = wired[CalibrationService].reweight(view.summary.id, mixed, "for the ward")
+    unnamed = wired[CalibrationService].reweight(view.summary.id, mixed, " ")
+    assert wired[CalibrationService].view(unnamed).summary.name == "set, weighted"
     shown = wired[CalibrationService].view(number)
     assert (shown.summary.name, shown.summary.mask_layout) == ("for the ward", layout)
     assert any("estimated" in note for note in shown.notes)
@@ -316,14 +307,11 @@ def test_a_stored_calibration_is_weighted_anew_without_the_model(wired, made, mo
     before = wired[CalibrationService].load(view.summary.id)
     assert wired[CalibrationService].load(number).fingerprint == before.fingerprint
     assert wired[CalibrationService].view(view.summary.id) == view
-    assert wired[CalibrationService].view(
-        wired[CalibrationService].reweight(view.summary.id, mixed, " ")
-    ).summary.name == ("set, weighted")
 
 
 def test_a_calibration_whose_prompts_are_not_stored_cannot_be_weighted_anew(wired, made):
     embedded = next(item for item in wired[CalibrationService].list() if item.embedded)
-    number = made().summary.id
+    number = made(name="gone").summary.id
     wired[CalibrationService]._prompt_sets.delete(wired[CalibrationService]._store.get(number).prompt_set_id)
     for gone in (embedded.id, number):
         with pytest.raises(ServiceError, match="are not stored"):
@@ -333,20 +321,16 @@ def test_a_calibration_whose_prompts_are_not_stored_cannot_be_weighted_anew(wire
 def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wired, made):
     view = made(mask_mode="soft", mask_hint="someone", whitelist=("the nurse", "She"))
     settings = AuditSettings(
-        model="tiny",
-        calibration_id=view.summary.id,
-        mask_mode="soft",
-        mask_hint="someone",
+        model="tiny", calibration_id=view.summary.id, mask_mode="soft", mask_hint="someone",
         whitelist=("she", "The  Nurse"),
-    )
+    )  # fmt: skip
     assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate.startswith("certified")
-    other = replace(settings, whitelist=())
     with pytest.raises(cc.CalibrationMismatch):
-        wired[AuditService].start(StartAudit("He saw her", other))
+        wired[AuditService].start(StartAudit("He saw her", replace(settings, whitelist=())))
 
 
 def test_a_reading_reuses_what_does_not_depend_on_alpha_and_never_a_deleted_runs(wired, made):
-    number = made(grouped_rows(), by_group=True).summary.id
+    number = made(grouped_rows(), name="gone", by_group=True).summary.id
     readings: CalibrationReadings = wired[CalibrationService]._readings
     first = readings.view(number, ReadingRequest(alpha=0.2))
     second = readings.view(number, ReadingRequest(alpha=0.3))
@@ -359,36 +343,28 @@ def test_a_reading_reuses_what_does_not_depend_on_alpha_and_never_a_deleted_runs
         readings.view(number)
 
 
-def test_smaller_alphas_never_give_larger_thresholds(wired, made):
-    number = made().summary.id
-    taus = [wired[CalibrationService].view(number, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2, 0.1)]
-    assert all(larger >= smaller for larger, smaller in pairwise(taus))
-
-
 def test_contexts_of_the_file_count_as_one_each(made):
-    rows = [{"prompt": f"He said {i}", "reference": "so", "context": i // 3} for i in range(60)]
-    view = made(rows, verification_share=0.0)
-    assert view.summary.contexts == 20
+    rows = [{"prompt": f"He said {i}", "reference": "so", "context": i // 3} for i in range(30)]
+    assert made(rows, verification_share=0.0).summary.contexts == 10
 
 
 def test_what_a_calibration_says_is_json(wired, made):
-    for changes in ({}, {"mask_layout": "factorized"}, {"source": "rollout", "max_new_tokens": 8}):
-        view = made(**changes)
+    for view in (made(), made(grouped_rows(), **CHAINS, mask_layout="factorized"), made(SAID, **ROLLOUT)):
         text = json.dumps(calibration_json(view), allow_nan=False)
         assert json.loads(text)["calibration_id"] == view.summary.id
         json.dumps(drift_json(wired[CalibrationService].drift(view.summary.id)), allow_nan=False)
 
 
 def test_weights_are_not_estimated_for_contexts_that_an_earlier_version_counted_otherwise(wired, made):
-    view = made(grouped_rows(80))
+    view = made(grouped_rows())
     stored = wired[CalibrationService].load(view.summary.id)
     parts = (stored.values, stored.verification)
-    merged = [replace(values, contexts=values.contexts // 40) for values in parts]
+    merged = [replace(values, contexts=values.contexts // 30) for values in parts]
     record = wired[CalibrationService]._store.get(view.summary.id)
     older = wired[CalibrationService]._store.add(
         replace(stored, values=merged[0], verification=merged[1]), record.prompt_set_id
     )
-    with pytest.raises(ServiceError, match="counted rows of one group as one context"):
+    with pytest.raises(ServiceError, match="rows of one group"):
         wired[CalibrationService].reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")
 
 

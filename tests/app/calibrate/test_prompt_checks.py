@@ -129,10 +129,8 @@ def test_what_does_not_fit_the_prompts_is_refused_before_a_job_is_made(wired, tm
 def test_a_set_without_a_column_of_prompts_is_refused_with_its_columns(wired, tmp_path):
     parsed = prompts(wired, tmp_path, {"body": "he", "label": "x"})
     for refuse in (
-        wired[CalibrationService].row_errors,
-        wired[CalibrationService].submit,
-        wired[CalibrationService].estimate,
-    ):
+        wired[CalibrationService].row_errors, wired[CalibrationService].submit, wired[CalibrationService].estimate,
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match="no column “messages”; its columns are “body”, “label”"):
             refuse(parsed, REFERENCE)
 

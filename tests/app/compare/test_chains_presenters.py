@@ -152,12 +152,8 @@ def test_a_message_holds_every_token_once_and_every_row(both):
     message = comparison_message(both)
     assert [[own["t"] for own in column["cells"]] for column in message["columns"]] == [list(text) for text in TEXTS]
     assert message["rows"] == [
-        [[0, 0], [0, 0]],
-        [[1, None], [1, 1]],
-        [[2, 1], [0, 0]],
-        [[None, 2], [0, 1]],
-        [[3, 3], [0, 0]],
-    ]
+        [[0, 0], [0, 0]], [[1, None], [1, 1]], [[2, 1], [0, 0]], [[None, 2], [0, 1]], [[3, 3], [0, 0]],
+    ]  # fmt: skip
     assert len(message["say"]) == len(message["rows"])
     shown = cell(both.chains[1].steps[1])
     assert (shown["rt"], [row[0] for row in shown["rows"] if row[7]]) == ("+0.89", ["driver"])
@@ -229,14 +225,9 @@ def test_frames_align_what_has_grown_and_repeat_the_tokens_of_the_frame_before()
 
 def test_columns_from_the_page_become_settings_and_what_is_no_number_is_named():
     shared = {
-        "model": "demo",
-        "max_new_tokens": "12",
-        "seed": "3",
-        "temperature": "1",
-        "top_p": "0.9",
-        "top_k": "0",
+        "model": "demo", "max_new_tokens": "12", "seed": "3", "temperature": "1", "top_p": "0.9", "top_k": "0",
         "greedy": "yes",
-    }
+    }  # fmt: skip
     given = {"policy": "coft", "lam": "0.5", "alpha": "0.2", "calibration": "4", "layout": "joint", "proceed": True}
     (made,) = columns_from(shared, [given])
     assert (made.lam, made.alpha, made.calibration_id, made.max_new_tokens, made.seed) == (0.5, 0.2, 4, 12, 3)

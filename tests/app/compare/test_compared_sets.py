@@ -11,18 +11,17 @@ import scipy.stats
 from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services
-from app.calibrate.service import CalibrationService
 from app.compare.chains import mean_of, parted
 from app.compare.service import ComparisonService
 from app.compare.sets import SetComparisonService
 from app.compare.types import SetCell, SetRequest
 from app.settings import Settings
-from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.audits import AuditSettings
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.jobs import JobService
 from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import load_tiny
 
 SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3)
 COLUMNS = (SETTINGS, replace(SETTINGS, policy="coft", lam=0.9), replace(SETTINGS, policy="sdd"))
@@ -45,11 +44,6 @@ def finish(wired, number):
         job = wired[JobService].wait(column.job.id)
         assert job.status == "done", job.error
     return wired[SetComparisonService].view(number)
-
-
-@pytest.fixture
-def view(wired, prompts):
-    return finish(wired, wired[SetComparisonService].submit(prompts, SetRequest("people", COLUMNS)))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +96,8 @@ def test_the_numbers_of_a_cell_are_those_of_its_session(compared):
             assert cell.mean_log_ratio == pytest.approx(fmean(abs(s.diagnostics.log_ratio) for s in own.steps))
             apart = next((at for at in range(5) if tokens[place][at] != tokens[0][at]), None)
             assert (cell.parted_at, cell.parted) == ((apart, apart is not None) if place else (None, None))
-            assert cell.seconds_per_token > 0
+            taken = [item.seconds for item in wired[ComparisonService]._measured.branch_steps(own.branch_id)]
+            assert cell.seconds_per_token == median(taken[1:]) > 0, "the first step reads the prompt"
             assert cell.peak_bytes is None, "only CUDA counts it"
     assert all(row.cells[0].mean_tv_factual == 0 for row in view.rows), "vanilla is as far as nothing from itself"
     assert all(row.cells[1].mean_tv_factual > 0 for row in view.rows)
@@ -113,9 +108,7 @@ def test_means_count_a_context_once_and_have_its_t_interval(compared):
     means = {item.measure: item for item in view.columns[1].means}
     by_context = [fmean(r.cells[1].mean_tv_factual for r in view.rows if r.context == c) for c in "12"]
     found = means["mean_tv_factual"]
-    low, high = scipy.stats.t.interval(
-        0.95, 1, loc=fmean(by_context), scale=scipy.stats.sem(by_context)
-    )  # fmt: skip
+    low, high = scipy.stats.t.interval(0.95, 1, loc=fmean(by_context), scale=scipy.stats.sem(by_context))
     assert (found.mean, found.contexts, found.left_out) == (pytest.approx(fmean(by_context)), 2, 0)
     assert (found.low, found.high) == (pytest.approx(max(low, 0.0)), pytest.approx(min(high, 1.0)))
     assert means["certified_share"].mean is None
@@ -148,12 +141,15 @@ def test_the_tables_hold_every_prompt_and_column_and_every_mean(compared, tmp_pa
     assert {row["measure"] for row in means} >= {"model_bytes", "further_bytes", "key_value_bytes"}
 
 
-def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(wired, prompts, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    misfit = replace(SETTINGS, policy="coft", lam=0.2, calibration_id=job.result["calibration_id"])
+def test_columns_that_cannot_be_compared_are_refused_and_nothing_is_stored(wired, prompts, calibrated):
+    for columns, named in (
+        ((SETTINGS,), "2 to 8"),
+        ((SETTINGS, SETTINGS), "same policy"),
+        ((SETTINGS, replace(SETTINGS, policy="guess")), "guess"),
+    ):
+        with pytest.raises(ServiceError, match=named):
+            wired[SetComparisonService].submit(prompts, SetRequest("people", columns))
+    misfit = replace(SETTINGS, policy="coft", lam=0.2, calibration_id=calibrated)
     with pytest.raises(ColumnMismatch) as refused:
         wired[SetComparisonService].submit(prompts, SetRequest("people", (SETTINGS, misfit)))
     assert refused.value.column == 1
@@ -161,44 +157,32 @@ def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(
     assert wired[SetComparisonService].list() == ()
 
 
-def test_columns_that_cannot_be_compared_are_refused(wired, prompts):
-    for columns, sentence in (
-        ((SETTINGS,), "choose 2 to 8"),
-        ((SETTINGS, SETTINGS), "Two columns have the same policy and settings"),
-        ((SETTINGS, replace(SETTINGS, policy="guess")), "There is no policy 'guess'"),
-    ):
-        with pytest.raises(ServiceError, match=sentence):
-            wired[SetComparisonService].submit(prompts, SetRequest("people", columns))
-    assert wired[BatchService].list() == ()
-
-
-def test_a_cancelled_comparison_goes_on_where_it_was_left(wired, prompts):
-    long = tuple(replace(own, max_new_tokens=24) for own in COLUMNS)
-    number = wired[SetComparisonService].submit(prompts, SetRequest("people", long))
-    wired[SetComparisonService].cancel(number)
-    for column in wired[SetComparisonService].view(number).columns:
+def test_a_cancelled_comparison_goes_on_where_it_was_left_and_leaves_its_sessions_when_it_is_deleted(wired, prompts):
+    comparisons = wired[SetComparisonService]
+    columns = tuple(replace(own, max_new_tokens=10) for own in COLUMNS)
+    number = comparisons.submit(prompts, SetRequest("people", columns))
+    comparisons.cancel(number)
+    for column in comparisons.view(number).columns:
         wired[JobService].wait(column.job.id)
-    before = wired[SetComparisonService].view(number)
+    before = comparisons.view(number)
     assert before.resumable
     kept = {cell.session_id for row in before.rows for cell in row.cells} - {None}
-    wired[SetComparisonService].resume(number)
-    after = finish(wired, number)
-    assert kept <= {cell.session_id for row in after.rows for cell in row.cells}
+    comparisons.resume(number)
+    ids = {cell.session_id for row in finish(wired, number).rows for cell in row.cells}
+    assert kept <= ids
     with pytest.raises(ServiceError, match="nothing to resume"):
-        wired[SetComparisonService].resume(number)
-
-
-def test_a_deleted_comparison_leaves_its_sessions(wired, view):
-    ids = [cell.session_id for row in view.rows for cell in row.cells]
-    wired[SetComparisonService].delete(view.id)
-    assert wired[SetComparisonService].list() == ()
+        comparisons.resume(number)
+    comparisons.delete(number)
+    assert comparisons.list() == ()
     assert wired[BatchService].list() == ()
-    assert len([wired[AuditService].view(number) for number in ids]) == 9
+    assert len([wired[AuditService].view(own) for own in ids]) == 9
     with pytest.raises(NotFoundError):
-        wired[SetComparisonService].view(view.id)
+        comparisons.view(number)
 
 
-def test_a_stored_prompt_set_can_be_used_again_as_it_was(wired, view, prompts, tmp_path):
+def test_a_stored_prompt_set_can_be_used_again_as_it_was(compared, tmp_path):
+    wired, _ = compared
+    prompts = people(wired, tmp_path)
     (stored,) = wired[SetComparisonService].prompt_sets()
     again = wired[BatchService].parse(wired[SetComparisonService].write_prompt_set(stored.id, tmp_path / "again"))
     assert again.errors == ()
@@ -220,17 +204,5 @@ def test_an_unfinished_chain_parts_only_at_a_token_that_differs():
     assert parted((done, going), (long, short), False)[1].parted is None
     assert parted((done, done), (long, short), False)[1].parted_at == 1
     assert parted((done, going), (long, other), False)[1].parted_at == 0
-
-
-def test_a_chain_with_a_step_of_an_earlier_store_has_no_divergence_from_vanilla():
-    assert mean_of([0.5, None]) is None
-    assert mean_of([]) is None
-    assert mean_of([0.5, math.inf]) == math.inf
-
-
-def test_time_per_token_leaves_the_first_step_out_which_reads_the_prompt(compared):
-    wired, view = compared
-    cell = view.rows[0].cells[0]
-    branch = wired[AuditService].view(cell.session_id).branch_id
-    taken = [item.seconds for item in wired[ComparisonService]._measured.branch_steps(branch)]
-    assert cell.seconds_per_token == median(taken[1:])
+    # A chain with a step of an earlier store has no divergence from vanilla.
+    assert [mean_of(given) for given in ([0.5, None], [], [0.5, math.inf])] == [None, None, math.inf]

@@ -12,13 +12,14 @@ from app.compare.chains import align, beside, first_divergence
 from app.compare.operations import comparison_json
 from app.compare.service import ComparisonService
 from app.sessions.service import LibraryQuery, SessionLibrary
-from app.shared.audits import AuditSettings, StartAudit
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.policies import fitted
 from app.shared.step_words import fused_overruled
-from coft_core.errors import CalibrationMismatch
 from coft_core.types import Candidate, Span
 from db.types import NotFoundError
+from tests.app.conftest import calibrated_on
+from tests.conftest import prompt_set_csv
 
 CHAINS = st.lists(st.integers(0, 4), max_size=12)
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, seed=1)
@@ -48,14 +49,8 @@ def test_chains_part_where_the_shared_beginning_ends(first, other):
 
 
 def test_what_is_shared_after_an_insertion_stands_beside_itself():
-    rows = align("abcd", "aXbcd")
-    assert [(row.kind, row.first, row.other) for row in rows] == [
-        ("same", 0, 0),
-        ("added", None, 1),
-        ("same", 1, 2),
-        ("same", 2, 3),
-        ("same", 3, 4),
-    ]
+    rows = [(row.kind, row.first, row.other) for row in align("abcd", "aXbcd")]
+    assert rows == [("same", 0, 0), ("added", None, 1), ("same", 1, 2), ("same", 2, 3), ("same", 3, 4)]
 
 
 @given(CHAINS, st.lists(CHAINS, min_size=1, max_size=3))
@@ -76,14 +71,30 @@ def test_what_two_chains_insert_at_one_place_stands_side_by_side():
     assert [row.differs for row in rows[1:3]] == [(False, True, True), (False, True, False)]
 
 
+@pytest.fixture(scope="module")
+def wired(shared):
+    return shared
+
+
+@pytest.fixture(scope="module")
+def calibrated(wired, tmp_path_factory):
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    return calibrated_on(wired, tmp_path_factory.mktemp("set"), prompt_set_csv(), request)
+
+
+@pytest.fixture(scope="module")
+def vanilla_and_coft(wired):
+    """The sessions of a finished run, which tests leave as they are but for branches."""
+    return run(wired)[0]
+
+
 def begun(wired, request=REQUEST, policies=("vanilla", "coft")):
     return wired[ComparisonService].run_columns(request, [fitted(request.settings, policy) for policy in policies])
 
 
 def run(wired, request=REQUEST):
     ids = begun(wired, request)
-    taken = list(wired[ComparisonService].advance(ids))
-    return ids, taken
+    return ids, list(wired[ComparisonService].advance(ids))
 
 
 def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calibrated):
@@ -124,31 +135,29 @@ def test_a_comparison_says_what_the_chains_say(wired, calibrated):
     assert result.notes == ()
 
 
-def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
-    ids, _ = run(wired)
-    copy = wired[AuditService].start(wired[SessionLibrary].prefill(ids[0]).request)
+def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired, vanilla_and_coft):
+    first, _ = vanilla_and_coft
+    copy = wired[AuditService].start(wired[SessionLibrary].prefill(first).request)
     for _ in range(3):
         wired[AuditService].step(copy.session_id)
-    shorter = wired[ComparisonService].compare([ids[0], copy.session_id])
+    shorter = wired[ComparisonService].compare([first, copy.session_id])
     assert (shorter.pairs[0].first_divergence, shorter.pairs[0].counts["removed"]) == (3, 5)
     assert any("not finished" in note for note in shorter.notes)
     list(wired[AuditService].run(copy.session_id))
-    equal = wired[ComparisonService].compare([ids[0], copy.session_id]).pairs[0]
-    assert (equal.first_divergence, equal.counts["same"]) == (None, 8)
-    assert equal.sentence == "Both chains have the same 8 tokens."
-    assert equal.differences == ()
+    equal = wired[ComparisonService].compare([first, copy.session_id]).pairs[0]
+    assert (equal.first_divergence, equal.counts["same"], equal.differences) == (None, 8, ())
+    assert "same 8 tokens" in equal.sentence
 
 
-def test_branches_of_one_session_are_compared(wired):
-    ids, _ = run(wired)
-    view = wired[AuditService].view(ids[0])
-    token = view.steps[2].token_id ^ 1
-    fork = wired[AuditService].fork(ids[0], view.branch_id, 2, token)
-    result = wired[ComparisonService].compare([ids[0], ids[0]], [view.branch_id, fork.branch_id])
+def test_branches_of_one_session_are_compared(wired, vanilla_and_coft):
+    _, coft = vanilla_and_coft
+    view = wired[AuditService].view(coft)
+    fork = wired[AuditService].fork(coft, view.branch_id, 2, view.steps[2].token_id ^ 1)
+    result = wired[ComparisonService].compare([coft, coft], [view.branch_id, fork.branch_id])
     assert result.pairs[0].first_divergence == 2
     assert result.chains[0].branch.name == "main"
-    with pytest.raises(ServiceError, match="chosen twice"):
-        wired[ComparisonService].compare([ids[0], ids[0]])
+    with pytest.raises(ServiceError, match="twice"):
+        wired[ComparisonService].compare([coft, coft])
 
 
 def test_different_prompts_and_seeds_are_pointed_out(wired):
@@ -161,26 +170,27 @@ def test_different_prompts_and_seeds_are_pointed_out(wired):
     assert any("different seeds" in note for note in notes)
 
 
-def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, calibrated):
-    ids, _ = run(wired)
+def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, calibrated, vanilla_and_coft):
+    ids = vanilla_and_coft
     total = wired[SessionLibrary].search(LibraryQuery()).total
     for sessions, branches, error in (
-        (ids[:1], (), ServiceError),
-        (ids * 5, (), ServiceError),
-        (ids, (1,), ServiceError),
+        (ids[:1], (), ServiceError), (ids * 5, (), ServiceError), (ids, (1,), ServiceError),
         ((ids[0], 999), (), NotFoundError),
-    ):
+    ):  # fmt: skip
         with pytest.raises(error):
             wired[ComparisonService].compare(sessions, branches)
-    mismatch = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, lam=0.1))
-    for request, policies, error in (
-        (REQUEST, ("coft",), ServiceError),
-        (REQUEST, ("coft", "coft"), ServiceError),
-        (REQUEST, ("vanilla", "none"), ServiceError),
-        (mismatch, ("vanilla", "coft"), CalibrationMismatch),
+    settings, vanilla = replace(SETTINGS, calibration_id=calibrated), replace(SETTINGS, policy="vanilla")
+    for columns, named in (
+        ((SETTINGS,), "2 to"),
+        ((SETTINGS, SETTINGS), "same policy"),
+        ((vanilla, replace(settings, policy="vanilla")), "same policy"),
+        ((SETTINGS, replace(SETTINGS, policy="guess")), "'guess'"),
     ):
-        with pytest.raises(error):
-            begun(wired, request, policies)
+        with pytest.raises(ServiceError, match=named):
+            wired[ComparisonService].run_columns(REQUEST, columns)
+    with pytest.raises(ColumnMismatch, match="lam: calibrated") as caught:
+        wired[ComparisonService].run_columns(REQUEST, (vanilla, replace(settings, lam=0.1)))
+    assert caught.value.column == 1
     assert wired[SessionLibrary].search(LibraryQuery()).total == total
 
 
@@ -218,20 +228,6 @@ def test_one_policy_runs_beside_itself_with_other_settings_and_its_tokens_are_ti
     assert [int(row["token_id"]) for row in third] == tokens[2]
     assert {(row["lam"], row["calibration"]) for row in third} == {("1.0", "")}
     assert comparison_json(result)["rows"][0]["steps"] == [1, 1, 1]
-
-
-def test_columns_that_are_alike_or_do_not_fit_start_nothing_and_say_which(wired, calibrated):
-    total = wired[SessionLibrary].search(LibraryQuery()).total
-    settings = replace(SETTINGS, calibration_id=calibrated)
-    alike = (replace(SETTINGS, policy="vanilla"), replace(settings, policy="vanilla"))
-    with pytest.raises(ServiceError, match="same policy and settings"):
-        wired[ComparisonService].run_columns(REQUEST, alike)
-    with pytest.raises(ServiceError, match="no policy 'guess'"):
-        wired[ComparisonService].run_columns(REQUEST, (SETTINGS, replace(SETTINGS, policy="guess")))
-    with pytest.raises(ColumnMismatch, match="lam: calibrated") as caught:
-        wired[ComparisonService].run_columns(REQUEST, (replace(SETTINGS, policy="vanilla"), replace(settings, lam=0.1)))
-    assert caught.value.column == 1
-    assert wired[SessionLibrary].search(LibraryQuery()).total == total
 
 
 def test_a_pause_stops_all_columns_also_those_that_have_not_begun(wired):

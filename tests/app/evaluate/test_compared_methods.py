@@ -47,7 +47,7 @@ def test_a_short_name_is_a_method(text, label, changes, own):
 TEXTS = st.text() | st.text(" ,=\"'\\\\:\n\tn“ab", max_size=12)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(system=TEXTS, begun=TEXTS, hint=TEXTS)
 def test_every_text_survives_in_a_methods_options(system, begun, hint):
     texts = {"system_prompt": system, "prefill": begun, "mask_hint": hint}
@@ -59,20 +59,12 @@ def test_every_text_survives_in_a_methods_options(system, begun, hint):
         assert method_from(f"coft:system_prompt='{system}',lam=0.4", USUAL).settings.system_prompt == system
 
 
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        ("system_prompt=It's his, her or their turn", None),
+def test_a_text_is_written_in_options_as_people_write_it():
+    for option, text in (
         ("system_prompt=It's a = b: so", "It's a = b: so"),
         ('system_prompt="say \\"hi\\", now"', 'say "hi", now'),
         ('system_prompt = " Be brief.\\nBe kind. " ', " Be brief.\nBe kind. "),
-    ],
-)
-def test_a_text_is_written_in_options_as_people_write_it(option, text):
-    if text is None:
-        with pytest.raises(ServiceError, match="no parameter 'her or their turn'"):
-            method_from(f"coft:{option}", USUAL)
-    else:
+    ):
         assert method_from(f"coft:{option}", USUAL).settings.system_prompt == text
 
 
@@ -85,27 +77,16 @@ def test_methods_that_differ_in_what_they_tell_the_model_have_labels_of_their_ow
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "is no method; write NAME"),
-        ("nobody", "no policy 'nobody'"),
-        ("coft:lam", "lam needs a value"),
-        ("coft:lam=much", "The option lam cannot be 'much'"),
-        ("coft:calibrated=yes", "calibrated takes no value"),
-        ("coft:weight=2", "no parameter 'weight'"),
-        ("coft:mask=hat", "no mask 'hat'"),
-        ("coft:alpha=0.2", "add “calibrated”"),
-        ("coft:dropped=2", "from 0 to 1"),
-        ("sdd:lam=0.2", "has no lambda"),
-        ("sdd:calibrated", "gives no certificate"),
-        ("sdd:mask=factorized", "one masked reading only"),
-        ('coft:mask_hint="a person', "quotation mark"),
-    ],
-)
-def test_what_a_method_does_not_have_is_refused_and_not_left_out(text, said):
-    with pytest.raises(ServiceError, match=said):
-        method_from(text, USUAL)
+def test_what_a_method_does_not_have_is_refused_and_not_left_out():
+    for text, said in (
+        ("", "no method"), ("nobody", "'nobody'"), ("coft:lam", "lam needs"), ("coft:lam=much", "lam cannot be 'much'"),
+        ("coft:calibrated=yes", "no value"), ("coft:weight=2", "'weight'"), ("coft:mask=hat", "'hat'"),
+        ("coft:alpha=0.2", "“calibrated”"), ("coft:dropped=2", "0 to 1"), ("sdd:lam=0.2", "no lambda"),
+        ("sdd:calibrated", "no certificate"), ("sdd:mask=factorized", "one masked"), ('coft:mask_hint="a', "quotation"),
+        ("coft:system_prompt=It's his, her or their turn", "'her or their turn'"),
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=said):
+            method_from(text, USUAL)
 
 
 def test_settings_of_all_methods_hold_where_no_option_says_otherwise():
@@ -127,7 +108,7 @@ def test_sets_stand_for_their_methods_each_once():
 
 
 def test_two_methods_cannot_have_one_label():
-    with pytest.raises(ServiceError, match="Two methods are called “a”"):
+    with pytest.raises(ServiceError, match="“a”"):
         methods_from(("a=vanilla", "a=sdd"), USUAL)
 
 

@@ -120,7 +120,7 @@ def test_outcomes_hold_answers_marks_and_seeds(whole):
     assert all(isinstance(outcome.scored(), Scored) and outcome.scored().masked for outcome in scored)
     assert Quiz().figures(scored)[0].n == len(scored)
     assert [part.suite for part in evaluations.all_outcomes(done)] == ["quiz"] * 4 + ["prose"] * 4
-    with pytest.raises(ServiceError, match="no method 'SDD'; it has Vanilla"):
+    with pytest.raises(ServiceError, match=r"'SDD'.* Vanilla"):
         evaluations.outcomes(done, "quiz", "SDD")
 
 
@@ -203,7 +203,7 @@ class Cancelling(Reading):
 
 def test_cancelling_keeps_whole_batches_and_the_rest_is_resumed(wired, evaluations):
     stopping = evaluations_of(wired, Cancelling(wired))
-    number = stopping.submit(request())
+    number = stopping.submit(request(seeds=(0,)))
     job = wired[JobService].wait(stopping.view(number).job.id)
     view = evaluations.view(number)
     assert (job.status, view.resumable) == ("cancelled", True)
@@ -241,29 +241,24 @@ def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(whole):
         outcome.scored().likelihoods[1].log_p, abs=1e-4
     )
     assert (view.spans[0].category, opened.note) == ("gender", "")
-    with pytest.raises(ServiceError, match="has 2 texts and none at place 2"):
+    with pytest.raises(ServiceError, match="2 texts"):
         evaluations.open_item(done, "quiz", "certified", outcome.item, outcome.seed, text=2)
     with pytest.raises(ServiceError, match="no item 'q99'"):
         evaluations.open_item(done, "quiz", "certified", "q99", 0)
 
 
-def test_what_cannot_be_asked_for_is_refused_in_a_sentence(evaluations):
+def test_what_cannot_be_asked_for_is_refused(whole):
+    evaluations, before = whole.evaluations, len(whole.evaluations.list())
+    vanilla = EvaluationMethod("V", calibrated=True, settings=replace(BASE, policy="vanilla"))
     for changes, said in (
-        ({"name": " "}, "has no name"),
-        ({"suites": ()}, "at least one suite"),
-        ({"suites": ("quiz", "quiz")}, "at least one suite, each once"),
-        ({"methods": ()}, "at least one method"),
-        ({"seeds": ()}, "at least one seed"),
-        ({"limit": 0}, "at least one item"),
-        ({"calibration_share": 0.6}, "at most 0.5"),
-        ({"suites": ("nowhere",)}, "no suite 'nowhere'; choose among quiz, prose, missing"),
-        ({"data": "/no/such/folder"}, "no folder /no/such/folder"),
-        ({"methods": (EvaluationMethod("V", calibrated=True, settings=replace(BASE, policy="vanilla")),)},
-         "gives no certificate"),
+        ({"name": " "}, "name"), ({"suites": ()}, "one suite"), ({"suites": ("quiz", "quiz")}, "each once"),
+        ({"methods": ()}, "one method"), ({"seeds": ()}, "one seed"), ({"limit": 0}, "one item"),
+        ({"calibration_share": 0.6}, "0.5"), ({"suites": ("nowhere",)}, "'nowhere'.* quiz, prose, missing"),
+        ({"data": "/no/such/folder"}, "/no/such/folder"), ({"methods": (vanilla,)}, "no certificate"),
     ):  # fmt: skip
         with pytest.raises(ServiceError, match=said):
             evaluations.submit(request(**changes))
-    assert evaluations.list() == ()
+    assert len(evaluations.list()) == before
 
 
 def test_a_method_whose_checkpoint_is_missing_fails_when_it_is_asked_for(settings):
@@ -272,37 +267,28 @@ def test_a_method_whose_checkpoint_is_missing_fails_when_it_is_asked_for(setting
             raise ModelLoadError(f"There is no model {name}.")
         return load_tiny(name)
 
-    with services(settings, loader=load) as wired:
-        refuse_the_checkpoint(evaluations_of(wired))
-
-
-def refuse_the_checkpoint(evaluations):
     methods = methods_from(("vanilla", "cda:checkpoint=/no/such/model"), BASE)
-    with pytest.raises(ServiceError, match=r"The method “.*” cannot run: There is no model /no/such/model"):
-        evaluations.submit(request(methods=methods))
-    estimate = evaluations.estimate(request(methods=methods, suites=("quiz", "missing")))
+    with services(settings, loader=load) as wired:
+        evaluations = evaluations_of(wired)
+        with pytest.raises(ServiceError, match="/no/such/model"):
+            evaluations.submit(request(methods=methods))
+        estimate = evaluations.estimate(request(methods=methods, suites=("quiz", "missing")))
     assert len(estimate.missing) == 2
     assert [suite.suite for suite in estimate.suites] == ["quiz"]
 
 
-def test_a_hub_that_cannot_be_reached_is_one_sentence_of_an_estimate_and_refuses_a_run(evaluations):
+def test_a_hub_that_cannot_be_reached_is_one_sentence_of_an_estimate_and_refuses_a_run(whole):
     asked = request(methods=METHODS[:1], suites=("quiz", "far", "farther"))
-    estimate = evaluations.estimate(asked)
+    estimate = whole.evaluations.estimate(asked)
     (said,) = estimate.missing
-    assert said.startswith("Far away and Farther away are read from a hub, which cannot be reached; connect to")
+    assert said.startswith("Far away and Farther away ")
     assert [suite.suite for suite in estimate.suites] == ["quiz"]
-    with pytest.raises(CoftError, match="Far away is read from a hub, which cannot be reached"):
-        evaluations.submit(asked)
+    with pytest.raises(CoftError, match="Far away"):
+        whole.evaluations.submit(asked)
 
 
-def test_suites_say_where_they_are_read_from_without_asking_the_hub(evaluations):
-    sources = {suite.key: (suite.source, bool(suite.missing)) for suite in evaluations.suites()}
-    assert sources["quiz"] == (SHIPPED, False)
-    assert sources["far"] == sources["farther"] == (HUB, False)
-    assert sources["missing"] == ("", True)
-
-
-def test_an_estimate_counts_items_asks_and_tokens(evaluations):
+def test_an_estimate_counts_items_asks_and_tokens(whole):
+    evaluations = whole.evaluations
     estimate = evaluations.estimate(request(methods=METHODS[:1]))
     quiz, prose = estimate.suites
     assert (quiz.items, quiz.asks, quiz.written) == (80, 80, 0)
@@ -314,9 +300,11 @@ def test_an_estimate_counts_items_asks_and_tokens(evaluations):
     assert any("calibration share of Quiz has 1 unit" in sentence for sentence in small.missing)
 
 
-def test_suites_say_where_they_come_from_and_what_is_missing(evaluations, tmp_path, wired):
-    quiz, _, missing, *_ = evaluations.suites()
-    assert (quiz.source, quiz.items, quiz.release, quiz.missing) == ("program", 40, "comes with the program", "")
+def test_suites_say_where_they_come_from_without_asking_the_hub_and_what_is_missing(whole, tmp_path):
+    wired = whole.wired
+    quiz, _, missing, *hub = whole.evaluations.suites()
+    assert (quiz.source, quiz.items, quiz.release, quiz.missing) == (SHIPPED, 40, "comes with the program", "")
+    assert [(suite.source, suite.missing) for suite in hub] == [(HUB, "")] * 2
     assert (missing.source, missing.items) == ("", None)
     assert "--data" in missing.missing
     file = tmp_path / "missing" / "m.jsonl"
@@ -344,7 +332,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed_on_other_items(wired, tmp_p
     file.write_text("{}\n{}\n")
     job = wired[JobService].wait(evaluations.resume(other.id))
     assert job.status == "failed"
-    assert "no longer those that “unfinished” began with" in job.error
+    assert "“unfinished”" in job.error
 
 
 def test_the_store_of_evaluations_is_open_to_a_second_program(whole):

@@ -112,10 +112,8 @@ def test_what_an_experiment_will_take_is_told_with_what_takes_no_part(command, m
     found = json.loads(said)
     assert [(suite["suite"], suite["items"]) for suite in found["suites"]] == [("phantom_questions", 12)]
     for begun in (
-        "CDA is left out",
-        "StereoSet is left out",
-        "Speed: 2 methods in 2 rounds will write about 80 tokens",
-    ):
+        "CDA is left out", "StereoSet is left out", "Speed: 2 methods in 2 rounds will write about 80 tokens",
+    ):  # fmt: skip
         assert any(told.startswith(begun) for told in found["missing"]), found["missing"]
     code, _, errors = command("evaluations", "estimate", "--experiment", mine, "--suite", "piqa")
     assert code != 0

@@ -115,12 +115,8 @@ def test_columns_are_figures_parts_averages_changes_and_ranks_with_the_papers_ro
     )
     assert list(rows) == [("Vanilla", ""), ("COFT", ""), ("COFT", "paper, LLaMA-2-13B")]
     assert [float(text.replace("−", "-")) for text in rows["COFT", "paper, LLaMA-2-13B"] if text] == [
-        0.5,
-        0.4,
-        -1,
-        50,
-        1,
-    ]
+        0.5, 0.4, -1, 50, 1,
+    ]  # fmt: skip
     assert rows["COFT", "paper, LLaMA-2-13B"][1] is None
     assert any("LLaMA-2-13B (Table 9)" in note and "also has Mistral-7B" in note for note in table.notes)
     assert any("BiasAvg is the mean over HARM and PAIRS" in note for note in table.notes)

@@ -6,8 +6,6 @@ import csv
 import io
 import re
 
-import pytest
-
 from app.evaluate.exports import Evaluated, latex_text, table_csv, table_html, table_latex
 from app.evaluate.layout import Elsewhere, Published, laid_out, readings_laid_out
 from app.evaluate.tables import main_table, suite_table
@@ -87,30 +85,23 @@ def test_the_figures_of_one_suite_stand_below_each_other_with_methods_beside():
 def test_what_was_read_has_a_line_for_each_suite_and_method():
     layout = readings_laid_out(TABLE)
     assert [head.title for head in layout.heads] == [
-        "Items, all seeds",
-        "No answer",
-        "Nothing masked",
-        "Refused",
-        "Empty",
-    ]
+        "Items, all seeds", "No answer", "Nothing masked", "Refused", "Empty",
+    ]  # fmt: skip
     lines = {head.title: [shown and shown.text for shown in line] for head, line in layout.lines}
     assert list(lines) == ["Questions: Vanilla", "Questions: COFT", "Harm: Vanilla", "Harm: COFT"]
     assert lines["Questions: COFT"] == ["41", "1", "0.0 %", "0.0 %", "0.0 %"]
     assert lines["Questions: Vanilla"] == ["40", "0", "0.0 %", None, None]
 
 
-@pytest.mark.parametrize(
-    ("plain", "written"),
-    [
+def test_latex_sets_every_character_as_it_is():
+    for plain, written in (
         (r"a\b", r"a\textbackslash{}b"),
         ("50 % of $1 & #2_x", r"50 \% of \$1 \& \#2\_x"),
         ("{~^}", r"\{\textasciitilde{}\textasciicircum{}\}"),
         ("one\n%two", r"one \%two"),
         ("λ ≤", r"$\lambda$ ≤"),
-    ],
-)
-def test_latex_sets_every_character_as_it_is(plain, written):
-    assert latex_text(plain) == written
+    ):
+        assert latex_text(plain) == written
 
 
 def test_latex_marks_the_best_and_sets_deviations_small():

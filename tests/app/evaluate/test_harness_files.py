@@ -70,11 +70,8 @@ def test_samples_hold_what_was_asked_and_what_came_of_it():
     assert first["resps"] == [[[-1.0, False]], [[-2.0, False]]]
     assert first["filtered_resps"] == [[-1.0, False], [-2.0, False]]
     assert (first["target"], first["filter"], first["metrics"], first["accuracy"]) == (
-        " she",
-        "COFT",
-        ["accuracy"],
-        1.0,
-    )
+        " she", "COFT", ["accuracy"], 1.0,
+    )  # fmt: skip
     assert first["doc"] == {"id": "a", "unit": "a", "facts": {"right": 0, "lengths": [1, 1], "subject": "law"}}
     assert (second["arguments"], second["target"], second["accuracy"]) == ([], None, 0.0)
     assert suite_samples(Questions(), given, items, "zero")[0]["filtered_resps"][0] == [None, False]
@@ -119,13 +116,10 @@ def test_accuracies_of_the_harness_are_read_in_percent_under_the_name_of_its_mod
     assert read_results(json.dumps(its), "harness").values["tiny"]["questions:accuracy"].value == 62.5
 
 
-@pytest.mark.parametrize("text_", ["{", "[]", "{}", '{"results": {}}', '{"evaluation": {"tables": {"a": 1}}}'])
-def test_a_file_that_holds_no_results_is_refused_in_a_sentence(text_):
-    with pytest.raises(ServiceError, match=r"^old\.json is no results file .* wrote\.$"):
-        read_results(text_, "old.json")
-
-
-def test_a_file_without_a_known_figure_is_refused():
+def test_a_file_that_holds_no_results_or_no_known_figure_is_refused():
+    for given in ("{", "[]", "{}", '{"results": {}}', '{"evaluation": {"tables": {"a": 1}}}'):
+        with pytest.raises(ServiceError, match=r"^old\.json "):
+            read_results(given, "old.json")
     its = {"results": {"x": {"f1,none": 0.3}}, "config": {"model": "hf"}}
-    with pytest.raises(ServiceError, match="no figure that is known"):
+    with pytest.raises(ServiceError, match="no figure"):
         read_results(json.dumps(its), "old.json")

@@ -20,6 +20,8 @@ from tests.app.evaluate.made_up import evaluations_of
 from tests.app.evaluate.test_evaluations import Reading, request
 from tests.conftest import load_tiny
 
+ASKED = request(seeds=(0,))
+
 
 class Telling(Reader):
     def read(self, *arguments):
@@ -35,7 +37,7 @@ def evaluating(path):
         if evaluations.list():
             evaluations.resume(1)
         else:
-            evaluations.submit(request())
+            evaluations.submit(ASKED)
         wired[JobService].wait(evaluations.view(1).job.id)
 
 
@@ -66,7 +68,7 @@ def opened(path):
 
 
 def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
-    for batches in (2, 4):
+    for batches in (2, 3):
         with running_until(tmp_path / "killed.db", batches):
             pass
     reading = Reading()
@@ -83,7 +85,7 @@ def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
     assert rows <= {row[:-1] for row in resumed[0]}
     with opened(tmp_path / "whole.db") as wired:
         evaluations = evaluations_of(wired)
-        number = evaluations.submit(request())
+        number = evaluations.submit(ASKED)
         assert wired[JobService].wait(evaluations.view(number).job.id).status == "done"
         assert kept(wired) == resumed
 
@@ -93,7 +95,7 @@ def test_a_living_run_is_not_resumed_by_another_process_and_a_killed_one_is_at_o
     with running_until(tmp_path / "store.db", 2) as process, opened(tmp_path / "store.db") as wired:
         evaluations = evaluations_of(wired)
         assert (evaluations.view(1).running, evaluations.view(1).resumable) == (True, False)
-        with pytest.raises(ServiceError, match=rf"another process of this computer \(number {process.pid}\); wait"):
+        with pytest.raises(ServiceError, match=str(process.pid)):
             evaluations.resume(1)
         process.kill()
         # Nobody has asked yet how it ended.

@@ -20,25 +20,19 @@ def said(table, *plans, **told):
     return " ".join(words.notes(table, plans, **told))
 
 
-@pytest.mark.parametrize(
-    ("values", "digits"), [([58.31, 3.0], 1), ([None, 9.99], 2), ([0.079, -0.5], 3), ([], 3), ([float("inf"), 2.0], 2)]
-)
-def test_decimals_follow_the_largest_figure(values, digits):
-    assert words.digits_for(values) == digits
+def test_decimals_follow_the_largest_figure():
+    given = ([58.31, 3.0], [None, 9.99], [0.079, -0.5], [], [float("inf"), 2.0])
+    assert [words.digits_for(values) for values in given] == [1, 2, 3, 3, 2]
 
 
-@pytest.mark.parametrize(
-    ("value", "text_"), [(-0.04, "0.0"), (-1.25, "\u22121.2"), (float("inf"), "∞"), (float("-inf"), "−∞"), (None, "")]
-)
-def test_a_number_has_a_true_minus_and_nothing_is_less_than_zero_that_rounds_to_it(value, text_):
-    assert words.number(value, 1) == text_
+def test_a_number_has_a_true_minus_and_nothing_is_less_than_zero_that_rounds_to_it():
+    given = (-0.04, -1.25, float("inf"), float("-inf"), None)
+    assert [words.number(value, 1) for value in given] == ["0.0", "\u22121.2", "∞", "−∞", ""]
 
 
-@pytest.mark.parametrize(
-    ("share", "text_"), [(0.0, "0.0 %"), (1e-5, "<0.1 %"), (0.5, "50.0 %"), (0.99999, ">99.9 %"), (1.0, "100.0 %")]
-)
-def test_a_small_share_never_reads_as_none_nor_a_large_one_as_all(share, text_):
-    assert words.percent(share) == text_
+def test_a_small_share_never_reads_as_none_nor_a_large_one_as_all():
+    shown = [words.percent(share) for share in (0.0, 1e-5, 0.5, 0.99999, 1.0)]
+    assert shown == ["0.0 %", "<0.1 %", "50.0 %", ">99.9 %", "100.0 %"]
 
 
 def test_a_cell_says_all_that_stands_behind_it():

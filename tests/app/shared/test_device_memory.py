@@ -26,7 +26,7 @@ from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=5, top_p=1.0)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
 SECONDS = 120
 
 
@@ -41,7 +41,7 @@ def chain(wired, session_id, branch_id=None):
 @pytest.fixture(scope="module")
 def alone():
     policy = cc.CoftPolicy(lam=SETTINGS.lam, top_p=1.0)
-    rollout = cc.Rollout(cc.plan(tiny_model(), PROMPT, policy, SPANS, seed=SETTINGS.seed, max_new_tokens=5))
+    rollout = cc.Rollout(cc.plan(tiny_model(), PROMPT, policy, SPANS, seed=SETTINGS.seed, max_new_tokens=4))
     while rollout.finished is None:
         rollout.step()
     return [step.token_id for step in rollout.steps]
@@ -200,7 +200,9 @@ def test_a_calibration_that_waits_for_memory_says_so_and_leaves_its_turn_to_othe
 def test_a_job_that_waits_for_memory_can_be_cancelled(settings, monkeypatch, tmp_path, told):
     path = tmp_path / "prompts.csv"
     path.write_text(prompt_set_csv(20))
-    request = CalibrationRequest(name="c", model="tiny", alpha=0.3, source="rollout", accept_errors=True)
+    request = CalibrationRequest(
+        name="c", model="tiny", alpha=0.3, source="rollout", max_new_tokens=4, accept_errors=True
+    )
     with services(small(settings, 200, monkeypatch), loader=load_tiny) as wired:
         budget = wired[AuditService]._host.memory.budget
         with budget.room(190 << 10):
@@ -246,7 +248,7 @@ EXAMPLES = [
 
 def calibrated(room, source):
     return cc.calibrate(
-        tiny_model(), EXAMPLES, alpha=0.5, source=source, max_new_tokens=6, max_iterations=1, room=room, seed=3
+        tiny_model(), EXAMPLES, alpha=0.5, source=source, max_new_tokens=4, max_iterations=1, room=room, seed=3
     )
 
 

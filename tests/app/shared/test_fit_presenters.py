@@ -42,11 +42,9 @@ def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(
         replace(base, id=4, name="fits"),
     ]
     assert calibration_choices(found, "joint", "demo") == [
-        ("fits", 4),
-        ("by family (mask: one for each family)", 2),
-        ("elsewhere (model: gpt2)", 3),
+        ("fits", 4), ("by family (mask: one for each family)", 2), ("elsewhere (model: gpt2)", 3),
         ("None: audit without certificate", 0),
-    ]
+    ]  # fmt: skip
     assert calibration_choices(found, "factorized", "gpt2")[0][1] not in (3, 4)
     assert [number for _, number in calibration_choices(found)] == [2, 3, 4, 0]
 
@@ -91,27 +89,20 @@ def test_vanilla_decoding_is_said_to_use_no_calibration_and_start_does_not_ask()
     assert "Start" not in line
 
 
-@pytest.mark.parametrize(
-    ("difference", "words"),
-    [
-        (
-            ("masked_families", "gender race", "gender name"),
-            "masked families race and ethnicity only there, first name",
-        ),
+def test_a_difference_says_what_matters_of_it():
+    for difference, words in (
+        (("masked_families", "gender race", "gender name"), "masked families race and ethnicity only there, first"),
         (("user_list", "none", "list 'ward'+0123456789ab"), "word list none there, 'ward' here"),
-        (("weights", "sha256:1", "sha256:2"), "other weights of the model"),
+        (("weights", "sha256:1", "sha256:2"), "other weights"),
         (("detector", "lexicon 1, a", "lexicon 2, a"), "another detector"),
-        (("chat_template", "none", "0123"), "plain prompts there, the model's chat template here"),
+        (("chat_template", "none", "0123"), "plain prompts there"),
         (("chat_template", "0123", "4567"), "another chat template"),
-        (
-            ("rendering", "01 as of 2026-03-02", "23 as of 2026-03-03"),
-            "day that the chat template prints: 2026-03-02 there, 2026-03-03 here",
-        ),
-        (("rendering", "01", "23"), "another rendering of the chat template"),
-    ],
-)
-def test_a_difference_says_what_matters_of_it(difference, words):
-    assert difference_text(*difference).startswith(words)
+        (("rendering", "01 as of 2026-03-02", "23 as of 2026-03-03"), "day"),
+        (("rendering", "01", "23"), "another rendering"),
+    ):
+        assert difference_text(*difference).startswith(words)
+    told = difference_text("rendering", "01 as of 2026-03-02", "23 as of 2026-03-03")
+    assert "2026-03-02 there, 2026-03-03 here" in told
 
 
 def test_drift_is_a_marked_word_that_leads_to_its_explanation():
@@ -124,11 +115,11 @@ def test_drift_is_a_marked_word_that_leads_to_its_explanation():
     assert drift_badge(None, 1) == ""
 
 
-@pytest.mark.parametrize(("status", "warned"), [("fresh", 0), ("unknown", 0), ("watch", 1), ("recalibrate", 1)])
-def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibration(services, status, warned):
-    report = drift_report(status)
-    view = replace(services[AuditService].view(1), drift=report)
-    assert session_warnings(view).count(report.sentence) == warned
+def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibration(services):
+    for status, warned in (("fresh", 0), ("unknown", 0), ("watch", 1), ("recalibrate", 1)):
+        report = drift_report(status)
+        view = replace(services[AuditService].view(1), drift=report)
+        assert session_warnings(view).count(report.sentence) == warned
 
 
 def test_notes_from_the_outside_are_shown_and_never_run(services):
@@ -142,28 +133,20 @@ def test_notes_from_the_outside_are_shown_and_never_run(services):
 # the rail's values
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"mask_layout": "factorized"},
-        {"masked_families": ("religion",)},
-        {"masked_families": ()},
-        {"mask_mode": "soft", "mask_hint": "someone", "whitelist": ("nurse", "he said")},
-        {"sentinel": "_", "calibration_id": 1, "group": "ward"},
-        {"prompt_format": "plain"},
-        {"prompt_format": "chat", "chat_date": "2026-03-02"},
-        {"policy": "vanilla", "sentinel": "_"},
-        {"policy": "sdd", "parameters": (("descriptions", ("one", "two")), ("decay", 20.0))},
-    ],
-)
-def test_settings_survive_the_way_through_the_rail(services, changes):
+def test_settings_survive_the_way_through_the_rail(services):
     stored = StoredChoices(
         services[CalibrationService].list(), services[UserListService].list(), services[AuditService].masked_families
     )
-    settings = replace(services[AuditService].view(2).settings, masked_families=("gender", "age"))
-    settings = replace(settings, **changes)
-    assert settings_from(control_values(settings, stored)) == settings
+    usual = replace(services[AuditService].view(2).settings, masked_families=("gender", "age"))
+    for changes in (
+        {}, {"mask_layout": "factorized"}, {"masked_families": ("religion",)}, {"masked_families": ()},
+        {"mask_mode": "soft", "mask_hint": "someone", "whitelist": ("nurse", "he said")},
+        {"sentinel": "_", "calibration_id": 1, "group": "ward"}, {"prompt_format": "plain"},
+        {"prompt_format": "chat", "chat_date": "2026-03-02"}, {"policy": "vanilla", "sentinel": "_"},
+        {"policy": "sdd", "parameters": (("descriptions", ("one", "two")), ("decay", 20.0))},
+    ):  # fmt: skip
+        settings = replace(usual, **changes)
+        assert settings_from(control_values(settings, stored)) == settings
 
 
 def test_one_attribute_alone_is_a_joint_mask_of_that_family(services):

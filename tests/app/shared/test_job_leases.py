@@ -143,16 +143,23 @@ def test_a_living_job_of_another_server_is_left_alone_and_taken_over_when_its_le
         assert [store.get(job).result for job in (first, queued)] == [None, None]
 
 
-def test_a_sign_of_life_between_looking_and_marking_saves_a_job(url: str) -> None:
+def test_a_sign_of_life_between_looking_and_marking_saves_a_job_and_a_cancelled_one_stays_so(url: str) -> None:
     with Database(url) as database, JobRunner(database) as runner:
-        store = JobsRepository(database)
-        job = store.add("batch", "t", process={**runner._process.json, "machine": "another computer"})
+        store, elsewhere = JobsRepository(database), {**runner._process.json, "machine": "another computer"}
+        job = store.add("batch", "t", process=elsewhere)
         silent(database, 2 * LEASE)
         seen = store.get(job.id)
-        assert store.renew([job.id], {**runner._process.json, "machine": "another computer"}) == {job.id}
+        assert store.renew([job.id], elsewhere) == {job.id}
         assert runner._interrupt([seen]) == []
         assert store.get(job.id).status == "queued"
         assert store.renew([job.id], runner._process.json) == set()
+        # A job that was to be cancelled counts as cancelled where its server ended before.
+        asked = store.add("batch", "t", process=elsewhere).id
+        assert store.ask_to_cancel(asked)
+        silent(database, 2 * LEASE)
+        assert runner.recover() == [job.id, asked]
+        found = [store.get(number) for number in (job.id, asked)]
+        assert [(job.status, job.error is None) for job in found] == [("interrupted", False), ("cancelled", True)]
 
 
 def test_a_job_is_cancelled_by_whichever_server_is_asked(url: str) -> None:
@@ -179,41 +186,34 @@ def test_a_job_is_cancelled_by_whichever_server_is_asked(url: str) -> None:
         assert other.get(third).status == "done"
 
 
-def test_a_job_that_was_to_be_cancelled_counts_as_cancelled_where_its_server_ended_before(url: str) -> None:
-    with Database(url) as database, JobRunner(database) as runner:
-        store = JobsRepository(database)
-        kept, asked = (store.add("batch", "t", process={**runner._process.json, "machine": "other"}).id for _ in "ab")
-        assert store.ask_to_cancel(asked)
-        silent(database, 2 * LEASE)
-        assert runner.recover() == [kept, asked]
-        found = [store.get(job) for job in (kept, asked)]
-        assert [(job.status, job.error is None) for job in found] == [("interrupted", False), ("cancelled", True)]
+def begins(kind: str, database: Database, subject: int) -> Callable[[int], object]:
+    if kind == "batch":
+        return lambda job: BatchesRepository(database).begin(subject, job)
+    if kind == "evaluation":
+        return lambda job: EvaluationsRepository(database).begin(subject, job)
+    return lambda job: JobsRepository(database).take_up(subject, job)
 
 
-@pytest.mark.parametrize("kind", ["batch", "evaluation", "calibration"])
-def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: str, kind: str) -> None:
-    def begins(database: Database, subject: int) -> Callable[[int], object]:
-        if kind == "batch":
-            return lambda job: BatchesRepository(database).begin(subject, job)
-        if kind == "evaluation":
-            return lambda job: EvaluationsRepository(database).begin(subject, job)
-        return lambda job: JobsRepository(database).take_up(subject, job)
+def interrupted(kind: str, database: Database) -> int:
+    """The number of work of a kind that can be resumed."""
+    if kind == "batch":
+        prompts = PromptSetsRepository(database).add("set", "set.csv", "0", [PromptRow(2, Example("He said"))])
+        return BatchesRepository(database).add("batch", prompts.id, {}, [2]).id
+    if kind == "evaluation":
+        return EvaluationsRepository(database).add("suites", {}, {}).id
+    ended = JobsRepository(database).add("calibration", "ended").id
+    JobsRepository(database).finish(ended, "interrupted", progress=0.5, message="")
+    return ended
 
+
+def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: str) -> None:
     with Database(url) as first, Database(url) as second:
-        store = JobsRepository(first)
-        for _ in range(5):
-            if kind == "batch":
-                prompts = PromptSetsRepository(first).add("set", "set.csv", "0", [PromptRow(2, Example("He said"))])
-                subject = BatchesRepository(first).add("batch", prompts.id, {}, [2]).id
-            elif kind == "evaluation":
-                subject = EvaluationsRepository(first).add("suites", {}, {}).id
-            else:
-                subject = store.add("calibration", "ended").id
-                store.finish(subject, "interrupted", progress=0.5, message="")
-            before, together = len(store.list(limit=None)), Barrier(2)
+        for kind in ("batch", "evaluation", "calibration") * 3:
+            subject, together = interrupted(kind, first), Barrier(2)
+            before = len(JobsRepository(first).list(limit=None))
 
-            def resume(database: Database, barrier: Barrier = together, number: int = subject) -> str:
-                take = begins(database, number)
+            def resume(database: Database, barrier: Barrier = together, kind: str = kind, number: int = subject) -> str:
+                take = begins(kind, database, number)
                 barrier.wait()
                 try:
                     with database.together():
@@ -224,7 +224,7 @@ def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: 
 
             with ThreadPoolExecutor(2) as servers:
                 assert sorted(servers.map(resume, (first, second))) == ["refused", "resumed"]
-            assert len(store.list(limit=None)) == before + 1
+            assert len(JobsRepository(first).list(limit=None)) == before + 1
 
 
 @pytest.fixture

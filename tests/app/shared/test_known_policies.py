@@ -13,6 +13,7 @@ from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
 from app.tune.runs import TuningRequest, tuning_csv
 from app.tune.service import TuningService
+from app.tune.words import calibrated_sentence
 from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS
@@ -53,19 +54,16 @@ def test_raw_values_become_typed_parameters_and_defaults_are_left_out():
     assert parameter_values(policy_info("iti"), {"heads": "4.0", "directions": " "}) == (("heads", 4),)
 
 
-@pytest.mark.parametrize(
-    ("policy", "given", "sentence"),
-    [
-        ("sdd", {"decay": "strong"}, "Decay is 'strong'; give a number from 0 to 500."),
-        ("sdd", {"decay": 501}, "Decay is 501.0; give a number from 0 to 500."),
-        ("iti", {"heads": "2.5"}, "Heads is 2.5; give a whole number from 1 to 4096."),
-        ("contrastive", {"against": "nobody"}, "choose masked or amateur"),
-        ("vanilla", {"decay": 1}, "it has none of its own"),
-    ],
-)
-def test_a_value_that_a_parameter_cannot_take_is_named(policy, given, sentence):
-    with pytest.raises(ServiceError, match=sentence):
-        parameter_values(policy_info(policy), given)
+def test_a_value_that_a_parameter_cannot_take_is_named():
+    for policy, given, named in (
+        ("sdd", {"decay": "strong"}, "'strong'.* 0 to 500"),
+        ("sdd", {"decay": 501}, "501.0.* 0 to 500"),
+        ("iti", {"heads": "2.5"}, "2.5.* whole number.* 1 to 4096"),
+        ("contrastive", {"against": "nobody"}, "masked or amateur"),
+        ("vanilla", {"decay": 1}, "none of its own"),
+    ):
+        with pytest.raises(ServiceError, match=named):
+            parameter_values(policy_info(policy), given)
 
 
 def test_changing_the_policy_drops_what_it_does_not_have():
@@ -114,21 +112,17 @@ def test_a_calibration_of_the_factual_reading_serves_methods_of_one_branch_alone
     assert listed.certified_in == "factual"
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"mask_layout": "factorized"}, "choose the joint mask"),
-        ({"source": "rollout"}, "calibrated on references"),
-        ({"record_chains": True}, "leave chains out"),
-        ({"certified_in": "masked"}, "no choice of readings"),
-    ],
-)
-def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path, change, sentence):
+def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path):
     path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv(60))
-    request = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
-    with pytest.raises(ServiceError, match=sentence):
-        wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
+    path.write_text(prompt_set_csv(4))
+    prompts = wired[CalibrationService].parse(path)
+    for change, named in (
+        ({"mask_layout": "factorized"}, "joint mask"), ({"source": "rollout"}, "references"),
+        ({"record_chains": True}, "chains"), ({"certified_in": "masked"}, "readings"),
+    ):  # fmt: skip
+        asked = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
+        with pytest.raises(ServiceError, match=named):
+            wired[CalibrationService].submit(prompts, asked)
 
 
 def tuning_file(folder):
@@ -162,13 +156,14 @@ def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
 
 def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(wired, tmp_path):
     references = tmp_path / "references.csv"
-    references.write_text(prompt_set_csv(60))
+    references.write_text(prompt_set_csv(32))
     request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
     number = wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
     assert wired[JobService].wait(number).error is None
     view = wired[TuningService].view(number)
     (coft,) = view.methods
-    assert view.calibrated_on == "references.csv"
+    assert (view.calibrated_on, view.calibration_source) == ("references.csv", "reference")
+    assert calibrated_sentence(view) == "COFT calibrated on the references of references.csv at every lambda"
     assert coft.error == ""
     assert [dict(point.values) for point in coft.points] == [
         {"lam": lam, "alpha": alpha} for lam in LAMS for alpha in (0.2, 0.4)
@@ -178,22 +173,20 @@ def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(
         wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ('{"prompt": "", "answer": "x"}', "line 21: prompt is empty"),
-        ('{"prompt": "A man", "answer": " "}', "line 21: answer is empty"),
-        ('{"prompt": "A man", "answer": "x", "others": [1]}', "line 21: others must hold texts"),
-        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "line 21: spans cannot be used"),
-        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "line 21: graded must be yes or no"),
-        ("{", "line 21: row is not JSON"),
-    ],
-)
-def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path, line, sentence):
+def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path):
     path = tuning_file(tmp_path)
-    path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(ServiceError, match=sentence):
-        wired[TuningService].read(path)
+    good = path.read_text()
+    for line, named in (
+        ('{"prompt": "", "answer": "x"}', "prompt"),
+        ('{"prompt": "A man", "answer": " "}', "answer"),
+        ('{"prompt": "A man", "answer": "x", "others": [1]}', "others"),
+        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "spans"),
+        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "graded"),
+        ("{", "row"),
+    ):
+        path.write_text(f"{good}{line}\n")
+        with pytest.raises(ServiceError, match=f"line 21: {named}"):
+            wired[TuningService].read(path)
 
 
 def test_the_set_that_comes_with_the_program_can_be_tuned_on(wired):

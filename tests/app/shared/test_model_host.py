@@ -10,6 +10,7 @@ from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
 from coft_core.model.fake import tiny_model
 from coft_core.model.packed import pack_linears
+from tests.conftest import the_tiny_model
 
 
 class Closable:
@@ -25,7 +26,7 @@ def test_a_model_is_loaded_once_and_the_one_unused_for_longest_goes_first():
 
     def load(name, **_):
         loads.append(name)
-        return tiny_model()
+        return the_tiny_model()
 
     host = ModelHost(capacity=2, loader=load)
     for name in ("a", "b", "a", "c", "a", "b"):
@@ -40,7 +41,7 @@ def test_a_slow_load_does_not_hold_up_a_model_that_is_there():
         if name == "slow":
             started.set()
             assert release.wait(60)
-        return tiny_model()
+        return the_tiny_model()
 
     host = ModelHost(loader=load)
     host.get("quick")
@@ -58,7 +59,7 @@ def test_two_who_ask_for_the_same_model_at_once_load_it_once():
 
     def load(name, **_):
         loads.append(name)
-        return tiny_model()
+        return the_tiny_model()
 
     host = ModelHost(loader=load)
     threads = [threading.Thread(target=host.get, args=("same",)) for _ in range(4)]
@@ -86,7 +87,7 @@ def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
 
 
 def test_long_work_gives_way_to_those_who_wait_and_goes_on_after_them():
-    host, order = ModelHost(loader=lambda name, **_: tiny_model()), []
+    host, order = ModelHost(loader=lambda name, **_: the_tiny_model()), []
 
     def ask(name):
         with host.turn():

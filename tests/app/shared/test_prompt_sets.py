@@ -35,11 +35,10 @@ def test_a_well_formed_csv_is_read_whole(tmp_path):
     assert second.group is None
 
 
-@pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolon"), ("\t", "tab"), (",", "comma")])
-def test_other_delimiters_are_recognised(tmp_path, delimiter, name):
-    parsed = parse_prompt_set(write(tmp_path, f"\ufeffprompt{delimiter}reference\r\na{delimiter}b\r\n"))
-    assert parsed.format == f"CSV, {name}"
-    assert parsed.rows[0][1].reference == "b"
+def test_other_delimiters_are_recognised(tmp_path):
+    for delimiter, name in ((";", "semicolon"), ("\t", "tab"), (",", "comma")):
+        parsed = parse_prompt_set(write(tmp_path, f"\ufeffprompt{delimiter}reference\r\na{delimiter}b\r\n"))
+        assert (parsed.format, parsed.rows[0][1].reference) == (f"CSV, {name}", "b")
 
 
 def test_jsonl_is_read_with_spans_as_lists_or_text(tmp_path):
@@ -65,16 +64,9 @@ def test_row_problems_name_line_and_column_and_do_not_hide_good_rows(tmp_path):
         'bad,eight,"[[0, true]]"\n'
     )
     found = problems(tmp_path, text)
-    assert [(line, column) for line, column, _ in found] == [
-        (3, "prompt"),
-        (4, "spans"),
-        (5, "spans"),
-        (6, "spans"),
-        (7, "prompt"),
-        (8, "row"),
-        (11, "spans"),
-        (12, "spans"),
-    ]
+    assert [line for line, _, _ in found] == [3, 4, 5, 6, 7, 8, 11, 12]
+    columns = [column for _, column, _ in found]
+    assert columns == ["prompt", "spans", "spans", "spans", "prompt", "row", "spans", "spans"]
     messages = [message for _, _, message in found]
     assert messages[0] == "is empty"
     assert messages[1] == "ends at 99, the prompt has 3 characters"
@@ -90,29 +82,25 @@ def test_jsonl_problems_name_the_line(tmp_path):
     assert [line for line, _, _ in found] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "message"),
-    [
-        ("", "set.csv", "has no rows"),
-        ("prompt,reference\n", "set.csv", "has no rows"),
-        ("prompt,prompt\na,b\n", "set.csv", "twice"),
+def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(tmp_path):
+    for content, name, message in (
+        ("", "set.csv", "no rows"), ("prompt,reference\n", "set.csv", "no rows"), ("", "set.jsonl", "no rows"),
+        ("prompt,prompt\na,b\n", "set.csv", "twice"), ("prompt\na\n", "set.xlsx", "neither CSV nor JSONL"),
         (b"prompt,reference\na,\xff\xfe\n", "set.csv", r"not UTF-8 \(line 2\)"),
         ("prompt,reference\na,b\n".encode("utf-16"), "set.csv", "not UTF-8"),
-        ("prompt\na\n", "set.xlsx", "neither CSV nor JSONL"),
-        ("", "set.jsonl", "has no rows"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(tmp_path, content, name, message):
-    with pytest.raises(ServiceError, match=message) as caught:
-        parse_prompt_set(write(tmp_path, content, name))
-    assert "\n" not in str(caught.value)
+        ("prompt,a\ab\nx,y\n", "set.csv", r"U\+0007"),
+        (",".join(["prompt", *(f"c{n}" for n in range(200_000))]) + "\nx\n", "set.csv", "200,001 .* 1000"),
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=message) as caught:
+            parse_prompt_set(write(tmp_path, content, name))
+        assert "\n" not in str(caught.value)
 
 
 def test_a_file_over_the_limit_is_refused_unread(tmp_path):
     path = write(tmp_path, b"")
     with path.open("r+b") as file:
         file.truncate(100_000_000)
-    with pytest.raises(ServiceError, match="100 MB and at most 20 MB"):
+    with pytest.raises(ServiceError, match=r"100 MB .* 20 MB"):
         parse_prompt_set(path)
 
 
@@ -122,15 +110,10 @@ def test_an_unclosed_quote_is_a_row_problem(tmp_path):
 
 def test_contexts_are_text_or_whole_numbers_and_weights_are_numbers_above_zero(tmp_path):
     lines = [
-        {"prompt": "a", "context": 7, "weight": 0.5},
-        {"prompt": "b", "context": " seven ", "weight": "2"},
-        {"prompt": "c", "context": [7], "weight": 1},
-        {"prompt": "d", "weight": 0},
-        {"prompt": "e", "weight": "much"},
-        {"prompt": "f", "weight": float("nan")},
-        {"prompt": "g", "weight": True},
-        {"prompt": "h"},
-    ]
+        {"prompt": "a", "context": 7, "weight": 0.5}, {"prompt": "b", "context": " seven ", "weight": "2"},
+        {"prompt": "c", "context": [7], "weight": 1}, {"prompt": "d", "weight": 0}, {"prompt": "e", "weight": "much"},
+        {"prompt": "f", "weight": float("nan")}, {"prompt": "g", "weight": True}, {"prompt": "h"},
+    ]  # fmt: skip
     path = write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), "set.jsonl")
     parsed = parse_prompt_set(path)
     assert [example.context for _, example in parsed.rows] == ["7", "seven"]
@@ -169,24 +152,19 @@ def test_columns_can_be_chosen_and_a_field_can_be_read_from_none(tmp_path):
     assert dict(parsed.mapping) == {"prompt": "title"}
     assert (parsed.rows[0][1].prompt, parsed.rows[0][1].reference) == ("a", None)
     assert parsed.ignored_columns == ("prompt", "reference")
-
-
-def test_a_column_that_is_asked_for_one_field_is_not_taken_for_another(tmp_path):
+    # A column that is asked for one field is not taken for another.
     parsed = parse_prompt_set(write(tmp_path, "prompt,reference\na,b\n"), columns={"prompt": "reference"})
     assert dict(parsed.mapping) == {"prompt": "reference"}
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"prompt": "text", "reference": "text"}, "column “text” is asked for prompt and for reference"),
-        ({"prompt": "body"}, "no column “body” to read prompt from; its columns are “text”, “answer”"),
-        ({"promt": "text"}, "no field “promt”"),
-    ],
-)
-def test_a_choice_of_columns_that_does_not_fit_is_refused(tmp_path, columns, message):
-    with pytest.raises(ServiceError, match=message):
-        parse_prompt_set(write(tmp_path, "text,answer\na,b\n"), columns=columns)
+def test_a_choice_of_columns_that_does_not_fit_is_refused(tmp_path):
+    for columns, named in (
+        ({"prompt": "text", "reference": "text"}, "“text” .* prompt and for reference"),
+        ({"prompt": "body"}, "“body” .* prompt .* “text”, “answer”"),
+        ({"promt": "text"}, "“promt”"),
+    ):
+        with pytest.raises(ServiceError, match=named):
+            parse_prompt_set(write(tmp_path, "text,answer\na,b\n"), columns=columns)
 
 
 def test_a_file_without_a_column_of_prompts_is_read_without_rows_so_that_one_can_be_chosen(tmp_path):
@@ -201,42 +179,32 @@ def test_a_jsonl_file_without_any_object_names_what_is_wrong_with_its_lines(tmp_
     assert [(e.line, e.column) for e in parsed.errors] == [(1, "row"), (2, "row"), (3, "row")]
 
 
-def test_a_header_of_two_hundred_thousand_columns_is_refused(tmp_path):
-    wide = write(tmp_path, ",".join(["prompt", *(f"c{n}" for n in range(200_000))]) + "\nx\n")
-    with pytest.raises(ServiceError, match="has 200,001 columns and at most 1000 are read"):
-        parse_prompt_set(wide)
-
-
 def test_more_rows_than_are_read_are_refused_and_not_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_ROWS", 3)
     assert parse_prompt_set(write(tmp_path, "prompt\na\nb\nc\n")).total == 3
-    with pytest.raises(ServiceError, match="has more than 3 rows; split it"):
+    with pytest.raises(ServiceError, match="3 rows"):
         parse_prompt_set(write(tmp_path, "prompt\na\nb\nc\nd\n"))
 
 
-@pytest.mark.parametrize("depth", [9, 900, 100_000])
-def test_lists_in_lists_without_end_are_a_row_problem(tmp_path, depth):
-    path = tmp_path / "deep.jsonl"
-    path.write_text('{"prompt": "x"}\n{"prompt": "y", "spans": ' + "[" * depth + "]" * depth + "}\n")
-    parsed = parse_prompt_set(path)
-    assert [line for line, _ in parsed.rows] == [1]
-    assert [error.line for error in parsed.errors] == [2]
+def test_lists_in_lists_without_end_are_a_row_problem(tmp_path):
+    for depth in (9, 900, 100_000):
+        text = '{"prompt": "x"}\n{"prompt": "y", "spans": ' + "[" * depth + "]" * depth + "}\n"
+        parsed = parse_prompt_set(write(tmp_path, text, "deep.jsonl"))
+        assert [line for line, _ in parsed.rows] == [1]
+        assert [error.line for error in parsed.errors] == [2]
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
+def test_a_set_with_groups_and_no_contexts_is_told_that_each_row_counts_by_itself(tmp_path):
+    for content, told in (
         ("prompt,group\na,women\nb,women\nc,men\n", True),
         ("prompt,group,context\na,women,1\nb,women,1\nc,men,2\n", False),
         ("prompt,group\na,women\nb,men\n", False),
         ("prompt\na\nb\n", False),
-    ],
-)
-def test_a_set_with_groups_and_no_contexts_is_told_that_each_row_counts_by_itself(tmp_path, content, told):
-    parsed = parse_prompt_set(write(tmp_path, content))
-    assert ("each row counts as a context of its own" in grouping_note(parsed)) == told
-    examples = [example for _, example in parsed.rows]
-    assert len(set(context_numbers(examples))) == (2 if "context" in content else len(examples))
+    ):
+        parsed = parse_prompt_set(write(tmp_path, content))
+        assert ("each row counts" in grouping_note(parsed)) == told
+        examples = [example for _, example in parsed.rows]
+        assert len(set(context_numbers(examples))) == (2 if "context" in content else len(examples))
 
 
 def test_an_earlier_versions_groups_are_read_as_contexts_where_that_is_asked_for(tmp_path):
@@ -262,18 +230,11 @@ def test_a_key_that_stands_twice_in_an_object_is_refused_by_name_however_deep(tm
     ]
 
 
-@pytest.mark.parametrize("sign", ["\0", "\b", "\x1b", "\x7f", "\x85"])
-def test_a_control_character_is_refused_with_line_and_column_in_either_format(tmp_path, sign):
-    told = f"holds the control character U+{ord(sign):04X} at character 2; remove it"
-    assert problems(tmp_path, f"prompt,reference\ngood,x\ngood,a{sign}\n") == [(3, "reference", told)]
-    lines = [json.dumps({"prompt": f"a{sign}"}), json.dumps({"prompt": "b", "spans": [[0, 1, f"g{sign}"]]})]
-    assert problems(tmp_path, "\n".join(lines), "set.jsonl") == [(1, "prompt", told), (2, "spans", told)]
-
-
-def test_ends_of_lines_and_tabs_are_no_control_characters(tmp_path):
+def test_a_control_character_is_refused_with_line_and_column_in_either_format(tmp_path):
+    for sign in ("\0", "\b", "\x1b", "\x7f", "\x85"):
+        told = f"holds the control character U+{ord(sign):04X} at character 2; remove it"
+        assert problems(tmp_path, f"prompt,reference\ngood,x\ngood,a{sign}\n") == [(3, "reference", told)]
+        lines = [json.dumps({"prompt": f"a{sign}"}), json.dumps({"prompt": "b", "spans": [[0, 1, f"g{sign}"]]})]
+        assert problems(tmp_path, "\n".join(lines), "set.jsonl") == [(1, "prompt", told), (2, "spans", told)]
+    # Ends of lines and tabs are none.
     assert problems(tmp_path, 'prompt,reference\n"a\r\nb\tc",d\n') == []
-
-
-def test_a_column_whose_name_holds_a_control_character_is_refused(tmp_path):
-    with pytest.raises(ServiceError, match=r"a column whose name holds the control character U\+0007"):
-        parse_prompt_set(write(tmp_path, "prompt,a\ab\nx,y\n"))

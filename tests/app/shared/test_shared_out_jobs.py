@@ -73,9 +73,9 @@ def in_both(tmp_path, work, *dies_at):
 def batch(wired, folder):
     text = "prompt,spans,group\n" + "".join(
         f'{who} number {place} is a nurse,"[[0, {len(who)}, ""gender""]]",{who}\n'
-        for place, who in enumerate(("He", "She") * 3)
+        for place, who in enumerate(("He", "She") * 2)
     )
-    number = wired[BatchService].submit(parsed(wired, folder, text), BatchRequest("six", SETTINGS))
+    number = wired[BatchService].submit(parsed(wired, folder, text), BatchRequest("four", SETTINGS))
     ran(wired, wired[BatchService].view(number).job.id)
     return stored(folder)
 
@@ -83,7 +83,7 @@ def batch(wired, folder):
 def test_batch_is_stored_alike_although_a_worker_was_lost_in_the_middle(tmp_path):
     here, there, cluster = in_both(tmp_path, batch, 2)
     assert here == there
-    assert len(here["steps"]) == 24
+    assert len(here["steps"]) == 16
     assert len(cluster.workers) == 3
     assert len([worker for worker in cluster.workers if worker.given_work]) >= 2
 
@@ -120,7 +120,7 @@ def one_moment(monkeypatch):
 
 def evaluation(wired, folder):
     base = AuditSettings(alpha=0.3, top_p=1.0)
-    methods = methods_from(("Vanilla=vanilla", "certified=coft:calibrated,lam=0.5", "sdd"), base)
+    methods = methods_from(("certified=coft:calibrated,lam=0.5", "sdd"), base)
     asked = EvaluationRequest("made up", ("quiz", "prose"), methods, "tiny", (0,), calibration_share=0.3)
     evaluations = evaluations_of(wired)
     number = evaluations.submit(asked)
@@ -137,9 +137,9 @@ def test_suites_are_stored_alike_with_their_thresholds(tmp_path, one_moment):
 def calibration(source, records):
     def work(wired, folder):
         path = folder / "set.csv"
-        path.write_text(prompt_set_csv(60))
+        path.write_text(prompt_set_csv(40))
         request = CalibrationRequest(
-            name="set", model="tiny", source=source, max_new_tokens=4, max_iterations=2, record_chains=records
+            name="set", model="tiny", source=source, max_new_tokens=3, max_iterations=2, record_chains=records
         )
         service = wired[CalibrationService]
         job = ran(wired, service.submit(service.parse(path), request))

@@ -97,11 +97,9 @@ def test_the_runner_knows_of_running_jobs_alone(runner: JobRunner, clock: Movabl
 def test_a_job_is_prepared_under_its_own_id_before_it_runs(runner: JobRunner) -> None:
     order: list[tuple[str, int]] = []
     job_id = runner.submit(
-        "calibration",
-        "t",
-        lambda context: order.append(("run", context.job_id)),
+        "calibration", "t", lambda context: order.append(("run", context.job_id)),
         prepare=lambda number: order.append(("prepare", number)),
-    )
+    )  # fmt: skip
     assert runner.wait(job_id, LONG).status == "done"
     assert order == [("prepare", job_id), ("run", job_id)]
 

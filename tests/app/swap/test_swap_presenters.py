@@ -39,11 +39,8 @@ SHARES = {"factual": 1.0, "fused": 0.35, "drawn": 0.3, "masked": 0.0}
 
 PROMPT = "A Muslim woman <said> Muslims saw her leave"
 SPANS = (
-    Span(2, 8, "religion"),
-    Span(9, 14, "gender"),
-    Span(22, 29, "religion"),
-    Span(34, 37, "gender"),
-)
+    Span(2, 8, "religion"), Span(9, 14, "gender"), Span(22, 29, "religion"), Span(34, 37, "gender"),
+)  # fmt: skip
 FORM = {
     "prompt": PROMPT,
     "pronouns": [],

