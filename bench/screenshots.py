@@ -24,6 +24,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from app.audit.page import TELLING
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
@@ -83,6 +84,7 @@ class Story:
     calibration: int
     batch: int
     evaluation: int
+    telling: int
 
 
 def tell(wired: Services, folder: Path) -> Story:
@@ -105,7 +107,11 @@ def tell(wired: Services, folder: Path) -> Story:
     wired[UserListService].add("ward", wired[UserListService].parse(terms))
     evaluation = _evaluated(wired)
     _sampled(wired)
-    return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch, evaluation)
+    telling = wired[AuditService].start(StartAudit(TELLING[0][1], settings)).session_id
+    list(wired[AuditService].run(telling))
+    return Story(
+        view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch, evaluation, telling
+    )
 
 
 def scenes(story: Story) -> tuple[Scene, ...]:
@@ -113,7 +119,12 @@ def scenes(story: Story) -> tuple[Scene, ...]:
     audit = f"session={story.session}&branch={story.branch}&step=7"
     compared = f"sessions={story.session},{story.other}&branches={story.branch},"
     return (
-        Scene("audit", f"/?{audit}", (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg")),
+        Scene("audit", f"/?session={story.telling}&tab=finding", ("#finding .found .sentence", ".summaryline .badge")),
+        Scene(
+            "words",
+            f"/?{audit}&tab=words",
+            (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg"),
+        ),
         Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2", "#thresholds tbody tr")),
         Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
         Scene("tune", "/tune", ("#tuned-points tbody tr", "#tuning-plot .main-svg")),
@@ -256,7 +267,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pages", default="", help="only these, separated by commas")
     parser.add_argument("--chromium", type=Path, default=Path("/usr/bin/chromium"))
     options = parser.parse_args()
-    names = [scene.name for scene in scenes(Story(0, 0, 0, 0, 0, 0, 0))]
+    names = [scene.name for scene in scenes(Story(0, 0, 0, 0, 0, 0, 0, 0))]
     options.wanted = [name for name in options.pages.split(",") if name] or names
     if unknown := sorted(set(options.wanted) - set(names)):
         parser.error(f"there is no page {unknown[0]!r}; the pages are {', '.join(names)}")

@@ -86,9 +86,10 @@ if (location.pathname === "/" && !location.search.includes("tab=")) {
   whole.searchParams.set("tab", "words");
   history.replaceState(null, "", whole);
 }
-document.addEventListener("DOMContentLoaded", () => new MutationObserver((_, observer) => {
+if (!location.search.includes("tab=finding"))
+  document.addEventListener("DOMContentLoaded", () => new MutationObserver((_, observer) => {
   const audit = document.querySelector(".row.audit");
-  if (!audit || location.search.includes("tab=finding")) return;
+  if (!audit) return;
   observer.disconnect();
   audit.classList.add("rail-drawn");
   document.body.classList.add("editing");

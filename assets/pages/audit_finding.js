@@ -47,8 +47,8 @@ const render = (state) => {
   find(".after").textContent = found.words.length ? `The next word after “… ${found.after}”, as the model alone would choose it.` : "";
   draw(find(".moved"), found.words.map(row));
   find(".moved").setAttribute("aria-label", found.words.map((word) => `${word.t}: ${percent(word.shown)} with ${found.marks}, ${percent(word.masked)} with it masked`).join("; "));
-  draw(find(".texts"), html`<div><dt>The model alone</dt><dd>${text(found.alone, coft)}</dd></div><div><dt>With ${state.method || "COFT"}</dt><dd>${text(coft, found.alone)}</dd></div>
-    <p class="hint">Both texts use the same random draws.</p>`);
+  draw(find(".texts"), html`<div><dt>The model alone</dt><dd>${text(found.alone, coft)}</dd></div><div><dt>With ${state.method || "COFT"}</dt><dd>${text(coft, found.alone)}</dd></div>`);
+  find(".same").hidden = false;
 };
 const show = (state) => {
   document.body.classList.toggle("has-session", state.session !== null);

@@ -1,0 +1,108 @@
+"""The finding of an audit: which step and which words it names, and how its page opens with it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from app.audit.finding import LEAST, MOST_WORDS, finding_message, moved_words, strongest
+from app.audit.service import AuditService
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.wiring import Services
+from coft_core.types import Candidate, Span, Step
+from tests.app.shared.test_accessibility import faulty
+from tests.records import make_step
+from tests.story.model import PROMPT
+
+
+def step_of(index: int, **words: tuple[float, float]) -> Step:
+    """A step whose candidates have these probabilities with the marked words shown and with them masked."""
+    rows = tuple(
+        Candidate(number, f" {word}", math.log(shown), math.log(masked), math.log(masked), True)
+        for number, (word, (shown, masked)) in enumerate(words.items())
+    )
+    return replace(make_step(index, f" {next(iter(words))}"), candidates=rows)
+
+
+CALM = step_of(0, one=(0.5, 0.49), two=(0.3, 0.31))
+TELLING = step_of(1, dismissed=(0.74, 0.52), welcomed=(0.21, 0.42), called=(0.02, 0.035), thanked=(0.01, 0.02))
+
+
+def test_the_finding_is_the_step_whose_candidates_move_most_in_all() -> None:
+    # One word moves more at the first of these, and all together at the second.
+    one_word = step_of(2, he=(0.5, 0.27), she=(0.2, 0.2))
+    assert strongest([CALM, one_word, TELLING]) is TELLING
+    assert strongest([]) is None
+
+
+def test_it_names_the_words_that_move_most_with_both_probabilities() -> None:
+    words = moved_words(TELLING)
+    assert [word.token for word in words] == [" dismissed", " welcomed", " called"][:MOST_WORDS]
+    assert [(round(word.shown, 2), round(word.masked, 2)) for word in words[:2]] == [(0.74, 0.52), (0.21, 0.42)]
+    assert [word.factor for word in words[:2]] == [("1.4", "times likelier"), ("2.0", "times less likely")]
+
+
+def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_likeliest_first() -> None:
+    message = finding_message("A few days later the manager", ["elderly"], [CALM, TELLING])
+    assert message["step"] == 1
+    assert message["words"] == [
+        {"t": "dismissed", "shown": 0.74, "masked": 0.52},
+        {"t": "welcomed", "shown": 0.21, "masked": 0.42},
+    ]
+    assert message["after"].endswith("the manager one")
+    assert message["alone"] == ["one", "dismissed"]
+    sentence = "".join(part for part, _ in message["sentence"])
+    assert all(part in sentence for part in ("dismissed", "1.4", "elderly", "welcomed", "2.0"))
+    assert [part for part, strong in message["sentence"] if strong] == ["1.4 times likelier"]
+
+
+@pytest.mark.parametrize("masked", [[], ["elderly"]])
+def test_without_a_marked_word_or_a_word_that_moves_no_step_is_named(masked: list[str]) -> None:
+    still = step_of(0, one=(0.5, 0.5 - 0.9 * LEAST), two=(0.3, 0.3))
+    message = finding_message("The manager", masked, [still] if masked else [TELLING])
+    assert (message["step"], message["words"]) == (None, [])
+    assert ("elderly" in message["sentence"][0][0]) is bool(masked)
+
+
+def test_the_model_alone_writes_what_a_vanilla_session_of_the_same_draws_writes(wired: Services) -> None:
+    audits, spans = wired[AuditService], (Span(35, 37, "gender"),)
+    own = AuditSettings(calibration_id=None, max_new_tokens=6, seed=5)
+    audited = audits.start(StartAudit(PROMPT, own, spans)).session_id
+    vanilla = audits.start(StartAudit(PROMPT, replace(own, policy="vanilla"), spans)).session_id
+    expected = [step.token_id for step in audits.run(vanilla)]
+    before = audits.view(audited)
+    alone = audits.alone(audited)
+    assert [step.token_id for step in alone] == expected[: len(alone)]
+    assert len(expected) - len(alone) in (0, 1)
+    assert any(row.log_p_factual != row.log_p_masked for step in alone for row in step.candidates)
+    assert audits.view(audited) == before
+
+
+def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report(visit, services: Services) -> None:
+    page = visit("/?tab=finding")
+    page.locator("[data-do=take]").first.click()
+    expect(page.locator("#prompt")).not_to_have_value("")
+    expect(page.locator("[data-do=go]")).to_be_enabled()
+    page.locator("[data-do=go]").click()
+    finding = page.locator("#finding .found")
+    expect(finding.locator(".sentence")).not_to_be_empty()
+    expect(finding.locator(".texts dd")).to_have_count(2)
+    expect(page.locator("#verdicts [data-verdict=unfair]")).to_be_visible()
+    expect(page.locator("#inspector")).to_be_hidden()
+    assert faulty(page) == []
+    page.locator("[data-do=report]").click()
+    expect(page.locator("#menu-download [role=menuitem]").first).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Word by word").click()
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+    expect(finding).to_be_hidden()
+    assert "tab=words" in page.url
+    page.locator("[data-do=rail]:visible").click()
+    expect(page.locator("#lam")).to_be_visible()
+    page.get_by_role("link", name="What if someone else?").click()
+    expect(page).to_have_url(re.compile(r"/swap\?.*session=\d"))
+    expect(page.locator("#prompt")).not_to_have_value("")
