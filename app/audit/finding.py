@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.shared.prompt_words import Message
@@ -45,15 +45,24 @@ def moved_words(step: Step) -> tuple[MovedWord, ...]:
     return tuple(sorted(words, key=lambda word: -abs(word.moved))[:MOST_WORDS])
 
 
-def strongest(steps: Sequence[Step]) -> Step | None:
-    """The step whose candidates move most in all; the first one of several."""
-    moves = [sum(abs(math.exp(c.log_p_factual) - math.exp(c.log_p_masked)) for c in step.candidates) for step in steps]
-    return steps[moves.index(max(moves))] if moves else None
+def strongest(steps: Sequence[Step], refers: Callable[[str], bool]) -> Step | None:
+    """The step whose candidates move most in all, of those whose first word does not refer to the marked words.
+
+    A masked reading cannot name what it does not see: that "he" goes on as "he" is reference, and not prejudice.
+    """
+
+    def move(step: Step) -> float:
+        return sum(abs(math.exp(row.log_p_factual) - math.exp(row.log_p_masked)) for row in step.candidates)
+
+    ranked = sorted((step for step in steps if step.candidates), key=move, reverse=True)
+    return next((step for step in ranked if not refers(moved_words(step)[0].token)), None)
 
 
-def finding_message(prompt: str, masked: Sequence[str], alone: Sequence[Step]) -> Message:
+def finding_message(
+    prompt: str, masked: Sequence[str], alone: Sequence[Step], refers: Callable[[str], bool]
+) -> Message:
     """The finding for the page: a sentence in parts, the words that move, and what the model alone writes."""
-    step = strongest(alone)
+    step = strongest(alone, refers)
     words = () if step is None else tuple(word for word in moved_words(step) if abs(word.moved) >= LEAST)
     text = [shown_token(one.token) for one in alone]
     found: Message = {"kind": "finding", "alone": text, "step": None, "words": [], "sentence": []}
@@ -61,7 +70,9 @@ def finding_message(prompt: str, masked: Sequence[str], alone: Sequence[Step]) -
         return {**found, "sentence": [("No word is marked, so there is nothing to compare.", False)]}
     marks = named(masked, catalogue("en"))
     if step is None or not words:
-        nothing = f"{marks} {'changes' if len(masked) == 1 else 'change'} next to nothing in this text."
+        nothing = (
+            f"{marks} {'changes' if len(masked) == 1 else 'change'} little in this text but the words that refer to it."
+        )
         return {**found, "sentence": [(nothing, False)]}
     return {
         **found,

@@ -144,7 +144,13 @@ class AuditHandlers(SettingsHandlers):
         """Say what the marked words change in what the model alone writes."""
         view = self._audits.view(event.session)
         masked = masked_words(view.prompt, view.spans)
-        return reply(event, finding_message(view.prompt, masked, self._audits.alone(event.session)))
+        families = {span.category for span in view.spans if span.masked}
+
+        def refers(token: str) -> bool:
+            found = self._audits.detect(token.strip(), view.settings)
+            return token.strip().casefold() in map(str.casefold, masked) or any(s.category in families for s in found)
+
+        return reply(event, finding_message(view.prompt, masked, self._audits.alone(event.session), refers))
 
     @shown
     def overhead(self, event: gr.EventData) -> Message:

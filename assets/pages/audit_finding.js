@@ -7,7 +7,7 @@ const SHOWN_WORDS = 24;
 const ENDED = "end of text";
 let root, send, found = null, asked = null, shownFor = null;
 const find = (selector) => root.querySelector(selector);
-const percent = (share) => `${share > 0 && share < 0.005 ? "<1" : Math.round(share * 100)} %`;
+const percent = (share) => `${share < 0.005 ? "<1" : Math.round(share * 100)} %`;
 
 /* ---- the two parts of the page ---- */
 const query = new URLSearchParams(location.search);

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import expect
 
 from app.audit.finding import LEAST, MOST_WORDS, finding_message, moved_words, strongest
+from app.audit.handlers import AuditHandlers
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
@@ -28,15 +30,27 @@ def step_of(index: int, **words: tuple[float, float]) -> Step:
     return replace(make_step(index, f" {next(iter(words))}"), candidates=rows)
 
 
+def never(_: str) -> bool:
+    return False
+
+
 CALM = step_of(0, one=(0.5, 0.49), two=(0.3, 0.31))
 TELLING = step_of(1, dismissed=(0.74, 0.52), welcomed=(0.21, 0.42), called=(0.02, 0.035), thanked=(0.01, 0.02))
 
 
 def test_the_finding_is_the_step_whose_candidates_move_most_in_all() -> None:
     # One word moves more at the first of these, and all together at the second.
-    one_word = step_of(2, he=(0.5, 0.27), she=(0.2, 0.2))
-    assert strongest([CALM, one_word, TELLING]) is TELLING
-    assert strongest([]) is None
+    one_word = step_of(2, opened=(0.5, 0.2), closed=(0.2, 0.2))
+    assert strongest([CALM, one_word, TELLING], never) is TELLING
+    assert strongest([], never) is None
+
+
+def test_a_step_whose_first_word_refers_to_a_marked_word_is_no_finding() -> None:
+    reference = step_of(2, elderly=(0.99, 0.27), young=(0.01, 0.6))
+    assert strongest([CALM, reference, TELLING], lambda token: token == " young") is reference
+    assert strongest([CALM, reference, TELLING], lambda token: token == " elderly") is TELLING
+    message = finding_message("The", ["elderly"], [reference], lambda token: True)
+    assert (message["step"], message["words"]) == (None, [])
 
 
 def test_it_names_the_words_that_move_most_with_both_probabilities() -> None:
@@ -47,7 +61,7 @@ def test_it_names_the_words_that_move_most_with_both_probabilities() -> None:
 
 
 def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_likeliest_first() -> None:
-    message = finding_message("A few days later the manager", ["elderly"], [CALM, TELLING])
+    message = finding_message("A few days later the manager", ["elderly"], [CALM, TELLING], never)
     assert message["step"] == 1
     assert message["words"] == [
         {"t": "dismissed", "shown": 0.74, "masked": 0.52},
@@ -63,7 +77,7 @@ def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_li
 @pytest.mark.parametrize("masked", [[], ["elderly"]])
 def test_without_a_marked_word_or_a_word_that_moves_no_step_is_named(masked: list[str]) -> None:
     still = step_of(0, one=(0.5, 0.5 - 0.9 * LEAST), two=(0.3, 0.3))
-    message = finding_message("The manager", masked, [still] if masked else [TELLING])
+    message = finding_message("The manager", masked, [still] if masked else [TELLING], never)
     assert (message["step"], message["words"]) == (None, [])
     assert ("elderly" in message["sentence"][0][0]) is bool(masked)
 
@@ -80,6 +94,18 @@ def test_the_model_alone_writes_what_a_vanilla_session_of_the_same_draws_writes(
     assert len(expected) - len(alone) in (0, 1)
     assert any(row.log_p_factual != row.log_p_masked for step in alone for row in step.candidates)
     assert audits.view(audited) == before
+
+
+def test_the_pages_finding_names_no_word_of_the_marked_family(wired: Services) -> None:
+    handlers, spans = AuditHandlers(wired), (Span(35, 37, "gender"),)
+    own = AuditSettings(calibration_id=None, max_new_tokens=4)
+    number = wired[AuditService].start(StartAudit(PROMPT, own, spans)).session_id
+    list(wired[AuditService].run(number))
+    message = handlers.find(SimpleNamespace(session=number, nonce=1))
+    assert message["alone"]
+    if message["words"]:
+        first = max(message["words"], key=lambda word: abs(word["shown"] - word["masked"]))["t"]
+        assert all(span.category != "gender" for span in wired[AuditService].detect(first))
 
 
 def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report(visit, services: Services) -> None:
