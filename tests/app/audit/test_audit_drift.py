@@ -32,7 +32,7 @@ def wired(shared):
 
 
 def calibrated(wired, folder, **changes):
-    text = "prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(60))
+    text = "prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(40))
     request = CalibrationRequest(
         name="set", model="tiny", top_p=1.0, alpha=0.2, max_new_tokens=9, max_iterations=1, verification_share=0.5,
         **changes,
@@ -77,13 +77,7 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
     assert "of a prompt that was audited before" in report.reason
 
 
-def test_a_calibration_without_chains_says_so(wired, tmp_path):
-    report = wired[CalibrationService].drift(calibrated(wired, tmp_path))
-    assert report.status == "unknown"
-    assert "record chains" in report.sentence
-
-
-def test_drift_of_factorized_masks_is_measured_against_their_own_chains(wired, tmp_path):
+def test_drift_of_factorized_masks_is_measured_against_their_own_chains_and_unknown_without_any(wired, tmp_path):
     number = calibrated(wired, tmp_path, mask_layout="factorized", source="rollout")
     views = [audit(wired, f"He went {i}", calibration_id=number, mask_layout="factorized", seed=i) for i in range(3)]
     report = wired[CalibrationService].drift(number)
@@ -91,6 +85,9 @@ def test_drift_of_factorized_masks_is_measured_against_their_own_chains(wired, t
     assert replace(report, reason="", left_out=()) == drift_report(
         stored, [audit_summary(view.steps) for view in views if len(view.steps) >= 8]
     )
+    report = wired[CalibrationService].drift(calibrated(wired, tmp_path))
+    assert report.status == "unknown"
+    assert "record chains" in report.sentence
 
 
 def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded):

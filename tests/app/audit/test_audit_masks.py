@@ -125,13 +125,16 @@ def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_
     assert {(step.state, step.certified) for step in view.steps} == {("none", False)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"mask_layout": "triple"}, {"mask_mode": "loud"}, {"policy": "vanilla", "mask_layout": "factorized"}],
-)
-def test_a_mask_that_does_not_exist_is_one_sentence(wired, changes):
-    with pytest.raises(ServiceError, match="choose"):
-        start(wired, **changes)
+def test_a_mask_that_does_not_exist_and_nothing_to_take_over_are_refused(wired):
+    for changes in (
+        {"mask_layout": "triple"},
+        {"mask_mode": "loud"},
+        {"policy": "vanilla", "mask_layout": "factorized"},
+    ):
+        with pytest.raises(ServiceError, match="choose"):
+            start(wired, **changes)
+    with pytest.raises(ServiceError, match="choose one"):
+        wired[AuditService].adopt(SETTINGS)
 
 
 def test_one_attribute_alone_fits_a_calibration_of_that_attribute_and_no_other(wired, joint, tmp_path):
@@ -211,24 +214,16 @@ def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_pat
     assert "policy mismatch" not in wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS)).certificate
 
 
-def test_what_differs_is_named_before_an_audit_starts(wired, joint, factorized):
+def test_what_differs_is_named_before_an_audit_starts_and_another_model_cannot_be_taken_over(wired, joint, factorized):
     fields = [name for name, _, _ in wired[AuditService].fit(replace(SETTINGS, calibration_id=factorized)).differences]
     assert fields == ["mask_layout"]
     assert wired[AuditService].fit(replace(SETTINGS, calibration_id=joint)).differences == ()
     assert wired[AuditService].fit(SETTINGS).differences == ()
     vanilla = wired[AuditService].fit(replace(SETTINGS, calibration_id=joint, policy="vanilla"))
     assert vanilla.differences == (("policy", "coft", "vanilla"),)
-
-
-def test_a_calibration_of_another_model_is_named_and_cannot_be_taken_over(wired, joint):
     fit = wired[AuditService].fit(replace(SETTINGS, model="never-loaded", calibration_id=joint))
     assert fit.differences == (("model", "tiny-0", "never-loaded"),)
     assert not fit.adoptable
-
-
-def test_without_a_calibration_there_is_nothing_to_take_over(wired):
-    with pytest.raises(ServiceError, match="choose one"):
-        wired[AuditService].adopt(SETTINGS)
 
 
 def rows_of(wired, session):

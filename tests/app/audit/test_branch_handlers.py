@@ -1,7 +1,5 @@
 """The branch handlers of the audit page on the real services: store, decoder and library together."""
 
-from __future__ import annotations
-
 import itertools
 
 import gradio as gr
@@ -12,19 +10,18 @@ from app.audit.service import AuditService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.wiring import Services
 from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
 NUMBERS = itertools.count(1)
 
 
-def event(**data: object) -> gr.EventData:
+def event(**data):
     return gr.EventData(None, {**data, "nonce": next(NUMBERS)})
 
 
 @pytest.fixture
-def session(wired: Services) -> tuple[int, int, int, int]:
+def session(wired):
     """A session with a chain of four steps, a fork of it, and a fork of that fork: their ids."""
     request = StartAudit(PROMPT, AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0), (Span(15, 17, "gender"),))
     view = wired[AuditService].start(request)
@@ -35,7 +32,7 @@ def session(wired: Services) -> tuple[int, int, int, int]:
     return view.session_id, view.branch_id, first.branch_id, inner.branch_id
 
 
-def tree(message: dict) -> dict[int, dict]:
+def tree(message):
     return {node["id"]: node for node in message["crumbs"]["tree"]}
 
 

@@ -23,7 +23,7 @@ def written(audited, tmp_path):
     return session, path
 
 
-def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
+def test_a_log_has_a_sample_for_each_branch_and_inspects_data_frame_reads_it_with_its_scores(audited, written):
     session, path = written
     assert path.name == f"coft-audit-session-{session}.eval"
     data = audited.wired[ReportService].data(session)
@@ -41,9 +41,6 @@ def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
         assert odds == pytest.approx([step.log_p_fused for step in steps])
         strongest = max(abs(step.diagnostics.log_ratio) for step in steps)
         assert sample.scores[STRONGEST].value == pytest.approx(strongest)
-
-
-def test_inspects_data_frame_reads_every_sample_with_its_scores(written, audited):
     session, path = written
     data = audited.wired[ReportService].data(session)
     frame = samples_df(str(path))
