@@ -85,17 +85,15 @@ def test_calibrate_then_audit_with_it_then_report_and_delete(tmp_path, capsys):
 
 def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys):
     for arguments, message in (
-        (["--prompt", " "], "prompt is empty"),
-        (["--prompt", "he", "--lam", "1.5"], "lambda is 1.5"),
-        (["--prompt", "he", "--alpha", "0"], "alpha"),
-        (["--prompt", "he", "--temperature", "nan"], "temperature"),
+        (["--prompt", " "], "prompt is empty"), (["--prompt", "he", "--lam", "1.5"], "lambda is 1.5"),
+        (["--prompt", "he", "--alpha", "0"], "alpha"), (["--prompt", "he", "--temperature", "nan"], "temperature"),
         (["--prompt", "he", "--lam", "0.2"], "another policy"),
         (["--prompt", "he", "--spans", "she"], "not a JSON list"),
         (["--prompt", "he", "--calibration", "mine"], "no calibration"),
         (["--prompt", "he " * 600], "the model takes 512"),
         (["--prompt", "he", "--model", "/no/such/model"], "holds no model"),
         (["--prompt", "he", "--sentinel", "a person"], "not exactly one token"),
-    ):
+    ):  # fmt: skip
         code, out, err = run(capsys, "audit", *arguments)
         assert (code, out, err.count("\n"), message in err) == (1, "", 1, True), arguments
     assert json.loads(run(capsys, "sessions", "--json")[1]) == []

@@ -68,11 +68,9 @@ def test_an_agent_is_offered_the_endpoints_alone_and_each_tells_what_it_and_its_
 
 def test_an_agent_audits_a_prompt_with_the_embedded_calibration(address):
     _, (found, calibrations, refused) = agent(
-        address,
-        ("detect_spans", {"text": PROMPT}),
-        ("list_calibrations", {"model": "demo"}),
+        address, ("detect_spans", {"text": PROMPT}), ("list_calibrations", {"model": "demo"}),
         ("start_audit", {"prompt": PROMPT, "settings": {"lamda": 1}}),
-    )
+    )  # fmt: skip
     assert [PROMPT[span["start"] : span["end"]] for span in answer(found) if not span["suggested"]] == ["he"]
     assert refused.isError
     assert "There is no setting 'lamda'" in refused.content[0].text

@@ -63,11 +63,8 @@ def test_files_are_given_to_the_accounts_that_brought_or_made_them_in_their_proj
         folder, _, name = uploaded.rpartition("/")
         for other in (elsewhere, ben):
             for path in (
-                f"file={uploaded}",
-                f"file/{uploaded}",
-                f"file={folder}/../{folder}/{name}",
-                f"file={exported}",
-            ):
+                f"file={uploaded}", f"file/{uploaded}", f"file={folder}/../{folder}/{name}", f"file={exported}",
+            ):  # fmt: skip
                 assert other.get(f"/gradio_api/{path}").status_code == 404, path
             assert ended(other, "add_user_list", given(uploaded), {"name": token_hex(8)})[0] == "error"
         assert anna.get(f"/gradio_api/file={uploaded}").text == content

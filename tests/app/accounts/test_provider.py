@@ -167,16 +167,10 @@ def test_the_provider_signs_in_whom_it_knows_into_the_set_project_and_her_role_f
 
 def test_a_token_that_does_not_fit_or_that_another_key_signed_signs_nobody_in(browser, provider, accounts):
     for claims in (
-        {"nonce": "another"},
-        {"aud": "another client"},
-        {"aud": [CLIENT, "another"], "azp": "another"},
-        {"iss": "https://another.example"},
-        {"exp": int(time.time()) - 3600},
-        {"iat": int(time.time()) + 3600},
-        {"groups": ["others"]},
-        {"groups": None},
-        {"preferred_username": "<b>"},
-    ):
+        {"nonce": "another"}, {"aud": "another client"}, {"aud": [CLIENT, "another"], "azp": "another"},
+        {"iss": "https://another.example"}, {"exp": int(time.time()) - 3600}, {"iat": int(time.time()) + 3600},
+        {"groups": ["others"]}, {"groups": None}, {"preferred_username": "<b>"},
+    ):  # fmt: skip
         provider.claims = claims
         assert signed_in(browser, provider).status_code == 401, claims
         assert COOKIE not in browser.cookies, claims
@@ -241,7 +235,7 @@ def signed_out(browser):
     return browser.post("/sign-out", data={"form": form_token(browser.cookies[COOKIE])})
 
 
-def test_who_signs_out_here_is_signed_out_at_the_provider_too(browser, provider):
+def test_who_signs_out_here_is_signed_out_at_a_provider_that_offers_a_safe_address(browser, provider):
     provider.ending = "/end?tenant=1"
     signed_in(browser, provider)
     answer = signed_out(browser)
@@ -252,9 +246,6 @@ def test_who_signs_out_here_is_signed_out_at_the_provider_too(browser, provider)
     assert hint.claims["sub"] == "1234"
     assert told == {"tenant": "1", "client_id": CLIENT, "post_logout_redirect_uri": f"{SITE}/sign-in"}
     assert COOKIE not in browser.cookies
-
-
-def test_where_the_provider_offers_no_safe_address_to_sign_out_at_she_is_signed_out_here(browser, provider):
     for ending in ("", "http://elsewhere.example/end"):
         provider.ending = ending
         signed_in(browser, provider)

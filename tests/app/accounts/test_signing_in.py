@@ -61,11 +61,9 @@ def browser_of(wired, accounts):
 def sent(client, password=PASSWORD, name="ada admin", **more):
     client.get("/sign-in")
     form = {
-        "name": name,
-        "password": password,
-        "form": client.cookies.get("__Host-coft-form") or client.cookies.get("coft-form", ""),
-        **more,
-    }
+        "name": name, "password": password,
+        "form": client.cookies.get("__Host-coft-form") or client.cookies.get("coft-form", ""), **more,
+    }  # fmt: skip
     return client.post("/sign-in", data=form)
 
 
@@ -300,13 +298,6 @@ def test_a_password_of_an_admin_holds_once_and_its_owner_chooses_another(browser
     assert "New password" in sent(browser_of(), again.password, "Zoe").text
 
 
-def test_a_password_of_an_admin_ceases_to_hold(browser_of, accounts, monkeypatch):
-    made = accounts.invite("Yan", "viewer")
-    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + ONE_TIME)
-    answer = sent(browser_of(), made.password, "Yan", chosen="words of her own choice")
-    assert "do not belong together" in answer.text
-
-
 def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
     accounts.add("Xenia", "viewer", PASSWORD)
     made = [accounts.add_token("Xenia", label, 1).token for label in ("a", "b")]
@@ -314,13 +305,17 @@ def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
     assert [accounts.by_token(token) for token in made] == [None, None]
 
 
-def test_password_fields_hide_what_is_typed_and_let_managers_fill_them(browser_of, accounts):
+def test_password_fields_hide_what_is_typed_and_an_admins_password_ceases_to_hold(browser_of, accounts, monkeypatch):
     made = accounts.invite("Wim", "viewer")
     page = sent(browser_of(), made.password, "Wim").text
     for name, kind in (("password", "current-password"), ("chosen", "new-password")):
         (field,) = re.findall(rf'<input id="{name}"[^>]*>', page)
         assert 'type="password"' in field
         assert f'autocomplete="{kind}"' in field
+    made = accounts.invite("Yan", "viewer")
+    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + ONE_TIME)
+    answer = sent(browser_of(), made.password, "Yan", chosen="words of her own choice")
+    assert "do not belong together" in answer.text
 
 
 def test_a_password_is_checked_up_to_its_last_character_and_its_owners_choice_holds_for_years(accounts, monkeypatch):
@@ -334,14 +329,11 @@ def test_a_password_is_checked_up_to_its_last_character_and_its_owners_choice_ho
     assert accounts.sign_in("Ada Admin", PASSWORD, "10.0.0.1")[0].name == "Ada Admin"
 
 
-def test_a_header_of_a_visitor_does_not_change_her_address(browser_of, wired):
+def test_no_header_changes_a_visitors_address_and_who_signs_out_leaves_nothing_in_the_browser(browser_of, wired):
     client = browser_of()
     client.headers |= {"X-Forwarded-For": "192.0.2.1", "X-Real-IP": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
     sent(client)
     assert [entry.address for entry in TrailRepository(wired.database).list()][-1] == "testclient"
-
-
-def test_who_signs_out_leaves_nothing_in_the_browser(browser_of):
     client = browser_of()
     sent(client)
     client.cookies.set("__Host-coft-project", "1", domain="audit.example.org")

@@ -68,15 +68,12 @@ def chain_of(steps, alpha):
     silent = why_silent(sequence, len(steps), "end")
     own = all(step.state == "calibrated" for step in steps)
     return ChainCertificate(
-        steps=len(steps),
-        log_support=supports[weakest],
-        weakest=weakest,
-        sequence=sequence,
+        steps=len(steps), log_support=supports[weakest], weakest=weakest, sequence=sequence,
         sequence_certified=supports[weakest] >= sequence.log_tau if not silent else None,
         union=union_bound(alpha, len(steps), PositionBins(8, 256, "even")),
         union_certified=all(step.certified for step in steps) if own else None,
         reason=silent or ("" if own else "A step has no calibrated threshold of its own."),
-    )
+    )  # fmt: skip
 
 
 def contributions_of(steps, spans):
@@ -255,11 +252,9 @@ def test_contributions_keep_the_spans_words_and_need_a_masked_span():
 
 def test_the_branches_of_a_step_are_counted_and_named():
     for branches, words in (
-        ((), ()),
-        (("factual", "masked"), ("2",)),
-        (("factual", "gender"), ("2", "gender")),
+        ((), ()), (("factual", "masked"), ("2",)), (("factual", "gender"), ("2", "gender")),
         (("factual", "gender", "race", "religion"), ("4", "gender, race and ethnicity and religion")),
-    ):
+    ):  # fmt: skip
         assert all(word in branches_text(branches) for word in words)
         assert bool(branches_text(branches)) is bool(branches)
         assert bool(reading_text(branches)) is (len(branches) > 2)

@@ -57,6 +57,9 @@ def test_a_new_session_has_no_step_and_shows_what_is_masked(wired):
     # Detected spans are used when none are given.
     view = wired[AuditService].start(StartAudit(PROMPT, SETTINGS))
     assert [(s.start, s.end, s.category) for s in view.spans] == [(15, 17, "gender")]
+    preview = wired[AuditService].preview(PROMPT, (), SETTINGS)
+    assert preview.masked_count == 0
+    assert "equal" in preview.warnings[0]
 
 
 def test_steps_are_stored_one_by_one_and_a_session_goes_on_after_a_restart_with_the_same_tokens(wired, settings):
@@ -176,28 +179,18 @@ def test_a_session_of_other_weights_is_not_continued(wired, settings):
 def test_a_refused_start_leaves_no_session(wired):
     before = wired[SessionsRepository].count()
     for prompt, changes, spans, error in (
-        ("  ", {}, (), InvalidInputError),
-        ("x" * 300, {}, (), PromptTooLongError),
-        ("he", {"lam": 2.0}, (), InvalidInputError),
-        ("he", {"temperature": 0.0}, (), InvalidInputError),
-        ("he", {"max_new_tokens": 0}, (), InvalidInputError),
-        ("he", {"policy": "none"}, (), ServiceError),
-        ("he", {"sentinel": "two words"}, (), SentinelError),
-        ("he", {"calibration_id": 77}, (), NotFoundError),
+        ("  ", {}, (), InvalidInputError), ("x" * 300, {}, (), PromptTooLongError),
+        ("he", {"lam": 2.0}, (), InvalidInputError), ("he", {"temperature": 0.0}, (), InvalidInputError),
+        ("he", {"max_new_tokens": 0}, (), InvalidInputError), ("he", {"policy": "none"}, (), ServiceError),
+        ("he", {"sentinel": "two words"}, (), SentinelError), ("he", {"calibration_id": 77}, (), NotFoundError),
         ("he", {}, (Span(0, 9, "gender"),), InvalidInputError),
-    ):
+    ):  # fmt: skip
         with pytest.raises(error):
             wired[AuditService].start(StartAudit(prompt, replace(SETTINGS, **changes), spans))
     assert wired[SessionsRepository].count() == before
 
 
-def test_the_preview_warns_when_nothing_is_masked(wired):
-    preview = wired[AuditService].preview(PROMPT, (), SETTINGS)
-    assert preview.masked_count == 0
-    assert "equal" in preview.warnings[0]
-
-
-def test_sessions_are_found_by_text_and_deleted_whole(wired):
+def test_sessions_are_found_by_text_and_deleted_whole_and_another_sessions_branch_is_refused(wired):
     view = start(wired)
     wired[AuditService].step(view.session_id)
     assert view.session_id in [s.id for s in wired[SessionsRepository].list("nurse")]
@@ -207,9 +200,6 @@ def test_sessions_are_found_by_text_and_deleted_whole(wired):
     assert wired[RolloutPool].steps(view.branch_id) is None
     with pytest.raises(NotFoundError):
         wired[AuditService].view(view.session_id)
-
-
-def test_a_branch_of_another_session_is_refused(wired):
     first, second = start(wired), start(wired)
     with pytest.raises(ServiceError, match="does not belong"):
         wired[AuditService].step(first.session_id, second.branch_id)

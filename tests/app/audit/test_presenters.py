@@ -23,7 +23,7 @@ from app.shared.step_words import (
     step_card,
     threshold,
     times_likelier,
-)
+)  # fmt: skip
 from coft_core.effects import masked_words
 from coft_core.types import Span
 from tests.records import make_step, position_bins
@@ -161,13 +161,8 @@ def test_spans_from_the_browser_keep_every_field():
     sent = [{"start": 5, "end": 7, "category": "age", "source": "user", "detail": "x", "kept": True}]
     (span,) = spans_from(sent)
     assert (span.start, span.end, span.category, span.source, span.detail, span.kept) == (
-        5,
-        7,
-        "age",
-        "user",
-        "x",
-        True,
-    )
+        5, 7, "age", "user", "x", True,
+    )  # fmt: skip
     assert spans_from(None) is None
     assert spans_from([]) == ()
 

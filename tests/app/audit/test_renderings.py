@@ -27,11 +27,9 @@ from tests.conftest import verifier
 
 TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
 TEMPLATES = {
-    "dated": "{{ strftime_now('%d %b %Y') }}" + TURN,
-    "random": "{{ range(10000, 99999)|random }}" + TURN,
-    "steady": TURN,
-    "plain": None,
-}
+    "dated": "{{ strftime_now('%d %b %Y') }}" + TURN, "random": "{{ range(10000, 99999)|random }}" + TURN,
+    "steady": TURN, "plain": None,
+}  # fmt: skip
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
 SETTINGS = AuditSettings(model="dated", max_new_tokens=4, top_p=1.0, alpha=0.2)

@@ -18,7 +18,7 @@ from app.audit.rereading import (
     departure_message,
     rereading_message,
     settings_text,
-)
+)  # fmt: skip
 from coft_core.decode.heads import Bounds
 from coft_core.decode.reread import RereadStep
 from tests.records import make_step
@@ -27,11 +27,9 @@ from tests.story.model import STORY
 OTHERS = {3: " her", 7: " nobody", 14: " them"}
 """By step: the token that would stand there."""
 CERTIFICATES: Mapping[ThresholdKind, str] = {
-    "own": "certified",
-    "other": "certified",
-    "mismatch": "uncertified: policy mismatch (lam)",
+    "own": "certified", "other": "certified", "mismatch": "uncertified: policy mismatch (lam)",
     "none": "uncertified: no calibration",
-}
+}  # fmt: skip
 
 
 def reread(step, other, state, hangs):

@@ -24,11 +24,9 @@ def test_a_run_ends_with_the_first_step_that_meets_its_condition_and_goes_on_fro
     whole = list(wired[AuditService].run(start(wired, calibration_id=calibrated).session_id))
     ratios = [abs(step.diagnostics.log_ratio) for step in whole]
     conditions = [
-        RunUntil("steps", steps=4),
-        RunUntil("sensitive", threshold=max(ratios[: len(ratios) // 2 + 1])),
-        RunUntil("overruled"),
-        RunUntil("fallback"),
-    ]
+        RunUntil("steps", steps=4), RunUntil("sensitive", threshold=max(ratios[: len(ratios) // 2 + 1])),
+        RunUntil("overruled"), RunUntil("fallback"),
+    ]  # fmt: skip
     stopped = 0
     for until in conditions:
         session = start(wired, calibration_id=calibrated).session_id
@@ -57,10 +55,8 @@ def test_what_needs_a_threshold_or_a_number_is_refused_before_anything_is_writte
         assert wired[AuditService].view(session).steps == ()
         assert not wired[AuditService].running(session)
     for until in (
-        RunUntil("sensitive", threshold=0.0),
-        RunUntil("sensitive", threshold=float("nan")),
-        RunUntil("steps", steps=0),
-    ):
+        RunUntil("sensitive", threshold=0.0), RunUntil("sensitive", threshold=float("nan")), RunUntil("steps", steps=0),
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match="must be"):
             next(wired[AuditService].run(start(wired).session_id, until=until))
 
@@ -76,12 +72,10 @@ def test_conditions_meet_what_their_names_say():
 
 def test_conditions_are_read_from_text_and_other_text_is_refused():
     for text, until in (
-        ("fallback", RunUntil("fallback")),
-        ("sensitive", RunUntil("sensitive", threshold=0.5)),
-        ("sensitive:0.75", RunUntil("sensitive", threshold=0.75)),
-        ("overruled", RunUntil("overruled")),
+        ("fallback", RunUntil("fallback")), ("sensitive", RunUntil("sensitive", threshold=0.5)),
+        ("sensitive:0.75", RunUntil("sensitive", threshold=0.75)), ("overruled", RunUntil("overruled")),
         ("steps:20", RunUntil("steps", steps=20)),
-    ):
+    ):  # fmt: skip
         assert until_from_text(text) == until
     for text in ("", "steps", "steps:x", "fallback:2", "sensitive:much", "end"):
         with pytest.raises(ServiceError, match="steps:20"):

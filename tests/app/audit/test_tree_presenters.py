@@ -76,9 +76,7 @@ def test_a_card_has_every_candidate_once_and_no_margin_without_a_threshold():
     words = [row["t"].strip() for row in card["rows"]] + [point[0] for point in card["rest"]]
     assert sorted(words) == sorted(candidate.token.strip() for candidate in step.candidates)
     assert (card["kl"], card["tv"], card["mg"]) == (
-        step.diagnostics.kl_fused_masked,
-        step.diagnostics.tv_on_set,
-        step.diagnostics.margin,
-    )
+        step.diagnostics.kl_fused_masked, step.diagnostics.tv_on_set, step.diagnostics.margin,
+    )  # fmt: skip
     for state in ("none", "uninformative"):
         assert step_card(make_step(3, " his", state))["mg"] is None

@@ -260,17 +260,14 @@ def plain(demo, tmp_path_factory):
 def test_what_cannot_be_done_is_an_error_in_openais_shape(plain):
     long, unknown = "he " * 600, {"role": "x", "content": "x"}
     for path, body, status, param in (
-        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model"),
-        ("completions", {}, 400, "prompt"),
+        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model"), ("completions", {}, 400, "prompt"),
         ("completions", {"prompt": "a", "logit_bias": {"3": 5}}, 400, "logit_bias"),
-        ("completions", {"prompt": "a", "beams": 2}, 400, "beams"),
-        ("completions", {"prompt": []}, 400, "prompt"),
-        ("completions", {"prompt": " "}, 400, None),
-        ("completions", {"prompt": long}, 400, None),
+        ("completions", {"prompt": "a", "beams": 2}, 400, "beams"), ("completions", {"prompt": []}, 400, "prompt"),
+        ("completions", {"prompt": " "}, 400, None), ("completions", {"prompt": long}, 400, None),
         ("completions", {"prompt": long, "stream": True}, 400, None),
         ("chat/completions", {"messages": []}, 400, "messages"),
         ("chat/completions", {"messages": [unknown]}, 400, "messages"),
-    ):
+    ):  # fmt: skip
         answer = plain.post(f"/v1/{path}", json={"model": "demo", **body})
         error = answer.json()["error"]
         assert (answer.status_code, error["param"], error["type"]) == (status, param, "invalid_request_error"), body

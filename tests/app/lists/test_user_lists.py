@@ -60,10 +60,8 @@ def test_csv_columns_may_come_in_any_order_with_any_delimiter_and_be_left_out(tm
 def test_plain_text_has_one_term_a_line_with_the_chosen_action(tmp_path):
     parsed = parse_user_list(write(tmp_path, "nurse\n\n  New York \r\na,b\n", "x.TXT"), action="keep")
     assert parsed.terms == (
-        (1, UserTerm("nurse", keep=True)),
-        (3, UserTerm("New York", keep=True)),
-        (4, UserTerm("a,b", keep=True)),
-    )
+        (1, UserTerm("nurse", keep=True)), (3, UserTerm("New York", keep=True)), (4, UserTerm("a,b", keep=True)),
+    )  # fmt: skip
 
 
 def test_problems_name_line_and_column(tmp_path):
@@ -94,13 +92,11 @@ def test_a_line_that_is_longer_than_any_term_is_refused_before_it_is_compared(tm
 def test_an_unusable_file_is_refused_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("app.lists.upload.LARGEST", 40)
     for content, name, said in (
-        (b"\xff\xfe", "a.txt", "not UTF-8"),
-        ("word\nx\n", "a.csv", "no column “term”"),
-        ("term\n", "a.csv", "has no terms"),
-        ("\n \n", "a.txt", "has no terms"),
+        (b"\xff\xfe", "a.txt", "not UTF-8"), ("word\nx\n", "a.csv", "no column “term”"),
+        ("term\n", "a.csv", "has no terms"), ("\n \n", "a.txt", "has no terms"),
         ("x", "a.docx", "neither CSV nor plain text"),
         ("\n".join(f"t{i}" for i in range(41)), "a.txt", "more than 40 terms"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match=said):
             parse_user_list(write(tmp_path, content, name))
     assert parse_user_list(write(tmp_path, "\n".join(f"t{i}" for i in range(40)), "a.txt")).total == 40
@@ -144,11 +140,9 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
     view = start(wired, user_list_id=stored.summary.id, masked_families=("gender",))
     found = {(PROMPT[s.start : s.end], s.source, s.kept, s.suggested) for s in view.spans}
     assert found == {
-        ("nurse", "list", True, False),
-        ("his", "lexicon", False, False),
-        ("cousin", "lexicon", False, True),
+        ("nurse", "list", True, False), ("his", "lexicon", False, False), ("cousin", "lexicon", False, True),
         ("come", "list", False, False),
-    }
+    }  # fmt: skip
     masked = "".join("_" if piece.masked else piece.text for piece in view.preview.pieces)
     assert "nurse" in masked
     assert "cousin" in masked
@@ -269,12 +263,9 @@ def test_the_programs_own_families_come_from_its_settings_and_a_session_keeps_th
 
 def test_families_are_read_from_names_and_groups():
     for text, expected in (
-        ("all", FAMILIES),
-        ("protected", tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)),
-        ("Name, age", ("age", "name")),
-        ("none", ()),
-        ("", ()),
-    ):
+        ("all", FAMILIES), ("protected", tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)),
+        ("Name, age", ("age", "name")), ("none", ()), ("", ()),
+    ):  # fmt: skip
         assert families_from_text(text) == expected
     with pytest.raises(InvalidInputError, match=r"'colour'.*all, protected, none, gender"):
         families_from_text("race,colour")

@@ -17,7 +17,7 @@ from app.report.document import (
     summary_of,
     thresholds_digest,
     thresholds_of,
-)
+)  # fmt: skip
 from app.report.verify.loaded import load
 from coft_core.fingerprint import Fingerprint
 from db.verdicts import FIRST, entry_digest
@@ -62,14 +62,11 @@ def rebuilt(bundle, change, folder, rewrites=False, follows=True):
         finished = {branch.path: branch.finished for branch in report.branches}
         summary = tuple(
             summary_of(
-                path,
-                steps,
-                loaded.chain_certificate(steps, finished[path]),
-                report.session.policy_settings,
+                path, steps, loaded.chain_certificate(steps, finished[path]), report.session.policy_settings,
                 report.session.certificate,
             )
             for path, steps in loaded.chains().items()
-        )
+        )  # fmt: skip
         report = report.model_copy(update={"summary": summary})
         loaded = replace(loaded, report=report)
     else:

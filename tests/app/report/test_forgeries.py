@@ -254,11 +254,8 @@ FORGERIES: dict[str, Forgery] = {
         put("thresholds", "families", 0, "bins", 0, "log_tau", lambda own: own - 0.01), THRESHOLDS
     ),
     "a set that is larger, with its range": Forgery(
-        every(*(in_step(name, lambda own: own + 1) for name in ("set_size", "set_size_low", "set_size_high"))),
-        REPLAY,
-        True,
-        REPORT,
-        "branches.steps.set_size",
+        every(*(in_step(name, lambda own: own + 1) for name in ("set_size", "set_size_low", "set_size_high"))), REPLAY,
+        True, REPORT, "branches.steps.set_size",
     ),
     "a larger entropy": Forgery(
         in_step("entropy_fused", lambda own: own + 0.1), REPLAY, True, REPORT, "branches.steps.entropy_fused"
@@ -365,18 +362,13 @@ FORGERIES: dict[str, Forgery] = {
 
 
 TOLD = (
-    (recalled, CALIBRATION, "name"),
-    (put("session", "spans", 0, "category", "race"), REPORT, "session.spans.category"),
-    (recomputed, REPORT, "session.policy_settings.computed.steps"),
-    (everything_later, REPORT, "session.created_at"),
+    (recalled, CALIBRATION, "name"), (put("session", "spans", 0, "category", "race"), REPORT, "session.spans.category"),
+    (recomputed, REPORT, "session.policy_settings.computed.steps"), (everything_later, REPORT, "session.created_at"),
     (put("branches", 1, "name", "other"), REPORT, "branches.name"),
-    (put("log", 0, "verdict", "fair"), REPORT, "log.verdict"),
-    (put("log", 0, "note", "other"), REPORT, "log.note"),
+    (put("log", 0, "verdict", "fair"), REPORT, "log.verdict"), (put("log", 0, "note", "other"), REPORT, "log.note"),
     (put("log", 4, "reviewer", "other"), REPORT, "log.reviewer"),
-    (put("session", "name", "other"), REPORT, "session.name"),
-    (put("session", "id", 999), REPORT, "session.id"),
-    (put("session", "warnings", ["other"]), REPORT, "session.warnings"),
-    (put("drift", "fresh"), REPORT, "drift"),
+    (put("session", "name", "other"), REPORT, "session.name"), (put("session", "id", 999), REPORT, "session.id"),
+    (put("session", "warnings", ["other"]), REPORT, "session.warnings"), (put("drift", "fresh"), REPORT, "drift"),
     (put("program", "version", "9.9"), REPORT, "program.version"),
 )  # fmt: skip
 """What is changed that nothing in a bundle can contradict, with the file and the field that a verification names."""

@@ -91,19 +91,12 @@ UNEVEN, EVEN = BinEvenness("5–8", 4, 40, 0.0, 0.025), BinEvenness("9–16", 8,
 SPANISH = "La enfermera terminó su turno y los médicos que estaban en el hospital no sabían por qué ella se fue."
 ROUND = Iteration(contexts=40, values=900, change=0.031, kept=30, consistent=True, final=True)
 STORED = (
-    evenness_sentence([UNEVEN]),
-    evenness_sentence([UNEVEN, EVEN]),
-    evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]),
-    NOTHING_MASKED,
-    NOTHING_SUBSTITUTED,
-    OTHER_THRESHOLDS,
-    language_note(SPANISH),
-    Shift.bounded(2.5).sentence,
-    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence,
-    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,
-    ChainRecord("factual", 8).sentence,
-    ChainRecord("factual", 8, 0.01, (ROUND,)).sentence,
-)
+    evenness_sentence([UNEVEN]), evenness_sentence([UNEVEN, EVEN]),
+    evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]), NOTHING_MASKED, NOTHING_SUBSTITUTED,
+    OTHER_THRESHOLDS, language_note(SPANISH), Shift.bounded(2.5).sentence,
+    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence, Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,
+    ChainRecord("factual", 8).sentence, ChainRecord("factual", 8, 0.01, (ROUND,)).sentence,
+)  # fmt: skip
 """What parts of the program say themselves of a prompt or its thresholds."""
 
 

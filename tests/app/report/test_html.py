@@ -1,8 +1,11 @@
 """The HTML report: needs nothing else, says what must be said, and shows hostile text as text."""
 
+import functools
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+
+import pytest
 
 from app.audit.service import AuditService
 from app.report import words
@@ -50,19 +53,20 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-def page_of(audited, kind):
-    return Page(audited.wired[ReportService].html(audited.sessions[kind]))
+@pytest.fixture(scope="module")
+def page_of(audited):
+    return functools.cache(lambda kind: Page(audited.wired[ReportService].html(audited.sessions[kind])))
 
 
-def test_every_kind_of_session_has_every_section(audited):
+def test_every_kind_of_session_has_every_section(audited, page_of):
     for kind in ("joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"):
-        page = page_of(audited, kind)
+        page = page_of(kind)
         for section in SECTIONS:
             assert section in page.text
         assert page.text.count(f"{audited.sessions[kind]}, COFT Audit") == 1
 
 
-def test_the_page_asks_for_nothing_runs_no_script_and_has_a_chart_for_each_branch(audited):
+def test_the_page_asks_for_nothing_runs_no_script_and_has_a_chart_for_each_branch(audited, page_of):
     text = audited.wired[ReportService].html(audited.sessions["joint"])
     page = Page(text)
     for tag, attributes in page.tags:
@@ -77,11 +81,11 @@ def test_the_page_asks_for_nothing_runs_no_script_and_has_a_chart_for_each_branc
     assert "@import" not in style
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert str(policy).startswith("default-src 'none'")
-    page = page_of(audited, "joint")
+    page = page_of("joint")
     assert not [tag for tag, _ in page.tags if tag == "script"]
     classes = [attributes.get("class") for tag, attributes in page.tags if tag == "svg"]
     assert (classes.count("heatstrip"), classes.count("stepschart")) == (2, 2)
-    assert "stepschart" not in [attributes.get("class") for _, attributes in page_of(audited, "empty").tags]
+    assert "stepschart" not in [attributes.get("class") for _, attributes in page_of("empty").tags]
 
 
 def test_the_report_of_64_steps_is_smaller_than_a_megabyte(audited):
@@ -103,8 +107,8 @@ def test_the_chart_tells_each_steps_numbers_and_draws_no_bar_without_a_threshold
     assert "no calibration, so there is no set" in steps_chart(plain)
 
 
-def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_it(audited):
-    text = page_of(audited, "joint").text
+def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_it(audited, page_of):
+    text = page_of("joint").text
     (own, fork) = chains_of(audited, audited.sessions["joint"])
     strongest = max((*own, fork[-1]), key=lambda step: abs(step.diagnostics.log_ratio))
     found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) with “old” and “he” shown: the token “(.*?)” at", text)
@@ -131,7 +135,7 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited):
     assert "[U+202E]she" in text
 
 
-def test_the_thresholds_and_the_claim_say_no_more_than_holds(audited):
+def test_the_thresholds_and_the_claim_say_no_more_than_holds(audited, page_of):
     for kind, stamp, claim in (
         ("joint", "of a calibration that fits these settings", "with probability at least 0.7"),
         (
@@ -143,7 +147,7 @@ def test_the_thresholds_and_the_claim_say_no_more_than_holds(audited):
         ("vanilla", "no certificate: vanilla decoding", "Nothing: vanilla decoding."),
         ("uncalibrated", "no certificate: no calibration", "Nothing: no calibration."),
     ):
-        page = page_of(audited, kind)
+        page = page_of(kind)
         assert f"Thresholds: {stamp}." in page.text
         assert claim in page.text
 
@@ -160,18 +164,18 @@ def test_thresholds_are_said_to_hold_or_to_be_missed_and_no_token_is_called_cert
             assert [text.startswith(f"Certified at {held} of {len(steps)} steps") for text in counted] == [True]
 
 
-def test_warnings_and_an_open_blind_review_are_said(audited):
-    assert "A blind review by M. Lind was still open" in page_of(audited, "joint").text
-    assert "decided by a third person" in page_of(audited, "joint").text
-    assert "(deleted since)" in page_of(audited, "deleted").text
+def test_warnings_and_an_open_blind_review_are_said(audited, page_of):
+    assert "A blind review by M. Lind was still open" in page_of("joint").text
+    assert "decided by a third person" in page_of("joint").text
+    assert "(deleted since)" in page_of("deleted").text
     settings = replace(SETTINGS, max_new_tokens=2)
     view = audited.wired[AuditService].start(StartAudit("Nothing here", settings, ()))
     assert "Warnings Nothing is masked" in Page(audited.wired[ReportService].html(view.session_id)).text
 
 
-def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited):
+def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited, page_of):
     view = audited.wired[AuditService].view(audited.sessions["joint"])
-    page = page_of(audited, "joint")
+    page = page_of("joint")
     titles = [str(a["title"]) for tag, a in page.tags if tag == "span" and "title" in a]
     assert len(titles) == sum(len(chain) for chain in chains_of(audited, view.session_id))
     states = "Threshold held|Threshold missed|Borrowed threshold held|Nothing can be said|No threshold"
@@ -215,13 +219,8 @@ def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favour
 
 def test_tokens_that_cannot_be_seen_are_made_visible_and_numbers_never_read_as_what_they_are_not():
     for token, shown in (
-        (" he", "he"),
-        ("\n", "↵"),
-        (" ", "␣"),
-        ("\t", "→"),
-        ("a\x00b", "a\ufffdb"),
-        ("\u202e", "\ufffd"),
-    ):
+        (" he", "he"), ("\n", "↵"), (" ", "␣"), ("\t", "→"), ("a\x00b", "a\ufffdb"), ("\u202e", "\ufffd"),
+    ):  # fmt: skip
         assert words.printable_token(token) == shown
     assert probability(1e-9, words.DIGITS) == "<0.001"
     assert probability(0.0, words.DIGITS) == "0.000"

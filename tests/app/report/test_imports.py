@@ -116,15 +116,13 @@ def test_nothing_of_an_imported_session_can_be_changed(elsewhere, path):
     refused = (
         lambda: audits.fork(here, root.id, 1, step.token_id),
         lambda: sessions.append_step(root.id, replace(step, index=step.index + 1)),
-        lambda: sessions.add_branch(here, root.id, 0, "0/0:9"),
-        lambda: sessions.set_finished(root.id, None),
+        lambda: sessions.add_branch(here, root.id, 0, "0/0:9"), lambda: sessions.set_finished(root.id, None),
         lambda: elsewhere[VerdictService].add(request),
         lambda: elsewhere[VerdictService].comment(replace(request, verdict=None, note="a note")),
         lambda: elsewhere[VerdictService].start_review(here, "N. New"),
-        lambda: elsewhere[SessionLibrary].rename(here, "mine"),
-        lambda: elsewhere[SessionLibrary].prune(here, fork.id),
+        lambda: elsewhere[SessionLibrary].rename(here, "mine"), lambda: elsewhere[SessionLibrary].prune(here, fork.id),
         lambda: elsewhere[SessionLibrary].rename_branch(here, fork.id, "mine"),
-    )
+    )  # fmt: skip
     for change in refused:
         with pytest.raises((ImportedSessionError, ServiceError), match="read-only"):
             change()

@@ -64,7 +64,16 @@ def test_without_inspect_one_sentence_says_what_is_missing(audited, monkeypatch)
         audited.wired[ReportService].content(next(iter(audited.sessions.values())), "inspect")
 
 
-def test_the_command_writes_a_log(audited, tmp_path, capsys):
+def test_a_batch_is_one_log_of_all_its_sessions_and_the_command_writes_one(audited, tmp_path, capsys):
+    numbers = list(audited.sessions.values())[:2]
+    path = tmp_path / "batch.eval"
+    path.write_bytes(audited.wired[ReportService].inspect_batch("hiring", [*numbers, 10**6]))
+    log = read_eval_log(str(path))
+    assert log.eval.task == "hiring"
+    assert {sample.metadata["session"] for sample in log.samples} == set(numbers)
+    with pytest.raises(ServiceError, match="no finished session"):
+        audited.wired[ReportService].inspect_batch("hiring", [10**6])
+
     @contextmanager
     def opened():
         yield audited.wired
@@ -75,14 +84,3 @@ def test_the_command_writes_a_log(audited, tmp_path, capsys):
     assert len(samples_df(str(out))) > 0
     assert main(["report", str(session), "--format", "inspect"], opened) == 1
     assert "--out" in capsys.readouterr().err
-
-
-def test_a_batch_is_one_log_of_all_its_sessions(audited, tmp_path):
-    numbers = list(audited.sessions.values())[:2]
-    path = tmp_path / "batch.eval"
-    path.write_bytes(audited.wired[ReportService].inspect_batch("hiring", [*numbers, 10**6]))
-    log = read_eval_log(str(path))
-    assert log.eval.task == "hiring"
-    assert {sample.metadata["session"] for sample in log.samples} == set(numbers)
-    with pytest.raises(ServiceError, match="no finished session"):
-        audited.wired[ReportService].inspect_batch("hiring", [10**6])

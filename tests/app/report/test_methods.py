@@ -27,18 +27,11 @@ from tests.app.report.forging import forged
 
 Verify = Callable[..., Verification]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("coft-no-fusion", {}),
-    ("coft-no-certification", {}),
-    ("coft-single-branch", {}),
-    ("sdd", {"descriptions": ("one", "two"), "decay": 20.0}),
-    ("dexperts", {"weight": 1.5}),
-    ("gedi", {}),
-    ("contrastive", {"guidance": 1.0}),
-    ("safety_template", {"template": "individual"}),
-    ("cda", {"checkpoint": "another"}),
-    ("dtcd", {"cap": 0.3}),
-    ("detox", {"cap": 0.4}),
-)
+    ("coft-no-fusion", {}), ("coft-no-certification", {}), ("coft-single-branch", {}),
+    ("sdd", {"descriptions": ("one", "two"), "decay": 20.0}), ("dexperts", {"weight": 1.5}), ("gedi", {}),
+    ("contrastive", {"guidance": 1.0}), ("safety_template", {"template": "individual"}),
+    ("cda", {"checkpoint": "another"}), ("dtcd", {"cap": 0.3}), ("detox", {"cap": 0.4}),
+)  # fmt: skip
 
 
 class LengthScorer:
@@ -99,7 +92,9 @@ def test_a_report_says_the_method_and_a_method_that_was_changed_afterwards_no_lo
     assert '{""decay"": 20.0}' in table
 
 
-def test_a_single_branch_audit_is_checked_by_the_factual_reading_that_certifies_it(audited, methods, verify, tmp_path):
+def test_a_single_branch_audit_is_checked_and_exported_by_the_factual_reading_that_certifies_it(
+    audited, methods, verify, tmp_path
+):
     number = calibrate(audited.wired, tmp_path, name="factual", certified_in="factual")
     bundle = methods("coft-single-branch", {}, calibration_id=number)
     assert failures(verify(bundle, replay=True)) == {}
@@ -108,24 +103,7 @@ def test_a_single_branch_audit_is_checked_by_the_factual_reading_that_certifies_
     assert "in the prompt as typed" in said
     assert "at the same time" not in said
 
-    def likelier(changed):
-        row = next(row for row in changed["branches"][0]["steps"][0]["candidates"] if row["certified"])
-        row["log_p_factual"] = changed["branches"][0]["steps"][0]["log_tau"] - 1
-
-    assert "Certified tokens" in failures(verify(forged(bundle, likelier, tmp_path)))
-
-    def joint_margin(changed):
-        step = changed["branches"][0]["steps"][0]
-        step["margin"] = min(step["log_p_fused"], step["log_p_masked"]) - step["log_tau"]
-
-    assert "Margins, ratios and bounds" in failures(verify(forged(bundle, joint_margin, tmp_path)))
-
-
-def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_reading_that_certifies_it(
-    audited, methods, tmp_path
-):
-    number = calibrate(audited.wired, tmp_path, name="factual too", certified_in="factual")
-    files = files_of(methods("coft-single-branch", {}, calibration_id=number))
+    files = files_of(bundle)
     report = json.loads(files[REPORT])
     (root, *_), (summary, *_) = report["branches"], report["summary"]
     for step in root["steps"]:
@@ -146,6 +124,18 @@ def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_read
     assert "lower probability" not in page
     assert "probability as typed of the written token" in page
     assert "likely enough in both readings" not in page
+
+    def likelier(changed):
+        row = next(row for row in changed["branches"][0]["steps"][0]["candidates"] if row["certified"])
+        row["log_p_factual"] = changed["branches"][0]["steps"][0]["log_tau"] - 1
+
+    assert "Certified tokens" in failures(verify(forged(bundle, likelier, tmp_path)))
+
+    def joint_margin(changed):
+        step = changed["branches"][0]["steps"][0]
+        step["margin"] = min(step["log_p_fused"], step["log_p_masked"]) - step["log_tau"]
+
+    assert "Margins, ratios and bounds" in failures(verify(forged(bundle, joint_margin, tmp_path)))
 
 
 def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits(audited, verify, tmp_path):

@@ -58,25 +58,19 @@ def _shortened(version):
     return f"{head}+{rest[:12]}{rest[64:]}"
 
 
-def test_a_session_of_an_earlier_version_is_continued(earlier):
-    view = earlier.wired[AuditService].view(earlier.session)
-    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
-    other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
-    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
-    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
-
-
-def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier):
-    settings = replace(SETTINGS, calibration_id=earlier.calibration)
-    assert earlier.wired[AuditService].fit(settings).differences == ()
-    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
-    assert made.certificate.startswith("certified")
-    assert len(made.fingerprint_digest) == 64
-
-
-def test_a_bundle_of_an_earlier_version_verifies_and_replays(earlier, tmp_path):
+def test_what_an_earlier_version_stored_is_verified_continued_and_certifies_a_new_audit(earlier, tmp_path):
     path = tmp_path / "evidence.zip"
     path.write_bytes(earlier.bundle)
     found = verifier(earlier.settings, loader=load_named).verify(path, replay=True)
     assert failures(found) == {}
     assert check_named(found, "Replay on the model").status == "passed"
+    view = earlier.wired[AuditService].view(earlier.session)
+    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
+    other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
+    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
+    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
+    settings = replace(SETTINGS, calibration_id=earlier.calibration)
+    assert earlier.wired[AuditService].fit(settings).differences == ()
+    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
+    assert made.certificate.startswith("certified")
+    assert len(made.fingerprint_digest) == 64

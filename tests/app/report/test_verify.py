@@ -217,14 +217,12 @@ def test_branches_that_do_not_hold_together_and_a_log_that_was_cut_off_are_named
 def test_a_report_of_another_form_is_refused_in_one_sentence(audited, verify):
     text = files_of(audited.bundles["joint"])[REPORT]
     for change, place in (
-        (lambda r: r.update(version=99), "format 99"),
-        (lambda r: r.update(kind="poem"), "no report of an audit"),
-        (lambda r: r.update(extra=1), "extra"),
-        (lambda r: r["session"].pop("prompt"), "session.prompt"),
+        (lambda r: r.update(version=99), "format 99"), (lambda r: r.update(kind="poem"), "no report of an audit"),
+        (lambda r: r.update(extra=1), "extra"), (lambda r: r["session"].pop("prompt"), "session.prompt"),
         (lambda r: step_of(r, 0).update(log_tau="low"), "branches.0.steps.0.log_tau"),
         (lambda r: step_of(r, 0).update(set_size=1.5), "set_size"),
         (lambda r: r["session"]["policy_settings"].update(settings={"nonsense": 1}), "settings"),
-    ):
+    ):  # fmt: skip
         report = json.loads(text)
         change(report)
         with pytest.raises(ServiceError, match=place) as caught:

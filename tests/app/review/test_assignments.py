@@ -13,7 +13,7 @@ from app.review.assignments import (
     due_date,
     workloads,
     write_assignments,
-)
+)  # fmt: skip
 from app.review.service import VerdictService
 from app.review.words import loads, queue
 from app.shared.audits import AuditSettings, StartAudit
@@ -83,12 +83,10 @@ def test_assignments_are_taken_back_and_written_as_csv_and_what_was_said_stays(a
 
 def test_an_assignment_that_names_nobody_or_nothing_is_refused(assignments, sessions):
     for request, sentence in (
-        (asked(lead=" ", text="nurse"), "no name"),
-        (asked(reviewers=(" , ",), text="nurse"), "No reviewer is named"),
-        (asked(), "No session is named"),
-        (asked(text="zebra"), "No session matches 'zebra'"),
+        (asked(lead=" ", text="nurse"), "no name"), (asked(reviewers=(" , ",), text="nurse"), "No reviewer is named"),
+        (asked(), "No session is named"), (asked(text="zebra"), "No session matches 'zebra'"),
         (asked(session_ids=tuple(range(1, 6000))), "more than 10,000"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match=sentence):
             assignments.assign(request)
     with pytest.raises(NotFoundError):

@@ -27,10 +27,8 @@ def session(command):
 def test_commands_assign_list_and_take_back(command, session, tmp_path):
     asked = ("--lead", "Lead", "--reviewer", "Ana,Ben", "--due", "2026-01-02")
     assert command("verdicts", "assign", *asked, "--session", session) == (
-        0,
-        "1 session is assigned to Ana, Ben.\n",
-        "",
-    )
+        0, "1 session is assigned to Ana, Ben.\n", "",
+    )  # fmt: skip
     code, out, _ = command("verdicts", "assignments", "--out", tmp_path / "a.csv")
     assert code == 0
     assert "Ana: 0 of 1 done, 1 overdue" in out

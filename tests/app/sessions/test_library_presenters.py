@@ -18,21 +18,10 @@ from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 ENTRY = SessionEntryRecord(
-    id=7,
-    name="Ward",
-    prompt="The nurse said he",
-    model="demo",
-    policy="coft",
-    certificate="certified",
-    step_count=3,
-    branch_count=2,
-    created_at=NOW,
-    updated_at=NOW,
-    archived_at=None,
-    batch_id=None,
-    verdict_count=1,
+    id=7, name="Ward", prompt="The nurse said he", model="demo", policy="coft", certificate="certified", step_count=3,
+    branch_count=2, created_at=NOW, updated_at=NOW, archived_at=None, batch_id=None, verdict_count=1,
     tags=("night", "ward"),
-)
+)  # fmt: skip
 STORED = LibraryChoicesRecord(policies=(("coft", 2),), models=(("demo", 2),), tags=(("ward", 1),))
 NONE = LibraryChoicesRecord(policies=(), models=(), tags=())
 
@@ -65,12 +54,10 @@ def test_every_filter_reaches_the_query_and_what_cannot_be_asked_for_is_refused(
     )  # fmt: skip
     assert library_query(given) == expected
     for name, value, sentence in (
-        ("certificate", "gold", "There is no certificate 'gold'"),
-        ("order", "colour", "There is no order 'colour'"),
-        ("since", "4 May", "'4 May' is not a day"),
-        ("since", "2026-05-05", "earlier one first"),
+        ("certificate", "gold", "There is no certificate 'gold'"), ("order", "colour", "There is no order 'colour'"),
+        ("since", "4 May", "'4 May' is not a day"), ("since", "2026-05-05", "earlier one first"),
         ("page", "two", "is not a whole number"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match=sentence):
             library_query({"until": "2026-05-04", name: value})
 
