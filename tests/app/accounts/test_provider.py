@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.jwk import OctKey, RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -175,8 +175,7 @@ def test_a_token_that_does_not_fit_or_that_another_key_signed_signs_nobody_in(br
         assert signed_in(browser, provider).status_code == 401, claims
         assert COOKIE not in browser.cookies, claims
         assert accounts.list() == [], claims
-    from joserfc.jwk import OctKey
-
+    provider.claims = {}
     for key, algorithm in ((STRANGER, "RS256"), (OctKey.import_key(SECRET.encode() * 2), "HS256")):
         provider.key, provider.algorithm = key, algorithm
         assert signed_in(browser, provider).status_code == 401
@@ -273,19 +272,22 @@ def test_a_link_of_another_website_begins_no_sign_in(browser):
 
 
 def test_a_provider_that_refuses_is_away_or_sends_the_server_elsewhere_is_said(browser, provider, monkeypatch):
-    provider.moved = f"{provider.url}/moved"
-    assert httpx.get(f"{provider.url}/.well-known/openid-configuration", follow_redirects=True).json()["issuer"]
-    answer = browser.get("/sign-in/begin")
-    assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
-    monkeypatch.setattr(browser.app.routes[0].endpoint.__self__.provider, "issuer", "http://127.0.0.1:9")
-    answer = browser.get("/sign-in/begin")
-    assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
     sent = browser.get("/sign-in/begin")
     state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
     refused = browser.get(f"/sign-in/provider?error=access_denied&error_description=%3Cb%3Eno&state={state}")
     assert "&lt;b&gt;no" in refused.text
-    monkeypatch.setattr(provider, "described", lambda: {"issuer": "https://another.example"})
-    assert browser.get("/sign-in/begin").status_code == 502
+    with monkeypatch.context() as patch:
+        patch.setattr(provider, "described", lambda: {"issuer": "https://another.example"})
+        assert browser.get("/sign-in/begin").status_code == 502
+    with monkeypatch.context() as patch:
+        patch.setattr(browser.app.routes[0].endpoint.__self__.provider, "issuer", "http://127.0.0.1:9")
+        answer = browser.get("/sign-in/begin")
+        assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
+    assert browser.get("/sign-in/begin").status_code == 303
+    provider.moved = f"{provider.url}/moved"
+    assert httpx.get(f"{provider.url}/.well-known/openid-configuration", follow_redirects=True).json()["issuer"]
+    answer = browser.get("/sign-in/begin")
+    assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
 
 
 def test_a_provider_whose_certificate_nobody_vouches_for_is_not_asked(tmp_path):

@@ -237,8 +237,8 @@ def test_a_servers_address_that_others_reach_needs_accounts_with_an_admin(monkey
             require_accounts_elsewhere(Settings(host=host))
         assert main(["serve", "--host", host]) == 1
         assert "COFT_ACCOUNTS=on" in capsys.readouterr().err
-        for settings in (Settings(host=host, accounts="on"), Settings(host=host, accounts="elsewhere"), Settings()):
-            require_accounts_elsewhere(settings)
+        for safe in (Settings(host=host, accounts="on"), Settings(host=host, accounts="elsewhere"), Settings()):
+            require_accounts_elsewhere(safe)
     monkeypatch.setenv("COFT_DATABASE_URL", settings.database_url)
     monkeypatch.setenv("COFT_ACCOUNTS", "on")
     monkeypatch.setattr("app.server.require_free_port", lambda _: None)

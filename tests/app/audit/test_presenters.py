@@ -23,7 +23,7 @@ from app.shared.step_words import (
     step_card,
     threshold,
     times_likelier,
-)  # fmt: skip
+)
 from coft_core.effects import masked_words
 from coft_core.types import Span
 from tests.records import make_step, position_bins

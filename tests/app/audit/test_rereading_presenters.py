@@ -18,7 +18,7 @@ from app.audit.rereading import (
     departure_message,
     rereading_message,
     settings_text,
-)  # fmt: skip
+)
 from coft_core.decode.heads import Bounds
 from coft_core.decode.reread import RereadStep
 from tests.records import make_step

@@ -294,6 +294,9 @@ def test_requests_of_other_sites_and_faults_of_the_program_are_told_apart(plain,
     answer = plain.post("/v1/completions", content=body, headers={"content-type": "text/plain"})
     assert answer.status_code == 415
     assert "application/json" in answer.json()["error"]["message"]
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.completions.create(model="other", prompt="a")
+    assert raised.value.code == "model_not_found"
 
     def broken(*_):
         raise RuntimeError("something")
@@ -302,9 +305,6 @@ def test_requests_of_other_sites_and_faults_of_the_program_are_told_apart(plain,
     answer = plain.post("/v1/completions", json={"model": "demo", "prompt": "a"})
     assert answer.status_code == 500
     assert answer.json()["error"]["type"] == "server_error"
-    with pytest.raises(openai.NotFoundError) as raised:
-        client.completions.create(model="other", prompt="a")
-    assert raised.value.code == "model_not_found"
 
 
 def paths(settings):

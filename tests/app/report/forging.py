@@ -5,7 +5,6 @@ import json
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack
 from app.report.document import (
@@ -17,21 +16,18 @@ from app.report.document import (
     summary_of,
     thresholds_digest,
     thresholds_of,
-)  # fmt: skip
+)
 from app.report.verify.loaded import load
 from coft_core.fingerprint import Fingerprint
 from db.verdicts import FIRST, entry_digest
 from tests.app.report.conftest import files_of
-
-Files = dict[str, bytes]
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Forgery:
     """What is changed, and how it comes out."""
 
-    change: Callable[[Report, Files], object]
+    change: Callable[..., object]
     caught: str = ""
     replay: bool = False
     file: str = ""
@@ -84,7 +80,7 @@ def forged(bundle, change, folder):
 
 def fields_of(value, path=""):
     """Every kind of field of a document once, with what changes one of its values in place; lists have no numbers."""
-    seen: set[str] = set()
+    seen = set()
     for own, place in _leaves(value, path, ()):
         if own not in seen:
             seen.add(own)
@@ -134,7 +130,7 @@ def _drafted(report, files, folder):
 
 
 def _digested(report, with_log):
-    changes: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
+    changes = {"steps_digest": steps_digest(report.branches)}
     if report.thresholds is not None:
         own = thresholds_digest(report.thresholds.families)
         changes["thresholds"] = report.thresholds.model_copy(update={"digest": own})

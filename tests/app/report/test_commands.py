@@ -1,7 +1,6 @@
 """The commands ``report``, ``verify`` and ``verdicts``: files, exit codes, and JSON for programs."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -11,8 +10,6 @@ from app.report.bundle import MANIFEST
 from app.report.service import ReportService
 from app.report.signing import Signer
 from tests.app.report.conftest import files_of, with_file
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

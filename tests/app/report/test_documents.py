@@ -27,7 +27,7 @@ from app.report.document import (
     report_text,
     session_record,
     steps_digest,
-)  # fmt: skip
+)
 from app.report.service import ReportService
 from app.report.tables import annotations_csv, candidates_csv
 from app.shared.errors import ServiceError

@@ -5,7 +5,6 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from app.report.verify.untold import untold
 from app.shared.errors import ServiceError
 from app.shared.thresholds import reading_for
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration, load_calibration
+from coft_core.conformal.families import load_calibration
 from coft_core.errors import CoftError, ModelLoadError
 from tests.app.report.conftest import audit, check_named, failures, files_of, judge
 from tests.app.report.forging import Forgery, fields_of, rebuilt
@@ -34,15 +33,14 @@ AGAIN, DIGESTS = "Calibration from its prompts", "Digests in the report"
 
 
 def step_of(report, index=3):
-    step: dict[str, Any] = report["branches"][0]["steps"][index]
-    return step
+    return report["branches"][0]["steps"][index]
 
 
 def put(*path):
     """Sets the value at a path of keys and numbers; a function is asked what to make of the value there."""
 
     def change(report, _):
-        place: Any = report
+        place = report
         for key in path[:-2]:
             place = place[key]
         value = path[-1]
@@ -233,29 +231,23 @@ def branch_left_out(report, _):
 FORGERIES: dict[str, Forgery] = {
     # Tokens
     "a token's text beside its id": Forgery(in_step("token", " kind"), BRANCHES),
-    "a token's text beside its id, everywhere": Forgery(
-        retold, REPLAY, True, REPORT, "branches.steps.token"
-    ),
+    "a token's text beside its id, everywhere": Forgery(retold, REPLAY, True, REPORT, "branches.steps.token"),
     "a candidate exchanged for another token": Forgery(
         retagged, REPLAY, True, REPORT, "branches.steps.candidates.token_id"
     ),
     "a candidate left out": Forgery(dropped, REPLAY, True, REPORT, "branches.steps.candidates"),
-    "the drawn token with all its numbers": Forgery(
-        chosen_otherwise, REPLAY, True, REPORT, "branches.steps.token_id"
-    ),
+    "the drawn token with all its numbers": Forgery(chosen_otherwise, REPLAY, True, REPORT, "branches.steps.token_id"),
     "a forced flag": Forgery(in_step("forced", True), BRANCHES),
     "the emitted token": Forgery(in_step("token_id", lambda number: number + 1), BRANCHES),
     "the policy's token": Forgery(in_step("policy_token_id", lambda number: number + 1), BRANCHES),
     # Numbers
-    "numbers that fit each other": Forgery(
-        made_up, REPLAY, True, REPORT, "branches.steps.candidates.log_p_fused"
-    ),
+    "numbers that fit each other": Forgery(made_up, REPLAY, True, REPORT, "branches.steps.candidates.log_p_fused"),
     "a threshold of the list": Forgery(
         put("thresholds", "families", 0, "bins", 0, "log_tau", lambda own: own - 0.01), THRESHOLDS
     ),
     "a set that is larger, with its range": Forgery(
         every(*(in_step(name, lambda own: own + 1) for name in ("set_size", "set_size_low", "set_size_high"))), REPLAY,
-        True, REPORT, "branches.steps.set_size",
+        True, REPORT, "branches.steps.set_size"
     ),
     "a larger entropy": Forgery(
         in_step("entropy_fused", lambda own: own + 0.1), REPLAY, True, REPORT, "branches.steps.entropy_fused"
@@ -265,14 +257,14 @@ FORGERIES: dict[str, Forgery] = {
             in_step("kl_fused_masked", lambda own: own * 4),
             in_step("tv_bound", lambda own: None if own is None else own * 2),
         ),
-        REPLAY, True, REPORT, "branches.steps.kl_fused_masked",
+        REPLAY, True, REPORT, "branches.steps.kl_fused_masked"
     ),
     "the sensitivity": Forgery(
         in_step("sensitivity", lambda own: own + 1), REPLAY, True, REPORT, "branches.steps.sensitivity"
     ),
     "total variation on the set": Forgery(
-        in_step("tv_on_set", lambda own: None if own is None else own / 2),
-        REPLAY, True, REPORT, "branches.steps.tv_on_set",
+        in_step("tv_on_set", lambda own: None if own is None else own / 2), REPLAY, True, REPORT,
+        "branches.steps.tv_on_set"
     ),
     "what a family says": Forgery(
         put("branches", 0, "steps", 3, "families", 0, "log_joint", lambda own: own - 0.1), TOKENS, kind="factorized"
@@ -290,7 +282,7 @@ FORGERIES: dict[str, Forgery] = {
     "the certificate": Forgery(put("session", "certificate", "uncertified: no calibration"), CERTIFICATE),
     "why there is no certificate": Forgery(
         put("session", "certificate", "uncertified: vanilla decoding"), REPLAY, True, REPORT, "session.certificate",
-        kind="uncalibrated",
+        kind="uncalibrated"
     ),
     # Prompt, spans and masks
     "a word shown as masked": Forgery(masked_word, PREVIEW),
@@ -298,12 +290,8 @@ FORGERIES: dict[str, Forgery] = {
     "a word of the masked prompt": Forgery(
         put("session", "policy_settings", "preview", "pieces", -1, 0, lambda text: text.replace("come", "go")), PREVIEW
     ),
-    "a word of the prompt and of its masked reading": Forgery(
-        reworded, REPLAY, True, REPORT, "session.prompt"
-    ),
-    "a word of the prompt alone": Forgery(
-        put("session", "prompt", lambda text: text.replace("come", "came")), PREVIEW
-    ),
+    "a word of the prompt and of its masked reading": Forgery(reworded, REPLAY, True, REPORT, "session.prompt"),
+    "a word of the prompt alone": Forgery(put("session", "prompt", lambda text: text.replace("come", "came")), PREVIEW),
     "the number of the prompt's tokens": Forgery(
         put("session", "policy_settings", "preview", "token_count", lambda own: own + 1), SETTINGS
     ),
@@ -316,7 +304,7 @@ FORGERIES: dict[str, Forgery] = {
     # Settings and model
     "the seed": Forgery(setting("seed", 9, "session"), REPLAY, True, REPORT, "session.seed"),
     "the seed in one place": Forgery(setting("seed", 9), SETTINGS),
-    "a setting of another type": Forgery(setting("seed", False, ), SETTINGS),
+    "a setting of another type": Forgery(setting("seed", False), SETTINGS),
     "the mask layout": Forgery(setting("mask_layout", "factorized"), SETTINGS),
     "a whitelist": Forgery(setting("whitelist", ["nurse"]), SETTINGS),
     "the families that are masked": Forgery(setting("masked_families", ["gender"]), SETTINGS),
@@ -326,15 +314,15 @@ FORGERIES: dict[str, Forgery] = {
     ),
     "the weights, where nothing is certified": Forgery(
         put("session", "fingerprint", "weights", "sha256:" + "0" * 64), REPLAY, True, REPORT,
-        "session.fingerprint.weights", kind="uncalibrated",
+        "session.fingerprint.weights", kind="uncalibrated"
     ),
     "the model's name": Forgery(
         every(setting("model", "other", "session"), put("session", "fingerprint", "model", "other")), REPLAY, True,
-        REPORT, "session.model", kind="uncalibrated",
+        REPORT, "session.model", kind="uncalibrated"
     ),
     "the model's revision": Forgery(
         every(put("session", "model_revision", "v2"), put("session", "fingerprint", "revision", "v2")), REPLAY, True,
-        REPORT, "session.model_revision", kind="uncalibrated",
+        REPORT, "session.model_revision", kind="uncalibrated"
     ),
     "the chat template": Forgery(
         put("session", "fingerprint", "chat_template", "0" * 64), SETTINGS, kind="uncalibrated"
@@ -412,7 +400,7 @@ def load_named(name, **named):
 @pytest.fixture(scope="module", autouse=True)
 def calibrations_read_once():
     """Most forgeries leave the calibration and how it is read as they are: that gives the same objects each time."""
-    read: dict[tuple[int, str], AnyCalibration] = {}
+    read = {}
 
     def reading(stored, settings):
         key = (id(stored), repr(settings))

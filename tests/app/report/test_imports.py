@@ -185,6 +185,7 @@ def test_a_hostile_bundle_or_one_by_an_untrusted_key_is_refused_in_one_sentence_
     path.write_bytes(buffer.getvalue())
     with pytest.raises(ServiceError, match="more than 100 times its size"):
         elsewhere[BundleImports].add(path)
+    path.write_bytes(audited.bundles["joint"])
     key = path.with_name("own.pem")
     key.write_text(elsewhere[Signer].public_key)
     with pytest.raises(ServiceError, match=elsewhere[Signer].fingerprint):

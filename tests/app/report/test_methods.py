@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,14 +17,12 @@ from app.report.bundle import REPORT
 from app.report.document import report_from
 from app.report.service import ReportService
 from app.report.tables import COLUMNS, COMPUTED, RANGES
-from app.report.verify.findings import Verification
 from app.report.words import claims, step_sentence
 from app.shared.policies import policy_info
 from db.sessions import SessionsRepository
 from tests.app.report.conftest import audit, calibrate, check_named, failures, files_of, load_tiny
 from tests.app.report.forging import forged
 
-Verify = Callable[..., Verification]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("coft-no-fusion", {}), ("coft-no-certification", {}), ("coft-single-branch", {}),
     ("sdd", {"descriptions": ("one", "two"), "decay": 20.0}), ("dexperts", {"weight": 1.5}), ("gedi", {}),
@@ -102,7 +99,6 @@ def test_a_single_branch_audit_is_checked_and_exported_by_the_factual_reading_th
     said = " ".join(claims(report))
     assert "in the prompt as typed" in said
     assert "at the same time" not in said
-
     files = files_of(bundle)
     report = json.loads(files[REPORT])
     (root, *_), (summary, *_) = report["branches"], report["summary"]

@@ -39,12 +39,12 @@ def test_a_bundle_or_a_report_verifies_with_the_key_that_signed_it_alone(audited
     assert found.ok
     assert check_named(found, "Signature").status == "passed"
     assert not [item for item in found.beyond if item.fields == ("signatures",)]
-    key.write_text(Signer(tmp_path / "other" / "key.pem").public_key)
-    assert set(failures(checked(checker, audited.bundles["joint"], tmp_path, key))) == {"Signature"}
     path = tmp_path / "report.json"
     path.write_text(audited.wired[ReportService].json(audited.sessions["joint"]))
     assert checker.verify(path).ok
     assert set(failures(checker.verify(path, key=key))) == {"Signature"}
+    key.write_text(Signer(tmp_path / "other" / "key.pem").public_key)
+    assert set(failures(checked(checker, audited.bundles["joint"], tmp_path, key))) == {"Signature"}
 
 
 def test_a_consistently_rebuilt_forgery_passes_without_a_key_and_fails_with_it_whoever_signed_it(

@@ -1,7 +1,6 @@
 """Logits in a bundle: every number is computed again from them, and a forgery that fits itself is found."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from app.bootstrap import services
 from app.report.bundle import LOGITS_FILE as FILE
 from app.report.bundle import REPORT, logits_from, pack
 from app.report.service import ReportService
-from app.report.verify.findings import Verification
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from coft_core.decode.plan import plan
@@ -19,7 +17,6 @@ from tests.app.report.forging import forged
 from tests.conftest import load_tiny
 
 NAME = "Steps from stored logits"
-Verify = Callable[..., Verification]
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest, pack
-from app.report.verify.findings import Verification
 from app.report.verify.loaded import load
 from app.report.verify.numbers import check_certified, check_summary
 from app.report.verify.structure import check_table
@@ -20,7 +17,6 @@ from tests.app.report.conftest import check_named, failures, files_of, with_file
 from tests.app.report.forging import forged
 from tests.conftest import verifier
 
-Verify = Callable[..., Verification]
 KINDS = (
     "joint", "greedy", "factorized", "uninformative", "mismatch", "other layout", "uncalibrated", "vanilla", "deleted",
     "empty",
@@ -104,8 +100,7 @@ def test_one_cell_that_differs_from_the_report_is_named_by_line_and_column(audit
 
 
 def step_of(report, index=3):
-    step: dict[str, Any] = report["branches"][0]["steps"][index]
-    return step
+    return report["branches"][0]["steps"][index]
 
 
 PLACE = "Branch 0, step 4"

@@ -13,7 +13,7 @@ from app.review.assignments import (
     due_date,
     workloads,
     write_assignments,
-)  # fmt: skip
+)
 from app.review.service import VerdictService
 from app.review.words import loads, queue
 from app.shared.audits import AuditSettings, StartAudit

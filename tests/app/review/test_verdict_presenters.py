@@ -18,7 +18,7 @@ from app.review.words import (
     sheet_message,
     target_message,
     verdicts_message,
-)  # fmt: skip
+)
 from app.shared.prompt_rows import row_views
 from app.shared.verdicts import LogCheck, ReviewView, standing
 from coft_core.types import Example

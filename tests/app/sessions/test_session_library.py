@@ -112,7 +112,7 @@ def test_a_copy_is_checked_against_its_calibration_and_never_drops_a_deleted_one
     request = wired[SessionLibrary].prefill(view.session_id).request
     with pytest.raises(CalibrationMismatch):
         wired[AuditService].start(replace(request, settings=replace(view.settings, lam=0.1)))
-    assert wired[SessionLibrary].ids(LibraryQuery()) == [view.session_id]
+    assert wired[SessionLibrary].ids(LibraryQuery()) == (view.session_id,)
     wired[CalibrationService].delete(calibrated)
     made = wired[SessionLibrary].prefill(view.session_id)
     assert made.request.settings.calibration_id is None
