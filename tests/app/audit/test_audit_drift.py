@@ -32,7 +32,7 @@ def wired(shared):
 
 
 def calibrated(wired, folder, **changes):
-    text = "prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(40))
+    text = "prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(60))
     request = CalibrationRequest(
         name="set", model="tiny", top_p=1.0, alpha=0.2, max_new_tokens=9, max_iterations=1, verification_share=0.5,
         **changes,

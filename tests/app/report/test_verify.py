@@ -113,7 +113,6 @@ FORGERIES = (
         (lambda r: step_of(r).update(margin=9.0), "Margins, ratios and bounds", PLACE),
         (lambda r: step_of(r).update(set_size=0), "Fallbacks, choices and sets", PLACE),
         (lambda r: r["log"][0].update(verdict="fair"), "Verdict log", "Entry 1 was changed"),
-        (lambda r: r["log"][4].update(note="x"), "Verdict log", "Entry 5 was changed"),
         (lambda r: r["summary"][0].update(certified=99), "Summary numbers", "Summary of branch 0: certified"),
         (lambda r: r["summary"][0].update(largest_log_ratio=0.0), "Summary numbers", "largest_log_ratio"),
         (lambda r: r["summary"][0]["chain"]["sequence"].update(tau=0.5), "Certificates of whole chains", "Branch 0"),
@@ -129,7 +128,10 @@ FORGERIES = (
         (lambda r: r["session"]["fingerprint"].update(weights="others"), "Prompt, spans and settings", "digest"),
         (lambda r: r["log"].pop(2), "Verdict log", "Entry 3 is missing"),
     ),
-    ((lambda r: r["session"]["spans"][0].update(end=999), "Prompt, spans and settings", "5 to 999"),),
+    (
+        (lambda r: r["session"]["spans"][0].update(end=999), "Prompt, spans and settings", "5 to 999"),
+        (lambda r: r["log"][4].update(note="x"), "Verdict log", "Entry 5 was changed"),
+    ),
     ((lambda r: r["branches"][1]["steps"].pop(0), "Branches and steps", "Branch 0/2:"),),
     ((lambda r: r["branches"][1].update(fork_step=1), "Branches and steps", "Branch 0/2:"),),
 )  # fmt: skip
