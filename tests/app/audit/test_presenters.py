@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.audit.branch_words import crumbs
@@ -103,6 +103,7 @@ def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
         assert rows[candidate.token]["why"] == expected
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(1e-6, 0.999), min_size=1, max_size=8), st.floats(1e-3, 0.5))
 def test_shown_digits_never_reverse_a_comparison_with_the_threshold(values, tau):
     digits = digits_for(values, tau)
@@ -110,6 +111,7 @@ def test_shown_digits_never_reverse_a_comparison_with_the_threshold(values, tau)
         assert all((round(v, digits) >= round(tau, digits)) == (v >= tau) for v in values)
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-9, 1.0), st.integers(2, 4))
 def test_a_positive_probability_never_reads_as_zero(value, digits):
     assert probability(value, digits).strip("<0.") or probability(value, digits).startswith("<")
