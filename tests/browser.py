@@ -22,7 +22,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from app.bootstrap import services as open_services
-from app.server import build_app, launch_options
+from app.server import build_app, finish_agents, launch_options
 from app.settings import Settings
 from app.shared.wiring import Services
 from tests.conftest import free_port
@@ -116,16 +116,18 @@ def hand_over(page: Page, place: str, file: Path) -> None:
 
 
 @contextmanager
-def served(services: Services) -> Iterator[str]:
-    """The application on a free port, in threads of this process; yields its address."""
+def served(services: Services, agents: bool = False) -> Iterator[str]:
+    """The application on a free port, in threads of this process, for agents too if asked; yields its address."""
     app = build_app(services)
     _, url, _ = app.launch(
         prevent_thread_lock=True,
         quiet=True,
         server_name="127.0.0.1",
         server_port=free_port(),
-        **launch_options(services),
+        **launch_options(services, agents),
     )
+    if agents:
+        finish_agents(app)
     try:
         yield url.rstrip("/")
     finally:

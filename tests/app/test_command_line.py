@@ -26,10 +26,10 @@ def run(capsys, *arguments):
 
 def test_an_audit_with_the_defaults_is_certified_and_its_report_is_sound(tmp_path, capsys):
     out = tmp_path / "report.csv"
-    code, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--seed", "3")
-    assert code == 0
-    assert "certified" in text
-    assert "“he” (gender, lexicon" in text
+    code, text, err = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--seed", "3", "--steps", "12")
+    assert (code, err) == (0, "")
+    for told in ("certified", "“he” (gender, lexicon", "Sentinel: “<mask>”"):
+        assert told in text
     rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
     assert rows
     for row in rows:
@@ -40,20 +40,21 @@ def test_an_audit_with_the_defaults_is_certified_and_its_report_is_sound(tmp_pat
         assert (row["fallback"] == "true") == (row["set_size"] == "0")
 
 
-def test_no_chain_of_many_seeds_leaves_its_certified_set(tmp_path, capsys):
-    for seed in range(5):
-        _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--json", "--seed", str(seed), "--alpha", "0.3")
-        audit = json.loads(text)
-        assert all(s["certified"] or s["set_size"] == 0 for s in audit["steps"])
-
-
-def test_json_output_is_one_document_that_agrees_with_the_report(tmp_path, capsys):
+def test_json_output_is_one_document_that_agrees_with_the_report_and_no_chain_leaves_its_certified_set(
+    tmp_path, capsys
+):
     out = tmp_path / "report.csv"
-    _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--json", "--steps", "5")
-    audit = json.loads(text)
-    rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
-    assert [s["token_id"] for s in audit["steps"]] == [int(r["token_id"]) for r in rows]
-    assert math.isclose(audit["steps"][0]["p_fused"], float(rows[0]["p_fused"]))
+    for seed in range(2):
+        audit = json.loads(
+            run(
+                capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--json", "--steps", "8", "--alpha", "0.3",
+                "--seed", str(seed),
+            )[1]
+        )  # fmt: skip
+        rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
+        assert [s["token_id"] for s in audit["steps"]] == [int(r["token_id"]) for r in rows]
+        assert math.isclose(audit["steps"][0]["p_fused"], float(rows[0]["p_fused"]))
+        assert all(s["certified"] or s["set_size"] == 0 for s in audit["steps"])
 
 
 def test_calibrate_then_audit_with_it_then_report_and_delete(tmp_path, capsys):
@@ -82,53 +83,40 @@ def test_calibrate_then_audit_with_it_then_report_and_delete(tmp_path, capsys):
     assert json.loads(run(capsys, "sessions", "--json")[1]) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--prompt", " "], "prompt is empty"),
-        (["--prompt", "he", "--lam", "1.5"], "lambda is 1.5"),
-        (["--prompt", "he", "--alpha", "0"], "alpha"),
-        (["--prompt", "he", "--temperature", "nan"], "temperature"),
+def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys):
+    for arguments, message in (
+        (["--prompt", " "], "prompt is empty"), (["--prompt", "he", "--lam", "1.5"], "lambda is 1.5"),
+        (["--prompt", "he", "--alpha", "0"], "alpha"), (["--prompt", "he", "--temperature", "nan"], "temperature"),
         (["--prompt", "he", "--lam", "0.2"], "another policy"),
         (["--prompt", "he", "--spans", "she"], "not a JSON list"),
         (["--prompt", "he", "--calibration", "mine"], "no calibration"),
         (["--prompt", "he " * 600], "the model takes 512"),
         (["--prompt", "he", "--model", "/no/such/model"], "holds no model"),
         (["--prompt", "he", "--sentinel", "a person"], "not exactly one token"),
-    ],
-)
-def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys, arguments, message):
-    code, out, err = run(capsys, "audit", *arguments)
-    assert code == 1
-    assert message in err
-    assert err.count("\n") == 1
-    assert out == ""
+    ):  # fmt: skip
+        code, out, err = run(capsys, "audit", *arguments)
+        assert (code, out, err.count("\n"), message in err) == (1, "", 1, True), arguments
     assert json.loads(run(capsys, "sessions", "--json")[1]) == []
 
 
 def test_a_prompt_without_sensitive_spans_says_that_both_branches_are_equal(capsys):
-    _, text, _ = run(capsys, "audit", "--prompt", "Two and two make", "--steps", "3")
+    _, text, _ = run(capsys, "audit", "--prompt", "Two and two make", "--steps", "1")
     assert "Nothing is masked" in text
-
-
-def test_the_sentinel_is_told_with_the_reason_for_it(capsys):
-    _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--steps", "1")
-    assert "Sentinel: “<mask>” stands for every masked token: the tokenizer's mask token." in text
 
 
 def test_a_model_without_a_sentinel_is_audited_with_vanilla_decoding_and_refused_for_coft(tmp_path, capsys):
     model = random_model(words_alone())
     model.module.save_pretrained(tmp_path / "words")
     model.tokenizer.save_pretrained(tmp_path / "words")
-    audit = ("audit", "--model", str(tmp_path / "words"), "--prompt", "The nurse said he ran", "--steps", "2")
+    audit = ("audit", "--model", str(tmp_path / "words"), "--prompt", "The nurse said he ran", "--steps", "1")
     code, text, _ = run(capsys, *audit, "--policy", "vanilla")
     assert code == 0
-    assert "Note: This model's vocabulary has no token that could stand for a masked one" in text
+    assert "no token that could stand" in text
     code, _, error = run(capsys, *audit, "--calibration", "none")
     assert (code, error.count("\n")) == (1, 1)
-    assert "no token that could stand for a masked one" in error
+    assert "no token that could stand" in error
     _, text, _ = run(capsys, *audit, "--sentinel", "home")
-    assert "Sentinel: “home” stands for every masked token" in text
+    assert "Sentinel: “home”" in text
 
 
 def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_told(tmp_path, capsys):
@@ -138,15 +126,13 @@ def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_told(tmp_path, cap
     audit = ("audit", "--model", str(tmp_path / "merged"), "--prompt", "it was hers", "--steps", "1")
     spans = ("--spans", '[[7, 10, "gender"], [10, 11, "other"]]', "--calibration", "none")
     _, text, _ = run(capsys, *audit, *spans, "--whitelist", "s")
-    assert "Note: “s” is kept, but shares a token with “her”, which is masked" in text
+    assert "“s” is kept, but shares a token with “her”" in text
 
 
-def test_the_embedded_calibration_belongs_to_the_embedded_model_and_detector(capsys):
-    code, _, err = run(capsys, "audit", "--prompt", PROMPT, "--steps", "1")
-    assert (code, err) == (0, "")
-
-
-def test_word_lists_are_added_shown_used_and_removed(tmp_path, capsys):
+def test_word_lists_are_added_shown_used_and_removed_and_a_bad_line_is_refused_with_its_number(tmp_path, capsys):
+    (tmp_path / "bad.txt").write_text("nurse\nNurse\n")
+    code, _, error = run(capsys, "lists", "add", str(tmp_path / "bad.txt"))
+    assert (code, "line 2" in error) == (1, True)
     path = tmp_path / "ward.csv"
     path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n")
     code, text, _ = run(capsys, "lists", "add", str(path))
@@ -158,7 +144,7 @@ def test_word_lists_are_added_shown_used_and_removed(tmp_path, capsys):
     out = tmp_path / "copy.csv"
     run(capsys, "lists", "show", "ward", "--out", str(out))
     assert "rounds,race,mask" in out.read_text()
-    audit = ("audit", "--prompt", PROMPT, "--list", "ward", "--calibration", "none", "--steps", "2")
+    audit = ("audit", "--prompt", PROMPT, "--list", "ward", "--calibration", "none", "--steps", "1")
     found = json.loads(run(capsys, *audit, "--json")[1])
     assert found["user_list"] == "ward"
     assert [(span["source"], span["kept"]) for span in found["spans"]][:2] == [("list", True), ("list", False)]
@@ -167,15 +153,6 @@ def test_word_lists_are_added_shown_used_and_removed(tmp_path, capsys):
     code, _, error = run(capsys, *audit)
     assert (code, error.count("\n")) == (1, 1)
     assert "no word list “ward”" in error
-
-
-def test_a_word_list_with_a_bad_line_is_refused_with_its_number(tmp_path, capsys):
-    path = tmp_path / "bad.txt"
-    path.write_text("nurse\nNurse\n")
-    code, _, error = run(capsys, "lists", "add", str(path))
-    assert code == 1
-    assert "line 2" in error
-    assert json.loads(run(capsys, "lists", "show", "--json")[1]) == []
 
 
 def test_masks_whitelists_and_groups_are_options_of_an_audit(capsys):

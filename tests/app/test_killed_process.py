@@ -1,5 +1,7 @@
 """A process killed in the middle of a run loses no step that it had shown."""
 
+import itertools
+
 from gradio_client import Client, handle_file
 
 from app.audit.service import AuditService
@@ -23,7 +25,7 @@ def telling(settings, session_id):
 
 def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was(settings):
     request = StartAudit(
-        "He said that", AuditSettings(model="tiny", max_new_tokens=40, top_p=1.0), (Span(0, 2, "gender"),)
+        "He said that", AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0), (Span(0, 2, "gender"),)
     )
     with services(settings, loader=load_tiny) as wired:
         session_id = wired[AuditService].start(request).session_id
@@ -54,8 +56,9 @@ def test_a_terminated_server_stops_its_jobs_which_can_be_resumed(tmp_path, monke
     prompts = tmp_path / "prompts.csv"
     prompts.write_text("prompt\n" + "".join(f"He said {number} times that\n" for number in range(200)))
     monkeypatch.setenv("COFT_DATABASE_URL", url)
-    with child(lambda: main(["serve", "--port", str(port)])) as other:
-        assert any(line.startswith("COFT Audit runs at") for line in other.stdout)
+    with child(lambda: main(["serve", "--mcp", "--port", str(port)])) as other:
+        said = list(itertools.takewhile(lambda line: not line.startswith("COFT Audit runs at"), other.stdout))
+        assert f"http://127.0.0.1:{port}/gradio_api/mcp/" in "".join(said)
         client = Client(f"http://127.0.0.1:{port}", verbose=False)
         settings = {"name": "long", "max_new_tokens": 64}
         client.submit(handle_file(prompts), settings, api_name="/run_batch")

@@ -1,15 +1,9 @@
-"""The program as other programs see it: served with agents, on the embedded model, from a process of its own."""
-
-from __future__ import annotations
+"""The program as other programs see it: served with agents, on the embedded model."""
 
 import asyncio
 import base64
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +12,10 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
-from tests.conftest import free_port, prompt_set_csv
+from app.bootstrap import services
+from app.settings import Settings
+from tests.browser import served
+from tests.conftest import prompt_set_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -27,28 +24,13 @@ OWN = "http://127.0.0.1:7860"
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    store = tmp_path_factory.mktemp("store") / "audits.sqlite3"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--mcp", "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE,
-        env={**os.environ, "COFT_DATABASE_URL": f"sqlite:///{store}", "COFT_PIPELINE": "auto"}, text=True,
-    )  # fmt: skip
-    with process:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("COFT Audit runs at"):
-                break
-        try:
-            assert f"http://127.0.0.1:{port}/gradio_api/mcp/" in "".join(said)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
+def address(tmp_path_factory):
+    settings = Settings(database_url=f"sqlite:///{tmp_path_factory.mktemp('store') / 'audits.sqlite3'}")
+    with services(settings, owns_store=True) as wired, served(wired, agents=True) as url:
+        yield url
 
 
-async def _with_agent(address: str, calls: tuple[tuple[str, dict[str, Any]], ...]) -> tuple[list[Any], list[Any]]:
+async def _with_agent(address, calls):
     async with (
         streamablehttp_client(f"{address}/gradio_api/mcp/") as (read, write, _),
         ClientSession(read, write) as session,
@@ -58,7 +40,7 @@ async def _with_agent(address: str, calls: tuple[tuple[str, dict[str, Any]], ...
         return tools, [await session.call_tool(name, arguments) for name, arguments in calls]
 
 
-def agent(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+def agent(address, *calls):
     """What tools an agent is shown, and what its calls give.
 
     In a thread of its own, since the browser tests leave an event loop running in the main one.
@@ -67,13 +49,13 @@ def agent(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], 
         return threads.submit(asyncio.run, _with_agent(address, calls)).result()
 
 
-def answer(result: Any) -> Any:
+def answer(result):
     assert not result.isError, result.content
     (part,) = result.content
     return json.loads(part.text)
 
 
-def test_an_agent_is_offered_the_endpoints_alone_and_each_tells_what_it_and_its_arguments_are(address: str):
+def test_an_agent_is_offered_the_endpoints_alone_and_each_tells_what_it_and_its_arguments_are(address):
     tools, _ = agent(address)
     listed = re.findall(r"^### `/(\w+)`$", (ROOT / "docs/api.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(tool.name for tool in tools) == listed
@@ -84,13 +66,11 @@ def test_an_agent_is_offered_the_endpoints_alone_and_each_tells_what_it_and_its_
         assert unsaid == [], tool.name
 
 
-def test_an_agent_audits_a_prompt_with_the_embedded_calibration(address: str):
+def test_an_agent_audits_a_prompt_with_the_embedded_calibration(address):
     _, (found, calibrations, refused) = agent(
-        address,
-        ("detect_spans", {"text": PROMPT}),
-        ("list_calibrations", {"model": "demo"}),
+        address, ("detect_spans", {"text": PROMPT}), ("list_calibrations", {"model": "demo"}),
         ("start_audit", {"prompt": PROMPT, "settings": {"lamda": 1}}),
-    )
+    )  # fmt: skip
     assert [PROMPT[span["start"] : span["end"]] for span in answer(found) if not span["suggested"]] == ["he"]
     assert refused.isError
     assert "There is no setting 'lamda'" in refused.content[0].text
@@ -104,14 +84,14 @@ def test_an_agent_audits_a_prompt_with_the_embedded_calibration(address: str):
     assert all(step["certified"] == (min(step["p_fused"], step["p_masked"]) >= step["tau"]) for step in whole["steps"])
 
 
-def test_an_agent_gives_a_file_as_text(address: str):
+def test_an_agent_gives_a_file_as_text(address):
     content = base64.b64encode(b"term,family,action\nrounds,race,mask\n").decode()
     given = {"file": f"data:text/csv;base64,{content}", "settings": {"name": "agents"}}
     made = answer(agent(address, ("add_user_list", given))[1][0])
     assert (made["name"], [term["term"] for term in made["terms"]]) == ("agents", ["rounds"])
 
 
-def test_the_examples_of_the_documentation_do_what_they_say(address: str, tmp_path: Path, monkeypatch):
+def test_the_examples_of_the_documentation_do_what_they_say(address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("prompts.csv").write_text(prompt_set_csv(), "utf-8")
     names: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from coft_core.errors import ModelLoadError
 from coft_core.model.fake import byte_tokenizer
 from coft_core.model.language_model import LanguageModel
-from coft_core.model.load import wrap_model
+from coft_core.model.load import DEMO, load_model, wrap_model
 
 PROMPT = "The uncle finished rounds and then he prepared the reports"
 """Ten tokens; “uncle” and “he” (both gender) are sensitive."""
@@ -48,6 +48,8 @@ SHARES = (0.0, 0.5, -0.35, 0.0, 0.3, 0.4, 1.0, 0.2, 0.2, 0.2, 0.2, 0.5)
 SWAPPED = 6
 """Where “she” instead of “he” does half of what masking does, the other way round."""
 CONTEXT_LENGTH = 1024
+EMBEDDED = "embedded"
+"""The name by which the story's program loads the model that comes with it; ``demo`` is the story's own."""
 
 
 def likely_words(place: int) -> dict[str, tuple[float, float]]:
@@ -139,8 +141,16 @@ def story_model() -> LanguageModel:
     return wrap_model(StoryCausalLM(tokenizer), tokenizer, name="demo")
 
 
+@functools.cache
+def the_embedded_model() -> LanguageModel:
+    """The model that comes with the program; one for each process."""
+    return load_model(DEMO)
+
+
 def load_story(name: str, **_: object) -> LanguageModel:
-    """A loader that gives the model under any name but ``missing``."""
+    """A loader that gives the model under any name but ``missing`` and the embedded model's."""
+    if name == EMBEDDED:
+        return replace(the_embedded_model(), name=name)
     if name == "missing":
         raise ModelLoadError("There is no model 'missing': give a hub id or a folder that holds one.")
     return replace(story_model(), name=name)

@@ -1,11 +1,7 @@
 """One served application with accounts, and a program of each role."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import gradio as gr
 import httpx
@@ -28,7 +24,7 @@ QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """The parameters of the program take a tenth of a second for each password."""
 
 
-def quick_accounts(wired: Services) -> AccountService:
+def quick_accounts(wired):
     """The program's service, with hashes that are computed at once."""
     service = AccountService(
         wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository],
@@ -47,14 +43,14 @@ class Served:
     blocks: gr.Blocks
     tokens: dict[str, str]
 
-    def client(self, role: str | None = None) -> httpx.Client:
+    def client(self, role=None):
         """A program of a role, or one without an account."""
         headers = {} if role is None else {"Authorization": f"Bearer {self.tokens[role]}"}
         return httpx.Client(base_url=self.url, timeout=60, headers=headers)
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Served]:
+def serving(folder):
     """A server with accounts on a store of its own."""
     settings = Settings(
         database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none", accounts="on", completions="coft",
@@ -77,7 +73,7 @@ def serving(folder: Path) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory):
     """One server for the tests of a process; what they add stays."""
     with serving(tmp_path_factory.mktemp("accounts")) as made:
         yield made

@@ -1,9 +1,5 @@
 """A project is deleted by an admin who repeats its name while nothing of it is at work, and is gone for everybody."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from app.accounts.deletion import ProjectDeletion
@@ -15,13 +11,12 @@ from app.shared.errors import ServiceError
 from app.shared.jobs import JobRunner
 from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
-from db.projects import ProjectRecord
 from db.scope import in_project
 from db.sessions import SessionsRepository
 from db.trail import TrailRepository
 from db.types import NotFoundError
 from db.verdicts import AnnotationFields, AnnotationsRepository
-from tests.app.accounts.conftest import PASSWORD, Served
+from tests.app.accounts.conftest import PASSWORD
 from tests.app.accounts.test_permissions import called
 from tests.db.conftest import new_session
 
@@ -29,7 +24,7 @@ ASKED = StartAudit("He said", AuditSettings(model="tiny", max_new_tokens=4, top_
 
 
 @pytest.fixture
-def doomed(served: Served) -> Iterator[ProjectRecord]:
+def doomed(served):
     """A project that one lead alone is a member of, with a session and two entries in its verdict log."""
     wired = served.wired
     project = wired[ProjectService].add("Doomed").record

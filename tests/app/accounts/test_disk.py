@@ -1,8 +1,5 @@
 """What an account stores counts to it: it alone is refused more at its bound, and admins see who takes how much."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from secrets import token_hex
 
 import pytest
@@ -20,19 +17,18 @@ from app.shared.visitors import Visitor, answering
 from coft_core.types import Example
 from db.disk import DiskRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
-from tests.app.accounts.conftest import Served
 from tests.app.accounts.test_permissions import called
 
 ASKED = StartAudit("He said", AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0))
 
 
-def visitor(served: Served, name: str) -> Visitor:
+def visitor(served, name):
     account = served.wired[AccountService].named(name)
     return Visitor(account.name, "", account, served.wired[ProjectService].asked(account))
 
 
 @pytest.fixture
-def bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def bounded(served, monkeypatch):
     """A prompt set of a lead, which alone takes more than the megabyte that each account may have."""
     monkeypatch.setattr(served.wired[DiskRoom], "_each", 1_000_000)
     prompts = PromptSetsRepository(served.wired.database)

@@ -1,12 +1,8 @@
 """What Gradio keeps for one account is given to no other one, and not in another project."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from secrets import token_hex
-from typing import Any
 from urllib.parse import parse_qs
 
 import httpx
@@ -16,11 +12,11 @@ from app.accounts.holdings import name_upload
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.shared.visitors import Visitor
-from tests.app.accounts.conftest import PASSWORD, Served
+from tests.app.accounts.conftest import PASSWORD
 
 
 @pytest.fixture(scope="module")
-def anna_and_ben(served: Served) -> dict[str, str]:
+def anna_and_ben(served):
     """Tokens of two leads: Anna sees two projects, and Ben the second of them."""
     accounts, projects = served.wired[AccountService], served.wired[ProjectService]
     for project in ("Hers", "Both"):
@@ -32,25 +28,25 @@ def anna_and_ben(served: Served) -> dict[str, str]:
     return {name: accounts.add_token(name, "tests", 1).token for name in ("Anna", "Ben")}
 
 
-def given(path: str) -> dict[str, Any]:
+def given(path):
     """An uploaded file as an argument."""
     return {"path": path, "meta": {"_type": "gradio.FileData"}}
 
 
 @pytest.fixture
-def asking(served: Served, anna_and_ben: dict[str, str]) -> Callable[[str, str], httpx.Client]:
-    def client(name: str, project: str) -> httpx.Client:
+def asking(served, anna_and_ben):
+    def client(name, project):
         headers = {"Authorization": f"Bearer {anna_and_ben[name]}", "X-COFT-Project": project}
         return httpx.Client(base_url=served.url, timeout=60, headers=headers)
 
     return client
 
 
-def begun(client: httpx.Client, name: str, *data: Any, **more: str) -> httpx.Response:
+def begun(client, name, *data, **more):
     return client.post(f"/gradio_api/call/{name}", json={"data": list(data), **more})
 
 
-def ended(client: httpx.Client, operation: str, *data: Any) -> tuple[str, Any]:
+def ended(client, operation, *data):
     """How an operation ends, and with what."""
     event = begun(client, operation, *data).json()["event_id"]
     stream = client.get(f"/gradio_api/call/{operation}/{event}").text
@@ -67,11 +63,8 @@ def test_files_are_given_to_the_accounts_that_brought_or_made_them_in_their_proj
         folder, _, name = uploaded.rpartition("/")
         for other in (elsewhere, ben):
             for path in (
-                f"file={uploaded}",
-                f"file/{uploaded}",
-                f"file={folder}/../{folder}/{name}",
-                f"file={exported}",
-            ):
+                f"file={uploaded}", f"file/{uploaded}", f"file={folder}/../{folder}/{name}", f"file={exported}",
+            ):  # fmt: skip
                 assert other.get(f"/gradio_api/{path}").status_code == 404, path
             assert ended(other, "add_user_list", given(uploaded), {"name": token_hex(8)})[0] == "error"
         assert anna.get(f"/gradio_api/file={uploaded}").text == content

@@ -1,11 +1,8 @@
 """What owners do with their accounts: see and end their sign-ins, and change their passwords; and how sign-ins end."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,7 +14,6 @@ from app.accounts.operations import browser_words, end_sign_ins, list_sign_ins
 from app.accounts.own_account import RECENT, OwnAccountPages
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Person
-from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.shared.errors import ServiceError
 from app.shared.visitors import SCOPE_KEY, Visitor, answering
@@ -31,7 +27,7 @@ ANOTHER = "quiet rivers under old bridges"
 
 
 @pytest.fixture
-def accounts(wired) -> AccountService:
+def accounts(wired):
     service = quick_accounts(wired)
     for name, role in (("Ada Lind", "admin"), ("Bo Mills", "viewer")):
         service.add(name, role, PASSWORD)
@@ -49,7 +45,7 @@ def browser_of(wired, accounts):
             scope[SCOPE_KEY] = Visitor(account.name, "", account)
         await site(scope, receive, send)
 
-    def browser(agent: str, name: str | None = "Bo Mills") -> TestClient:
+    def browser(agent, name="Bo Mills"):
         client = TestClient(asked, base_url="http://audit.example.org", follow_redirects=False)
         client.headers["User-Agent"] = agent
         if name is not None:
@@ -61,11 +57,11 @@ def browser_of(wired, accounts):
     return browser
 
 
-def posted(client: TestClient, path: str, **form: str) -> httpx.Response:
+def posted(client, path, **form):
     return client.post(f"/account/{path}", data={"form": form_token(client.cookies[COOKIE]), **form})
 
 
-def is_in(accounts: AccountService, client: TestClient) -> bool:
+def is_in(accounts, client):
     return accounts.by_cookie(client.cookies[COOKIE]) is not None
 
 
@@ -132,7 +128,7 @@ def test_whom_a_provider_signs_in_has_to_have_done_so_a_moment_ago(accounts, bro
 def test_a_sign_in_that_is_not_used_ends_and_each_use_puts_that_off(accounts, monkeypatch):
     secret, moment = accounts.sign_in("Bo Mills", PASSWORD, "10.0.0.1")[1], utc_now()
 
-    def after(minutes: int) -> None:
+    def after(minutes):
         monkeypatch.setattr("app.accounts.service.utc_now", lambda: moment + timedelta(minutes=minutes))
 
     for minutes in (50, 100, 150):
@@ -173,7 +169,7 @@ def test_programs_list_and_end_sign_ins_their_own_by_a_token_and_those_of_others
     assert accounts.by_cookie(other) is None
 
 
-def test_who_signs_in_again_ends_what_the_browser_had_before(accounts, browser_of):
+def test_who_signs_in_again_ends_what_the_browser_had_before_and_browsers_have_names(accounts, browser_of):
     here = browser_of(FIREFOX)
     before = here.cookies[COOKIE]
     here.get("/sign-in")
@@ -181,9 +177,6 @@ def test_who_signs_in_again_ends_what_the_browser_had_before(accounts, browser_o
     assert here.post("/sign-in", data=form).status_code == 303
     assert here.cookies[COOKIE] != before
     assert (accounts.by_cookie(before), accounts.by_cookie(here.cookies[COOKIE]).name) == (None, "Ada Lind")
-
-
-def test_browsers_are_told_by_what_they_call_themselves():
     assert [browser_words(said) for said in (FIREFOX, CHROME, "curl/8.1 x", None)] == [
         "Firefox on Linux", "Chrome on Windows", "curl/8.1", "",
     ]  # fmt: skip

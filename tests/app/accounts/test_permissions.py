@@ -1,13 +1,9 @@
 """Every endpoint, route, page and event: 401 for nobody, 403 beyond the role, and a row in the one table for each."""
 
-from __future__ import annotations
-
 import asyncio
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import httpx
 import pytest
@@ -27,7 +23,7 @@ from db.types import utc_now
 TABLE = RouteTable()
 
 
-def routes_of(app: Any) -> Iterator[tuple[str, str]]:
+def routes_of(app):
     """Path and method of everything that the web application answers, whatever it is nested in."""
     for route in app.routes:
         nested = getattr(route, "original_router", None)
@@ -39,23 +35,23 @@ def routes_of(app: Any) -> Iterator[tuple[str, str]]:
             yield from ((route.path, method) for method in sorted(route.methods or ()))
 
 
-def address(path: str) -> str:
+def address(path):
     """An address that a route's pattern fits."""
     return re.sub(r"\{[^}]*\}", "x", path)
 
 
-def required(need: Need) -> int:
+def required(need):
     return len(ROLES) if need.role is None else ROLES.index(need.role)
 
 
-def ask(client: httpx.Client, method: str, path: str, body: Any = None) -> int:
+def ask(client, method, path, body=None):
     """Status of an answer; a stream is left at its beginning."""
     sent = {} if method in ("GET", "HEAD") else {"json": {"data": []} if body is None else body}
     with client.stream(method, path, **sent) as answer:
         return answer.status_code
 
 
-def test_every_route_has_a_row_of_its_own(served):
+def test_every_route_operation_page_and_handler_has_a_row_and_no_row_names_what_is_not_there(served):
     pages = {f"/{path}" for path in PAGES}
     patterns = [re.compile(RouteTable()._rows[place][0].pattern) for place in range(len(ROUTES))]
     missing = {
@@ -65,9 +61,6 @@ def test_every_route_has_a_row_of_its_own(served):
         and not any(pattern.match(address(path).rstrip("/")) for pattern in patterns)
     }
     assert missing == set()
-
-
-def test_every_operation_and_every_page_has_a_row_and_no_row_names_what_is_not_there(served):
     public = {fn.api_name for fn in served.blocks.fns.values() if fn.api_visibility == "public"}
     assert set(OPERATIONS) == public
     assert set(PAGES) == {feature.page.path for feature in FEATURES if feature.page}
@@ -114,22 +107,19 @@ def test_every_event_and_operation_is_refused_beyond_the_role_by_number_and_by_n
     assert len(tried) > 10
 
 
-def test_an_event_that_is_no_number_or_nothing_is_refused(served):
+def test_an_event_that_is_no_number_or_another_than_its_name_is_refused(served):
     with served.client("admin") as client:
         for number in ("x", -1, 10**6, [1], {}):
             body = {"data": [], "fn_index": number, "session_hash": "s"}
             assert ask(client, "POST", "/gradio_api/queue/join", body) == 403, number
         assert ask(client, "POST", "/gradio_api/queue/join", {"data": []}) == 403
-
-
-def test_a_name_with_the_number_of_another_event_takes_what_both_take(served):
     number = next(key for key, fn in served.blocks.fns.items() if fn.api_name == "export_trail")
     with served.client("viewer") as client:
         body = {"data": [], "fn_index": str(number), "session_hash": "s"}
         assert ask(client, "POST", "/gradio_api/run/list_sessions", body) == 403
 
 
-def called(client: httpx.Client, name: str, *data: Any) -> str:
+def called(client, name, *data):
     """What an operation answers, as the stream tells it."""
     begun = client.post(f"/gradio_api/call/{name}", json={"data": list(data)})
     assert begun.status_code == 200, begun.text
@@ -155,7 +145,7 @@ def test_behind_the_gate_stands_a_second_door(served):
 
 
 def test_an_agents_tools_are_the_operations_of_its_account(served):
-    async def talk(role: str, tool: str) -> tuple[bool, str]:
+    async def talk(role, tool):
         headers = {"Authorization": f"Bearer {served.tokens[role]}"}
         url = f"{served.url}/gradio_api/mcp/"
         async with (
@@ -197,32 +187,26 @@ def test_what_changes_something_is_asked_for_by_post_alone(served):
     assert set().union(*methods.values()) == {"POST"}
 
 
-def test_a_token_that_lets_nobody_in_stands_in_the_trail(served):
+def test_a_token_that_lets_nobody_in_and_what_is_refused_are_in_the_trail(served):
     with httpx.Client(base_url=served.url, headers={"Authorization": "Bearer coft_made-up"}) as stranger:
         assert ask(stranger, "GET", "/config") == 401
     told = [(entry.action, entry.outcome, entry.address) for entry in served.wired[TrailRepository].list()]
     assert ("show a token", "refused", "127.0.0.1") in told
-
-
-def test_who_opens_her_own_account_signs_in_first_and_comes_back_to_it(served):
-    with served.client() as nobody:
-        answer = nobody.get("/account/sign-ins", headers={"Accept": "text/html"})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=account/sign-ins")
-        assert 'name="next" value="account/sign-ins"' in nobody.get(answer.headers["location"]).text
-
-
-def test_a_token_in_an_address_lets_nobody_in(served):
-    with served.client() as nobody:
-        for name in ("token", "access_token", "authorization", "coft-sign-in"):
-            assert ask(nobody, "GET", f"/config?{name}={served.tokens['admin']}") == 401
-
-
-def test_what_is_refused_stands_in_the_trail(served):
     with served.client("viewer") as viewer:
         assert ask(viewer, "POST", "/gradio_api/call/export_trail") == 403
     last = served.wired[TrailRepository].list()[-1]
     assert (last.actor, last.action, last.outcome) == ("the viewer", "export_trail", "refused")
     assert last.address == "127.0.0.1"
+
+
+def test_who_opens_her_own_account_signs_in_first_and_no_token_in_an_address_lets_anybody_in(served):
+    with served.client() as nobody:
+        answer = nobody.get("/account/sign-ins", headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=account/sign-ins")
+        assert 'name="next" value="account/sign-ins"' in nobody.get(answer.headers["location"]).text
+    with served.client() as nobody:
+        for name in ("token", "access_token", "authorization", "coft-sign-in"):
+            assert ask(nobody, "GET", f"/config?{name}={served.tokens['admin']}") == 401
 
 
 def test_what_a_page_asks_for_by_itself_keeps_nobody_signed_in(served, monkeypatch):

@@ -1,13 +1,9 @@
 """Who is no member of a project sees nothing of it, by whatever way she asks, and is told that it is not there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import httpx
 import pytest
@@ -19,12 +15,11 @@ from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
 from app.shared.jobs import JobRunner
-from app.shared.operations import Operation
 from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
 from db.scope import in_project, present_project
 from db.sessions import SessionsRepository
-from tests.app.accounts.conftest import PASSWORD, Served, serving
+from tests.app.accounts.conftest import PASSWORD, serving
 from tests.app.accounts.test_permissions import called
 from tests.db.conftest import new_session
 from tests.db.test_store_projects import fill
@@ -36,14 +31,14 @@ DEFAULT, FIRST = 1, 1
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory):
     """Things of each kind are known by the numbers that a new store gives them."""
     with serving(tmp_path_factory.mktemp("walled")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def walled(served: Served) -> Iterator[dict[str, str]]:
+def walled(served):
     """Tokens of a member of the first project alone, of another one alone, of both, and of none."""
     accounts, projects = served.wired[AccountService], served.wired[ProjectService]
     projects.add("Other")
@@ -57,11 +52,11 @@ def walled(served: Served) -> Iterator[dict[str, str]]:
     return {name: accounts.add_token(name, "tests", 1).token for name in ("inside", "outside", "both", "none")}
 
 
-def program(served: Served, token: str, **headers: str) -> httpx.Client:
+def program(served, token, **headers):
     return httpx.Client(base_url=served.url, timeout=60, headers={"Authorization": f"Bearer {token}", **headers})
 
 
-def arguments(operation: Any, number: int) -> list[Any] | None:
+def arguments(operation, number):
     """What an operation is asked with: a number where it takes one, and what it has as default elsewhere."""
     given = []
     for argument in operation.arguments:
@@ -77,7 +72,7 @@ def arguments(operation: Any, number: int) -> list[Any] | None:
     return given
 
 
-def answered(served: Served, who: str, operation: Operation, given: list[Any]) -> str:
+def answered(served, who, operation, given):
     """What an operation answers to an account, in the project that a request of it would be about."""
     account = served.wired[AccountService].named(who)
     project = served.wired[ProjectService].asked(account)
@@ -131,7 +126,7 @@ def test_pages_routes_and_the_bell_tell_who_is_outside_nothing(served, walled):
         assert inside.get("/address/?session=1").json()["missing"] == []
 
 
-def test_a_program_names_its_project_and_is_told_of_none_that_it_does_not_see(served, walled):
+def test_a_program_names_its_project_and_a_token_of_one_opens_no_other(served, walled):
     with program(served, walled["both"]) as client:
         assert SECRET in called(client, "list_sessions", "")
         assert client.get("/account").json()["project"] == "Default"
@@ -145,9 +140,6 @@ def test_a_program_names_its_project_and_is_told_of_none_that_it_does_not_see(se
     with program(served, walled["none"]) as client:
         assert SECRET not in called(client, "list_sessions", "")
         assert client.get("/account").json()["projects"] == []
-
-
-def test_a_token_of_one_project_opens_no_other(served, walled):
     made = served.wired[AccountService].add_token("both", "narrow", 1, "Other")
     with program(served, made.token) as client:
         assert client.get("/account").json()["project"] == "Other"
@@ -156,7 +148,7 @@ def test_a_token_of_one_project_opens_no_other(served, walled):
 
 
 def test_agents_see_the_project_of_their_caller(served, walled):
-    async def listed(**headers: str) -> str:
+    async def listed(**headers):
         url = f"{served.url}/gradio_api/mcp/"
         async with (
             streamablehttp_client(url, headers, timedelta(seconds=60)) as (reading, writing, _),
@@ -178,7 +170,7 @@ def test_a_job_works_in_the_project_that_it_was_begun_in(served, walled):
     account, other = accounts.named("both"), projects.named("Other")
     runner, seen = served.wired[JobRunner], []
 
-    def work(_: Any) -> dict[str, Any]:
+    def work(_):
         seen.append(present_project())
         return {"sessions": [entry.name for entry in SessionsRepository(served.wired.database).list()]}
 

@@ -1,14 +1,11 @@
 """Signing in: passwords, cookies, forms, attempts, tokens, and what an account may not do to itself."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re
 import sqlite3
 from datetime import timedelta
 
-import httpx
 import pytest
 from sqlalchemy.exc import DatabaseError
 from starlette.applications import Starlette
@@ -20,7 +17,6 @@ from app.accounts.forms import PREFIX, form_token
 from app.accounts.operations import export_trail
 from app.accounts.passwords import ONE_TIME
 from app.accounts.projects import ProjectService
-from app.accounts.service import AccountService
 from app.accounts.sign_in import SignInPages
 from app.cli import main
 from app.review.log import VerdictRequest
@@ -29,7 +25,7 @@ from app.server import require_accounts_elsewhere
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.visitors import Visitor, answering
-from db.accounts import AccountRecord, SignInsRepository
+from db.accounts import SignInsRepository
 from db.projects import ProjectsRepository
 from db.scope import DEFAULT
 from db.sessions import SessionsRepository
@@ -43,7 +39,7 @@ COOKIE = f"{PREFIX}{PLAIN_COOKIE}"
 
 
 @pytest.fixture
-def accounts(wired) -> AccountService:
+def accounts(wired):
     service = quick_accounts(wired)
     service.add("Ada Admin", "admin", PASSWORD)
     return service
@@ -53,7 +49,7 @@ def accounts(wired) -> AccountService:
 def browser_of(wired, accounts):
     """A browser that asks over TLS, or without it."""
 
-    def client(base_url: str = "https://audit.example.org") -> TestClient:
+    def client(base_url="https://audit.example.org"):
         app = Starlette(
             routes=SignInPages(accounts, ProjectService(accounts._projects, accounts), wired.settings).routes
         )
@@ -62,14 +58,12 @@ def browser_of(wired, accounts):
     return client
 
 
-def sent(client: TestClient, password: str = PASSWORD, name: str = "ada admin", **more: str) -> httpx.Response:
+def sent(client, password=PASSWORD, name="ada admin", **more):
     client.get("/sign-in")
     form = {
-        "name": name,
-        "password": password,
-        "form": client.cookies.get("__Host-coft-form") or client.cookies.get("coft-form", ""),
-        **more,
-    }
+        "name": name, "password": password,
+        "form": client.cookies.get("__Host-coft-form") or client.cookies.get("coft-form", ""), **more,
+    }  # fmt: skip
     return client.post("/sign-in", data=form)
 
 
@@ -101,31 +95,25 @@ def test_the_cookie_that_signs_in_is_for_no_script_and_behind_tls_for_nothing_bu
         assert PASSWORD not in "".join(cookies)
 
 
-def test_a_wrong_password_and_an_unknown_name_are_refused_alike(browser_of):
+def test_refusals_are_alike_and_the_page_shows_what_is_typed_as_text_without_a_script(browser_of):
     client = browser_of()
     wrong, unknown = sent(client, "another four words"), sent(client, name="Nobody")
     assert (wrong.status_code, unknown.status_code) == (401, 401)
     assert COOKIE not in client.cookies
     for answer in (wrong, unknown):
         assert "do not belong together" in answer.text
+    answer = sent(browser_of(), "x", name='"><script>alert(1)</script>')
+    assert "<script" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
-def test_nobody_is_sent_elsewhere_after_signing_in(browser_of):
+def test_a_form_of_another_website_does_nothing_and_nobody_is_sent_elsewhere(browser_of):
     for following in ("https://evil.example", "//evil.example", "/\\evil", "nowhere", "a\r\nb: c"):
         assert sent(browser_of(), next=following).headers["location"] == "/", following
-
-
-def test_a_form_of_another_website_signs_nobody_in_or_out(browser_of):
     client = browser_of()
     assert sent(client, form="made up").status_code == 403
     assert sent(client).status_code == 303
     assert client.post("/sign-out", data={"form": "made up"}).status_code == 403
-
-
-def test_the_page_runs_no_script_and_says_what_is_typed_as_text(browser_of):
-    answer = sent(browser_of(), "x", name='"><script>alert(1)</script>')
-    assert "<script" not in answer.text
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
 def test_attempts_are_limited_for_each_name_and_each_address_on_all_servers_of_a_store(wired, accounts):
@@ -172,7 +160,7 @@ def test_attempts_are_forgotten_after_their_window(wired):
 def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time(wired, accounts):
     accounts.add("Bo", "viewer", PASSWORD)
 
-    def let_in() -> str:
+    def let_in():
         return accounts.sign_in("Bo", PASSWORD, "10.0.0.1")[1]
 
     secret = let_in()
@@ -197,16 +185,13 @@ def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time
     assert SignInsRepository(wired.database).holding("d" * 64, utc_now()) is None
 
 
-def test_there_is_always_an_admin_and_no_two_accounts_share_a_name(accounts):
+def test_there_is_always_an_admin_and_what_no_account_can_be_is_refused(accounts):
     for change in (lambda: accounts.change_role("Ada Admin", "lead"), lambda: accounts.disable("Ada Admin")):
         with pytest.raises(ConflictError, match="No admin would be left"):
             change()
     assert accounts.named("ada admin").role == "admin"
     with pytest.raises(ConflictError, match="already"):
         accounts.add("ADA ADMIN", "viewer", PASSWORD)
-
-
-def test_what_no_account_can_be_is_refused_in_a_sentence(accounts):
     for name, role, password in (
         ("", "viewer", PASSWORD), ("a<b>", "viewer", PASSWORD), ("Bo", "owner", PASSWORD), ("Bo", "viewer", "short"),
         ("Bo", "viewer", "aaaaaaaaaaaaaaaa"),
@@ -234,13 +219,10 @@ def test_commands_read_the_password_from_standard_input_and_the_trail_is_checked
     assert "Entry 1 was changed" in capsys.readouterr().out
 
 
-def test_programs_are_given_the_whole_trail_and_whether_it_is_as_written(wired, accounts):
+def test_programs_are_given_the_whole_trail_which_the_store_refuses_to_change(wired, accounts):
     entries, check = export_trail.call(wired)
     assert [entry.action for entry in entries] == [entry.action for entry in TrailRepository(wired.database).list()]
     assert (check.whole, check.entries, check.head) == (True, len(entries), entries[-1].digest)
-
-
-def test_the_store_itself_refuses_to_change_the_trail(wired, accounts):
     before = TrailRepository(wired.database).list()
     for statement in ("UPDATE audit_trail SET actor = 'x'", "DELETE FROM audit_trail"):
         with pytest.raises(DatabaseError, match="only ever added"), wired.database.engine.begin() as connection:
@@ -248,18 +230,15 @@ def test_the_store_itself_refuses_to_change_the_trail(wired, accounts):
     assert TrailRepository(wired.database).list() == before != []
 
 
-def test_an_address_that_others_reach_is_refused_with_the_two_lines_that_fix_it(monkeypatch, capsys):
+def test_a_servers_address_that_others_reach_needs_accounts_with_an_admin(monkeypatch, capsys, settings):
     monkeypatch.setenv("COFT_DATABASE_URL", "sqlite:////nowhere/at/all.db")
     for host in ("0.0.0.0", "::", "192.168.1.5", "audit.example.org", "localhost.example.org"):
         with pytest.raises(ServiceError, match="accounts add NAME --role admin\n    export COFT_ACCOUNTS=on"):
             require_accounts_elsewhere(Settings(host=host))
         assert main(["serve", "--host", host]) == 1
         assert "COFT_ACCOUNTS=on" in capsys.readouterr().err
-        for settings in (Settings(host=host, accounts="on"), Settings(host=host, accounts="elsewhere"), Settings()):
-            require_accounts_elsewhere(settings)
-
-
-def test_accounts_without_an_admin_do_not_start(monkeypatch, capsys, settings):
+        for safe in (Settings(host=host, accounts="on"), Settings(host=host, accounts="elsewhere"), Settings()):
+            require_accounts_elsewhere(safe)
     monkeypatch.setenv("COFT_DATABASE_URL", settings.database_url)
     monkeypatch.setenv("COFT_ACCOUNTS", "on")
     monkeypatch.setattr("app.server.require_free_port", lambda _: None)
@@ -267,7 +246,7 @@ def test_accounts_without_an_admin_do_not_start(monkeypatch, capsys, settings):
     assert "there is no admin yet" in capsys.readouterr().err
 
 
-def as_account(wired, account: AccountRecord):
+def as_account(wired, account):
     return answering(Visitor(account.name, "", account, ProjectsRepository(wired.database).get(DEFAULT)))
 
 
@@ -319,13 +298,6 @@ def test_a_password_of_an_admin_holds_once_and_its_owner_chooses_another(browser
     assert "New password" in sent(browser_of(), again.password, "Zoe").text
 
 
-def test_a_password_of_an_admin_ceases_to_hold(browser_of, accounts, monkeypatch):
-    made = accounts.invite("Yan", "viewer")
-    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + ONE_TIME)
-    answer = sent(browser_of(), made.password, "Yan", chosen="words of her own choice")
-    assert "do not belong together" in answer.text
-
-
 def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
     accounts.add("Xenia", "viewer", PASSWORD)
     made = [accounts.add_token("Xenia", label, 1).token for label in ("a", "b")]
@@ -333,37 +305,35 @@ def test_all_tokens_of_an_account_are_revoked_at_once(accounts):
     assert [accounts.by_token(token) for token in made] == [None, None]
 
 
-def test_password_fields_hide_what_is_typed_and_let_managers_fill_them(browser_of, accounts):
+def test_password_fields_hide_what_is_typed_and_an_admins_password_ceases_to_hold(browser_of, accounts, monkeypatch):
     made = accounts.invite("Wim", "viewer")
     page = sent(browser_of(), made.password, "Wim").text
     for name, kind in (("password", "current-password"), ("chosen", "new-password")):
         (field,) = re.findall(rf'<input id="{name}"[^>]*>', page)
         assert 'type="password"' in field
         assert f'autocomplete="{kind}"' in field
+    made = accounts.invite("Yan", "viewer")
+    monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + ONE_TIME)
+    answer = sent(browser_of(), made.password, "Yan", chosen="words of her own choice")
+    assert "do not belong together" in answer.text
 
 
-def test_a_password_is_checked_as_it_was_typed_up_to_its_last_character(accounts):
+def test_a_password_is_checked_up_to_its_last_character_and_its_owners_choice_holds_for_years(accounts, monkeypatch):
     longest = (" Ünïcode" + "nobody guesses this" * 60)[:1000]
     accounts.add("Vera", "viewer", longest)
     for wrong in (longest + "x", longest[:-1], longest.strip(), longest.lower(), longest.upper()):
         with pytest.raises(SignInError):
             accounts.sign_in("Vera", wrong, "10.0.0.1")
     assert accounts.sign_in("Vera", longest, "10.0.0.1")[0].name == "Vera"
-
-
-def test_a_password_that_its_owner_chose_holds_for_years(accounts, monkeypatch):
     monkeypatch.setattr("app.accounts.service.utc_now", lambda: utc_now() + timedelta(days=3650))
     assert accounts.sign_in("Ada Admin", PASSWORD, "10.0.0.1")[0].name == "Ada Admin"
 
 
-def test_a_header_of_a_visitor_does_not_change_her_address(browser_of, wired):
+def test_no_header_changes_a_visitors_address_and_who_signs_out_leaves_nothing_in_the_browser(browser_of, wired):
     client = browser_of()
     client.headers |= {"X-Forwarded-For": "192.0.2.1", "X-Real-IP": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
     sent(client)
     assert [entry.address for entry in TrailRepository(wired.database).list()][-1] == "testclient"
-
-
-def test_who_signs_out_leaves_nothing_in_the_browser(browser_of):
     client = browser_of()
     sent(client)
     client.cookies.set("__Host-coft-project", "1", domain="audit.example.org")

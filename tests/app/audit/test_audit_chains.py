@@ -31,7 +31,7 @@ def wired(shared):
 
 def calibrated(wired, folder):
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2)
-    return calibrated_on(wired, folder, prompt_set_csv(60), request)
+    return calibrated_on(wired, folder, prompt_set_csv(40), request)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def start(wired, **changes):
     return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
 
 
-def test_the_chains_certificate_is_the_cores_for_the_steps_so_far(wired, joint):
+def test_certificates_of_chains_and_branches_are_the_cores_for_the_steps_so_far(wired, joint):
     session = start(wired, calibration_id=joint)
     assert session.chain is None
     reading = wired[CalibrationService].load(joint)
@@ -52,9 +52,6 @@ def test_the_chains_certificate_is_the_cores_for_the_steps_so_far(wired, joint):
         view = wired[AuditService].view(session.session_id)
         assert view.chain == certify_chain(reading, view.steps)
         assert wired[AuditService].progress(session.session_id).chain == view.chain
-
-
-def test_a_branchs_certificate_counts_its_whole_chain(wired, joint):
     session = start(wired, calibration_id=joint)
     for _ in range(4):
         wired[AuditService].step(session.session_id)
@@ -78,11 +75,14 @@ def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, joint):
     assert now.finished in ("length", "end")
 
 
-def test_the_level_of_a_chain_is_the_sessions_and_not_the_calibrations(wired, joint):
+def test_the_level_and_the_drift_of_a_chain_are_its_sessions(wired, joint):
     session = start(wired, calibration_id=joint, alpha=0.3)
     wired[AuditService].step(session.session_id)
     chain = wired[AuditService].progress(session.session_id).chain
     assert (chain.sequence.alpha, chain.union.alpha) == (0.3, 0.3)
+    assert start(wired).drift is None
+    view = start(wired, calibration_id=joint)
+    assert view.drift == wired[CalibrationService].drift(joint)
 
 
 def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_chain(wired, joint):
@@ -94,12 +94,6 @@ def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_c
     chain = wired[AuditService].view(other.session_id).chain
     assert (chain.sequence_certified, chain.union_certified) == (None, None)
     assert "another policy" in chain.reason
-
-
-def test_a_sessions_drift_is_its_calibrations(wired, joint):
-    assert start(wired).drift is None
-    view = start(wired, calibration_id=joint)
-    assert view.drift == wired[CalibrationService].drift(joint)
 
 
 def test_contributions_are_the_cores_for_the_stored_chain(wired):
@@ -118,7 +112,7 @@ def test_contributions_are_the_cores_for_the_stored_chain(wired):
         assert mine.log_ratio == pytest.approx(theirs.log_ratio, abs=1e-5)
 
 
-def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with(wired):
+def test_contributions_need_a_token_and_the_sessions_model_but_no_calibration(wired, tmp_path):
     session = start(wired)
     with pytest.raises(InvalidInputError, match="at least one step"):
         wired[AuditService].contributions(session.session_id)
@@ -128,30 +122,20 @@ def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with
         pytest.raises(ServiceError, match="other weights"),
     ):
         changed[AuditService].contributions(session.session_id)
-
-
-def test_a_deleted_calibration_is_no_obstacle_to_contributions(wired, tmp_path):
     session = start(wired, calibration_id=(number := calibrated(wired, tmp_path)))
     wired[AuditService].step(session.session_id)
     wired[CalibrationService].delete(number)
     assert len(wired[AuditService].contributions(session.session_id).log_ratio) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "branches"),
-    [({}, 2), ({"mask_layout": "factorized"}, 3), ({"policy": "vanilla"}, 2)],
-    ids=["joint", "factorized", "vanilla"],
-)
-def test_the_cost_is_measured_against_one_branch_of_vanilla_decoding(wired, changes, branches):
-    session = start(wired, **changes)
-    found = wired[AuditService].overhead(session.session_id)
-    assert (found.branches, found.baseline_branches) == (branches, 1)
-    assert all(ratio > 0 for ratio in found.ratios)
-    assert len(wired[AuditService].view(session.session_id).preview.branches) == branches
-    assert wired[AuditService].view(session.session_id).steps == ()
-
-
-def test_a_prompt_that_leaves_room_for_few_steps_is_timed_on_those(wired):
+def test_the_cost_is_measured_against_one_branch_of_vanilla_decoding_on_the_steps_that_there_is_room_for(wired):
+    for changes, branches in (({}, 2), ({"mask_layout": "factorized"}, 3), ({"policy": "vanilla"}, 2)):
+        session = start(wired, **changes)
+        found = wired[AuditService].overhead(session.session_id)
+        assert (found.branches, found.baseline_branches) == (branches, 1)
+        assert all(ratio > 0 for ratio in found.ratios)
+        assert len(wired[AuditService].view(session.session_id).preview.branches) == branches
+        assert wired[AuditService].view(session.session_id).steps == ()
     room = tiny_model().context_length
     view = wired[AuditService].start(StartAudit("x" * (room - 4), SETTINGS, ()))
     assert wired[AuditService].overhead(view.session_id).branches == 2

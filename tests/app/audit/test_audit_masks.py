@@ -81,18 +81,7 @@ def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_promp
         assert all(row.certified == (not row.refused_by) for row in step.candidates)
 
 
-def test_a_forced_token_that_a_family_refuses_is_not_certified(wired, factorized):
-    view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
-    wired[AuditService].step(view.session_id)
-    forced = [wired[AuditService].fork(view.session_id, view.branch_id, 0, token).steps[0] for token in "xzq~^%"]
-    own = [next(row for row in step.candidates if row.token_id == step.token_id) for step in forced]
-    assert any(row.refused_by for row in own)
-    for step, row in zip(forced, own, strict=True):
-        assert step.certified == (not row.refused_by)
-        assert row.refused_by == tuple(part.family for part in step.families if not part.certified)
-
-
-def test_a_factorized_audits_bins_are_those_of_its_weakest_family(wired, factorized):
+def test_bins_of_a_factorized_audit_are_those_of_its_weakest_family_and_uninformative_without_one(wired, factorized):
     view = start(wired, calibration_id=factorized, mask_layout="factorized")
     stored = wired[CalibrationService].load(factorized)
     first = [stored.part(family).bins[0] for family in ("gender", "religion")]
@@ -100,9 +89,6 @@ def test_a_factorized_audits_bins_are_those_of_its_weakest_family(wired, factori
     assert view.bins[0].contexts == min(entry.contexts for entry in first)
     assert view.bins[-1].last_step is None
     assert [entry.first_step for entry in view.bins[1:]] == [entry.last_step + 1 for entry in view.bins[:-1]]
-
-
-def test_a_family_that_was_never_calibrated_makes_its_audit_uninformative(wired, factorized):
     spans = (Span(11, 16, "age"), *SPANS)
     view = wired[AuditService].start(
         StartAudit(PROMPT, replace(SETTINGS, calibration_id=factorized, mask_layout="factorized"), spans)
@@ -125,13 +111,14 @@ def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_
     assert {(step.state, step.certified) for step in view.steps} == {("none", False)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"mask_layout": "triple"}, {"mask_mode": "loud"}, {"policy": "vanilla", "mask_layout": "factorized"}],
-)
-def test_a_mask_that_does_not_exist_is_one_sentence(wired, changes):
-    with pytest.raises(ServiceError, match="choose"):
-        start(wired, **changes)
+def test_a_mask_that_does_not_exist_and_nothing_to_take_over_are_refused(wired):
+    for changes in (
+        {"mask_layout": "triple"}, {"mask_mode": "loud"}, {"policy": "vanilla", "mask_layout": "factorized"},
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match="choose"):
+            start(wired, **changes)
+    with pytest.raises(ServiceError, match="choose one"):
+        wired[AuditService].adopt(SETTINGS)
 
 
 def test_one_attribute_alone_fits_a_calibration_of_that_attribute_and_no_other(wired, joint, tmp_path):
@@ -170,12 +157,22 @@ def test_what_is_never_masked_is_kept_when_it_is_detected_and_said_when_it_is_ma
     assert not any("whitelist" in warning for warning in wired[AuditService].preview(PROMPT, SPANS, SETTINGS).warnings)
 
 
-def test_a_groups_audit_uses_the_thresholds_of_that_group_alone(wired, grouped):
+def test_a_groups_audit_uses_the_thresholds_of_that_group_alone_and_its_report_names_them(wired, grouped, tmp_path):
     view = ran(wired, calibration_id=grouped, group="ward")
     alone = wired[CalibrationService].load(grouped).for_group("ward")
     assert view.certificate.startswith("certified")
     assert [step.log_tau for step in view.steps] == [alone.threshold(step.index) for step in view.steps]
     assert view.bins[0].contexts == alone.bins[0].contexts
+    fork = wired[AuditService].fork(view.session_id, view.branch_id, 1, "x")
+    rows = rows_of(wired, view.session_id)
+    assert {(row["group"], row["mask_layout"], row["mask_mode"], row["refused_by"]) for row in rows} == {
+        ("ward", "joint", "hard", "")
+    }
+    by_branch = {row["branch"]: json.loads(row["chain_certificate"]) for row in rows}
+    assert by_branch["0"]["steps"] == len(view.steps)
+    assert by_branch["0"]["sequence"]["certified"] == view.chain.sequence_certified
+    assert by_branch["0"]["union"]["level"] == view.chain.union.level
+    assert sorted(found["steps"] for found in by_branch.values()) == sorted([len(view.steps), len(fork.steps)])
 
 
 @pytest.mark.parametrize(
@@ -192,14 +189,12 @@ def test_a_group_that_cannot_be_used_is_refused_with_a_reason(wired, request, nu
 @pytest.mark.parametrize(
     "made",
     [
-        {},
-        {"lam": 0.3, "temperature": 0.7, "top_k": 5},
-        {"mask_layout": "factorized"},
+        {}, {"lam": 0.3, "temperature": 0.7, "top_k": 5}, {"mask_layout": "factorized"},
         {"mask_mode": "soft", "mask_hint": "a; keeps [1]", "whitelist": ("nurse", "he said")},
         {"masked_families": ("religion",)},
     ],
     ids=["usual", "strength", "factorized", "soft", "single"],
-)
+)  # fmt: skip
 def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_path, made):
     number = calibrated(wired, tmp_path, **made)
     other = replace(SETTINGS, calibration_id=number, lam=0.9, top_p=0.5, masked_families=("age",), sentinel="#")
@@ -211,35 +206,33 @@ def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_pat
     assert "policy mismatch" not in wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS)).certificate
 
 
-def test_what_differs_is_named_before_an_audit_starts(wired, joint, factorized):
+def test_what_differs_is_named_before_an_audit_starts_and_another_model_cannot_be_taken_over(wired, joint, factorized):
     fields = [name for name, _, _ in wired[AuditService].fit(replace(SETTINGS, calibration_id=factorized)).differences]
     assert fields == ["mask_layout"]
     assert wired[AuditService].fit(replace(SETTINGS, calibration_id=joint)).differences == ()
     assert wired[AuditService].fit(SETTINGS).differences == ()
     vanilla = wired[AuditService].fit(replace(SETTINGS, calibration_id=joint, policy="vanilla"))
     assert vanilla.differences == (("policy", "coft", "vanilla"),)
-
-
-def test_a_calibration_of_another_model_is_named_and_cannot_be_taken_over(wired, joint):
     fit = wired[AuditService].fit(replace(SETTINGS, model="never-loaded", calibration_id=joint))
     assert fit.differences == (("model", "tiny-0", "never-loaded"),)
     assert not fit.adoptable
-
-
-def test_without_a_calibration_there_is_nothing_to_take_over(wired):
-    with pytest.raises(ServiceError, match="choose one"):
-        wired[AuditService].adopt(SETTINGS)
 
 
 def rows_of(wired, session):
     return list(csv.DictReader(io.StringIO(wired[ReportService].csv(session), newline="")))
 
 
-def test_a_factorized_audits_report_holds_every_familys_threshold_and_refusals(wired, factorized):
+def test_a_forced_token_that_a_family_refuses_is_not_certified_and_the_report_holds_thresholds_and_refusals(
+    wired, factorized
+):
     view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
     wired[AuditService].step(view.session_id)
-    for token in "xzq~^%":
-        wired[AuditService].fork(view.session_id, view.branch_id, 0, token)
+    forced = [wired[AuditService].fork(view.session_id, view.branch_id, 0, token).steps[0] for token in "xzq~^%"]
+    own = [next(row for row in step.candidates if row.token_id == step.token_id) for step in forced]
+    assert any(row.refused_by for row in own)
+    for step, row in zip(forced, own, strict=True):
+        assert step.certified == (not row.refused_by)
+        assert row.refused_by == tuple(part.family for part in step.families if not part.certified)
     rows = rows_of(wired, view.session_id)
     for row in rows:
         parts = json.loads(row["family_thresholds"])
@@ -247,26 +240,10 @@ def test_a_factorized_audits_report_holds_every_familys_threshold_and_refusals(w
         assert row["refused_by"].split() == [part["family"] for part in parts if part["joint"] < part["tau"]]
         assert (row["certified"] == "true") == (not row["refused_by"])
         assert (row["mask_layout"], row["mask_mode"], row["chain_certificate"]) == (
-            "factorized",
-            "hard; factorized",
-            "",
-        )
+            "factorized", "hard; factorized", "",
+        )  # fmt: skip
         assert row["drift"] == "unknown"
     assert any(row["refused_by"] for row in rows)
-
-
-def test_a_grouped_audits_report_names_group_mask_and_the_certificate_of_each_chain(wired, grouped, tmp_path):
-    view = ran(wired, calibration_id=grouped, group="ward")
-    fork = wired[AuditService].fork(view.session_id, view.branch_id, 1, "x")
-    rows = rows_of(wired, view.session_id)
-    assert {(row["group"], row["mask_layout"], row["mask_mode"], row["refused_by"]) for row in rows} == {
-        ("ward", "joint", "hard", "")
-    }
-    by_branch = {row["branch"]: json.loads(row["chain_certificate"]) for row in rows}
-    assert by_branch["0"]["steps"] == len(view.steps)
-    assert by_branch["0"]["sequence"]["certified"] == view.chain.sequence_certified
-    assert by_branch["0"]["union"]["level"] == view.chain.union.level
-    assert sorted(found["steps"] for found in by_branch.values()) == sorted([len(view.steps), len(fork.steps)])
 
 
 def test_an_uncertified_report_claims_nothing_for_its_chains(wired):

@@ -374,14 +374,10 @@ def test_an_audit_that_certifies_nothing_is_started_knowingly_and_looks_so(audit
     expect(page.locator(".cand .tick")).to_have_count(0)
 
 
-@pytest.mark.usefixtures("services")
-def test_what_is_not_there_and_a_lost_connection_are_one_sentence_each(audit, visit, services: Services):
-    page = visit("/?session=99")
-    expect(page.locator(".toast-body")).to_contain_text("There is no audit session with the id 99")
-    expect(page.locator("[data-do=go]")).to_be_enabled()
+def test_a_step_that_is_not_there_and_a_lost_connection_are_one_sentence_each(visit, services: Services):
     number = started(services)
     list(services[AuditService].run(number, until=RunUntil("steps", steps=3)))
-    page.goto(f"{page.url.split('?')[0]}?session={number}&step=99")
+    page = visit(f"/?session={number}&step=99")
     selected(page, 3)
     expect(page.locator(".notice")).to_contain_text("The address names step 99; this chain has 3 so far")
     expect(page.locator("[data-do=step]")).to_be_enabled()

@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from app.audit.service import AuditService
 from app.shared.step_words import step_card
 from app.shared.wiring import Services
+from tests.app.shared.test_accessibility import faulty, unfold
 from tests.story.model import PROMPT
 from tests.story.seed import slowed
 
@@ -100,6 +101,8 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
         assert waiting.value.suggested_filename == f"audit-1-3-scatter-step-2.{kind}"
         waiting.value.save_as(tmp_path / kind)
         assert (tmp_path / kind).read_bytes().startswith(beginning)
+    unfold(page, 4)
+    assert faulty(page) == []
 
 
 @pytest.mark.slow

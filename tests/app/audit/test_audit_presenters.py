@@ -1,7 +1,5 @@
 """What the audit page says of families, chains and contributions."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -17,7 +15,7 @@ from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.sequence import ChainLengths, SequenceThreshold, union_bound, why_silent
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution
-from coft_core.types import Candidate, FamilyStep, Span, Step
+from coft_core.types import FamilyStep, Span
 from tests.records import make_step
 
 FAMILIES = ("gender", "religion")
@@ -28,14 +26,14 @@ HORIZON = 40
 CHAIN_TAU = 0.011
 
 
-def with_families(step: Step, families: tuple[str, ...]) -> Step:
+def with_families(step, families):
     """The same step as factorized masks would show it."""
     taus = [math.exp(step.log_tau) * (1.0 - 0.25 * (place % 3)) for place in range(len(families))]
 
-    def joint(candidate: Candidate, place: int) -> float:
+    def joint(candidate, place):
         return min(candidate.log_p_fused, candidate.log_p_masked + math.log(SHIFTS[place % 3]))
 
-    def refusing(candidate: Candidate) -> tuple[str, ...]:
+    def refusing(candidate):
         return tuple(name for place, name in enumerate(families) if math.exp(joint(candidate, place)) < taus[place])
 
     applied = step.state != "none"
@@ -57,7 +55,7 @@ def with_families(step: Step, families: tuple[str, ...]) -> Step:
     )  # fmt: skip
 
 
-def chain_of(steps: list[Step], alpha: float) -> ChainCertificate | None:
+def chain_of(steps, alpha):
     """Both certificates of a chain."""
     if not steps or any(step.state == "none" for step in steps):
         return None
@@ -70,18 +68,15 @@ def chain_of(steps: list[Step], alpha: float) -> ChainCertificate | None:
     silent = why_silent(sequence, len(steps), "end")
     own = all(step.state == "calibrated" for step in steps)
     return ChainCertificate(
-        steps=len(steps),
-        log_support=supports[weakest],
-        weakest=weakest,
-        sequence=sequence,
+        steps=len(steps), log_support=supports[weakest], weakest=weakest, sequence=sequence,
         sequence_certified=supports[weakest] >= sequence.log_tau if not silent else None,
         union=union_bound(alpha, len(steps), PositionBins(8, 256, "even")),
         union_certified=all(step.certified for step in steps) if own else None,
         reason=silent or ("" if own else "A step has no calibrated threshold of its own."),
-    )
+    )  # fmt: skip
 
 
-def contributions_of(steps: list[Step], spans: tuple[Span, ...]) -> LeaveOneOut:
+def contributions_of(steps, spans):
     """Shares of each step's log ratio that do not add up to it."""
     masked = [span for span in spans if span.masked]
     ratios = [step.diagnostics.log_ratio for step in steps]
@@ -100,11 +95,11 @@ def contributions_of(steps: list[Step], spans: tuple[Span, ...]) -> LeaveOneOut:
     )  # fmt: skip
 
 
-def factorized(state: str = "calibrated", **changes: object) -> Step:
+def factorized(state="calibrated", **changes):
     return replace(with_families(make_step(3, " his", state), FAMILIES), **changes)
 
 
-def refusing(step: Step, *names: str) -> Step:
+def refusing(step, *names):
     """The same step, the emitted token refused by some families."""
     parts = tuple(
         replace(part, log_joint=part.log_tau - 0.1 if part.family in names else part.log_tau + 0.1)
@@ -120,16 +115,16 @@ def refusing(step: Step, *names: str) -> Step:
 # families
 
 
-@pytest.mark.parametrize("state", ["inherited", "uninformative", "mismatch", "none"])
-def test_a_familys_borrowed_or_missing_threshold_is_never_called_certified_without_a_caveat(state):
-    step = factorized(state)
-    card = step_card(step)
-    assert card["v"][0] != "Thresholds held:"
-    assert all(row["mark"] != "tick" for row in card["rows"])
-    assert all(row["mark"] != "tick" for row in card["fam"])
+def test_a_familys_borrowed_or_missing_threshold_is_never_called_certified_without_a_caveat():
+    for state in ("inherited", "uninformative", "mismatch", "none"):
+        step = factorized(state)
+        card = step_card(step)
+        assert card["v"][0] != "Thresholds held:"
+        assert all(row["mark"] != "tick" for row in card["rows"])
+        assert all(row["mark"] != "tick" for row in card["fam"])
 
 
-def test_a_refused_candidate_names_the_families_and_a_certified_one_none():
+def test_a_refused_candidate_and_a_forced_token_name_the_families_and_a_certified_one_none():
     step = refusing(factorized(), "religion")
     rows = {row["id"]: row for row in step_card(step)["rows"]}
     assert rows[step.token_id]["why"] == "refused by religion"
@@ -138,9 +133,6 @@ def test_a_refused_candidate_names_the_families_and_a_certified_one_none():
     assert rows[step.token_id]["why"] == "refused by every family"
     step = refusing(factorized())
     assert {row["id"]: row for row in step_card(step)["rows"]}[step.token_id]["mark"] == "tick"
-
-
-def test_a_forced_token_names_the_families_that_refuse_it():
     step = replace(refusing(factorized(), "gender"), forced=True)
     card = step_card(step)
     assert "gender" in card["v"][1]
@@ -151,16 +143,13 @@ def test_a_forced_token_names_the_families_that_refuse_it():
     assert "gender and religion" in both["v"][1]
 
 
-def test_a_refusal_counts_even_where_another_family_lets_every_token_pass():
+def test_a_refusal_counts_where_another_family_lets_all_pass_and_an_uninformative_family_is_named():
     step = replace(refusing(factorized(), "gender"), forced=True)
     weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
     card = step_card(replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf))
     assert card["v"][0] == "You forced a token that is not certified:"
     assert "tri" in card["k"]
     assert card["sr"].startswith("step 4, forced by you, not certified")
-
-
-def test_an_uninformative_family_is_named_and_the_others_keep_their_thresholds():
     step = refusing(factorized())
     weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
     step = replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf)
@@ -171,7 +160,7 @@ def test_an_uninformative_family_is_named_and_the_others_keep_their_thresholds()
     assert "gender" in card["d"]
 
 
-def test_each_familys_line_shows_its_own_threshold_and_the_tightest_one_is_explained():
+def test_each_familys_line_shows_its_own_threshold_and_with_one_branch_nothing_is_said_of_families():
     step = factorized()
     card = step_card(step)
     assert [row["n"] for row in card["fam"]] == ["gender", "religion"]
@@ -179,9 +168,6 @@ def test_each_familys_line_shows_its_own_threshold_and_the_tightest_one_is_expla
     assert [float(row["tau"]) for row in card["fam"]] == pytest.approx(taus, rel=0.05)
     tightest = min(step.families, key=lambda part: part.log_joint - part.log_tau)
     assert f"Tightest for {tightest.family}" in card["d"]
-
-
-def test_with_one_masked_branch_nothing_is_said_of_families():
     card = step_card(make_step(3, " his"))
     assert card["fam"] == []
     assert all("refused" not in row["why"] for row in card["rows"])
@@ -190,33 +176,27 @@ def test_with_one_masked_branch_nothing_is_said_of_families():
 # chains
 
 
-def chain(steps: int = 5, **changes: object):
+def chain(steps=5, **changes):
     made = chain_of([make_step(index, " word") for index in range(steps)], 0.1)
     return replace(made, **changes)
 
 
-@pytest.mark.parametrize(
-    ("certified", "state", "word"),
-    [
+def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words():
+    for certified, state, word in (
         (True, "calibrated", "threshold held"),
         (False, "missed", "threshold missed"),
         (None, "uninformative", "says nothing"),
-    ],
-)
-def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words(certified, state, word):
-    panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
-    assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
+    ):
+        panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
+        assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
 
 
-def test_a_union_bound_of_nothing_is_said_to_say_nothing():
+def test_a_union_bound_names_its_level_and_what_a_chain_would_need_or_says_nothing():
     found = chain(12)
     assert found.union.level == 0
     part = chain_panel(replace(found, union_certified=True))["parts"][1]
     assert part["s"] == "uninformative"
     assert ("All true tokens pass", "no guarantee") in part["rows"]
-
-
-def test_a_union_bound_names_its_level_and_what_a_whole_chain_would_need():
     found = chain(5)
     union = replace(found.union, charged=8, level=0.2, alpha_needed=0.0125, contexts_needed=79)
     part = chain_panel(replace(found, union=union, union_certified=True))["parts"][1]
@@ -227,20 +207,17 @@ def test_a_union_bound_names_its_level_and_what_a_whole_chain_would_need():
     assert rows["which needs"] == "79 contexts"
 
 
-def test_a_chain_longer_than_any_calibrated_one_says_both_lengths():
+def test_a_chain_names_both_lengths_and_its_weakest_token():
     found = chain(45, sequence_certified=None)
     assert found.reason.startswith("The chain has 45 steps")
     assert "45 steps" in chain_panel(found)["parts"][0]["says"]
     assert "40" in chain_panel(found)["parts"][0]["says"]
-
-
-def test_the_weakest_token_is_the_chains_least_supported_step():
     steps = [make_step(index, " word") for index in range(14)]
     supports = [min(step.log_p_fused, step.log_p_masked) for step in steps]
     assert chain_panel(chain_of(steps, 0.1))["weakest"] == supports.index(min(supports)) == 12
 
 
-def test_factorized_sessions_say_why_there_is_no_certificate_and_uncertified_ones_expect_none(services):
+def test_sessions_say_why_there_is_no_certificate_and_new_steps_bring_that_of_the_longer_chain(services):
     view = services[AuditService].view(1)
     assert no_chain(view) == ""
     assert "no certificate for the whole chain" in no_chain(
@@ -249,9 +226,6 @@ def test_factorized_sessions_say_why_there_is_no_certificate_and_uncertified_one
     assert no_chain(services[AuditService].view(2)) == ""
     assert session_message(services[AuditService].view(2))["chain"] is None
     assert session_message(view)["chain"]["parts"]
-
-
-def test_new_steps_bring_the_certificate_of_the_longer_chain(services):
     now = services[AuditService].progress(1)
     message = steps_message([make_step(37, " chart")], now, done=True)
     assert message["chain"]["weakest"] == now.chain.weakest
@@ -261,7 +235,7 @@ def test_new_steps_bring_the_certificate_of_the_longer_chain(services):
 # contributions and branches
 
 
-def test_contributions_keep_the_spans_words_and_what_no_span_has_alone():
+def test_contributions_keep_the_spans_words_and_need_a_masked_span():
     prompt = "The German nurse"
     found = contributions_of(
         [make_step(index, " word") for index in (0, 3)], (Span(4, 10, "nationality"), Span(11, 16))
@@ -272,23 +246,15 @@ def test_contributions_keep_the_spans_words_and_what_no_span_has_alone():
         apart = sum(line["r"][step] for line in message["spans"])
         assert message["x"][step] == pytest.approx(total - apart, abs=1e-3)
     assert re.findall(r"[+\d.]*\d|“.*?”", message["peak"]) == ["+0.90", "“German”", "2"]
-
-
-def test_without_a_masked_span_there_is_nothing_to_contribute():
     found = contributions_of([make_step(0, " and")], (Span(0, 3, kept=True),))
     assert not re.search(r"\d", contributions_message("The", found)["peak"])
 
 
-@pytest.mark.parametrize(
-    ("branches", "words"),
-    [
-        ((), ()),
-        (("factual", "masked"), ("2",)),
-        (("factual", "gender"), ("2", "gender")),
+def test_the_branches_of_a_step_are_counted_and_named():
+    for branches, words in (
+        ((), ()), (("factual", "masked"), ("2",)), (("factual", "gender"), ("2", "gender")),
         (("factual", "gender", "race", "religion"), ("4", "gender, race and ethnicity and religion")),
-    ],
-)
-def test_the_branches_of_a_step_are_counted_and_named(branches, words):
-    assert all(word in branches_text(branches) for word in words)
-    assert bool(branches_text(branches)) is bool(branches)
-    assert bool(reading_text(branches)) is (len(branches) > 2)
+    ):  # fmt: skip
+        assert all(word in branches_text(branches) for word in words)
+        assert bool(branches_text(branches)) is bool(branches)
+        assert bool(reading_text(branches)) is (len(branches) > 2)

@@ -8,23 +8,44 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.shared.audits import AuditSettings, ReadingRequest, StartAudit
+from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.rollouts import RolloutPool
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
+from coft_core.model.fake import tiny_model
 from coft_core.types import Span
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError, NotFoundError
-from tests.conftest import load_tiny
+from tests.app.conftest import calibrated_on
+from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=7, top_p=1.0)
+
+
+@pytest.fixture(scope="module")
+def wired(shared):
+    return shared
+
+
+@pytest.fixture
+def settings(shared):
+    return shared.settings
+
+
+@pytest.fixture
+def calibrated(wired, tmp_path):
+    return calibrated_on(wired, tmp_path, prompt_set_csv(), CalibrationRequest(name="set", model="tiny", top_p=1.0))
 
 
 def start(wired, **changes):
     return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+
+
+def tokens(wired, session_id):
+    return [step.token_id for step in wired[AuditService].view(session_id).steps]
 
 
 def test_a_new_session_has_no_step_and_shows_what_is_masked(wired):
@@ -33,60 +54,41 @@ def test_a_new_session_has_no_step_and_shows_what_is_masked(wired):
     assert view.preview.masked_count == 2
     assert "".join(p.text for p in view.preview.pieces if not p.masked) == "The nurse said  would come"
     assert view.certificate == "uncertified: no calibration"
-
-
-def test_detected_spans_are_used_when_none_are_given(wired):
+    # Detected spans are used when none are given.
     view = wired[AuditService].start(StartAudit(PROMPT, SETTINGS))
     assert [(s.start, s.end, s.category) for s in view.spans] == [(15, 17, "gender")]
+    preview = wired[AuditService].preview(PROMPT, (), SETTINGS)
+    assert preview.masked_count == 0
+    assert "equal" in preview.warnings[0]
 
 
-def test_each_returned_step_is_in_the_store_before_the_next(wired, settings):
-    view = start(wired)
-    step = wired[AuditService].step(view.session_id)
-    with services(settings, loader=load_tiny) as other:
-        assert other[AuditService].view(view.session_id).steps == (step,)
-
-
-def test_running_equals_stepping_and_ends_with_a_reason(wired):
-    stepped, ran = start(wired), start(wired)
-    while wired[AuditService].step(stepped.session_id) is not None:
-        pass
-    list(wired[AuditService].run(ran.session_id))
-    a, b = wired[AuditService].view(stepped.session_id), wired[AuditService].view(ran.session_id)
-    assert [s.token_id for s in a.steps] == [s.token_id for s in b.steps]
-    assert a.finished == b.finished
-    assert b.finished in ("length", "end")
-
-
-def test_a_session_interrupted_by_a_restart_goes_on_with_the_same_tokens(wired, settings):
-    whole = start(wired)
-    list(wired[AuditService].run(whole.session_id))
-    broken = start(wired)
-    for _ in range(5):
-        wired[AuditService].step(broken.session_id)
+def test_steps_are_stored_one_by_one_and_a_session_goes_on_after_a_restart_with_the_same_tokens(wired, settings):
+    whole, broken = start(wired).session_id, start(wired).session_id
+    list(wired[AuditService].run(whole))
+    assert wired[AuditService].view(whole).finished in ("length", "end")
+    step = wired[AuditService].step(broken)
     with services(settings, loader=load_tiny) as restarted:
-        list(restarted[AuditService].run(broken.session_id))
-    tokens = [[s.token_id for s in wired[AuditService].view(v.session_id).steps] for v in (whole, broken)]
-    assert tokens[0] == tokens[1]
+        assert restarted[AuditService].view(broken).steps == (step,)
+        while restarted[AuditService].step(broken) is not None:
+            pass
+    assert tokens(wired, broken) == tokens(wired, whole)
+    assert wired[AuditService].view(broken).finished == wired[AuditService].view(whole).finished
 
 
-def test_more_live_branches_than_the_pool_holds_change_nothing(tmp_path, settings):
-    small = settings.model_copy(update={"live_rollouts": 1})
-    with services(small, loader=load_tiny) as wired:
-        first, second, alone = start(wired), start(wired), start(wired)
-        for _ in range(6):
-            wired[AuditService].step(first.session_id)
-            wired[AuditService].step(second.session_id)
-        for _ in range(6):
-            wired[AuditService].step(alone.session_id)
-        chains = {
-            tuple(s.token_id for s in wired[AuditService].view(v.session_id).steps) for v in (first, second, alone)
-        }
-        assert len(chains) == 1
+def test_more_live_branches_than_the_pool_holds_change_nothing(settings):
+    with services(settings.model_copy(update={"live_rollouts": 1}), loader=load_tiny) as wired:
+        sessions = [start(wired).session_id for _ in range(3)]
+        for session in (*sessions[:2] * 4, *sessions[2:] * 4):
+            wired[AuditService].step(session)
+        first, second, alone = (tokens(wired, session) for session in sessions)
+        assert len(first) == 4
+        assert first == second == alone
 
 
-def test_pausing_ends_a_run_after_its_current_step(wired):
-    view = start(wired)
+def test_pausing_ends_a_run_after_its_current_step_and_stops_no_other(wired):
+    view, other = start(wired), start(wired)
+    running = wired[AuditService].run(other.session_id)
+    next(running)
     seen = []
     for step in wired[AuditService].run(view.session_id):
         seen.append(step)
@@ -94,14 +96,8 @@ def test_pausing_ends_a_run_after_its_current_step(wired):
             wired[AuditService].pause(view.session_id)
     assert len(seen) == 3
     assert wired[AuditService].view(view.session_id).finished is None
-
-
-def test_pausing_one_session_does_not_stop_another(wired):
-    first, second = start(wired), start(wired)
-    running = wired[AuditService].run(second.session_id)
-    next(running)
-    wired[AuditService].pause(first.session_id)
     assert next(running) is not None
+    running.close()
 
 
 def test_a_fork_keeps_its_parent_and_can_be_reopened(wired):
@@ -116,23 +112,16 @@ def test_a_fork_keeps_its_parent_and_can_be_reopened(wired):
     assert wired[AuditService].view(view.session_id).branch_id == fork.branch_id
     branch = fork.branches[-1]
     assert (branch.parent_id, branch.fork_step, branch.token) == (view.branch_id, 2, "x")
+    again = wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
+    assert (again.branch_id, len(again.branches)) == (fork.branch_id, 2)
 
 
-def test_forcing_the_same_token_again_opens_the_branch_that_exists(wired):
-    view = start(wired)
-    wired[AuditService].step(view.session_id)
-    first = wired[AuditService].fork(view.session_id, view.branch_id, 0, "x")
-    second = wired[AuditService].fork(view.session_id, view.branch_id, 0, "x")
-    assert first.branch_id == second.branch_id
-    assert len(second.branches) == 2
-
-
-@pytest.mark.parametrize(("index", "token"), [(99, "x"), (-1, "x"), (0, "xy"), (0, 10**6), (0, "")])
-def test_an_impossible_fork_is_refused_and_leaves_no_branch(wired, index, token):
+def test_an_impossible_fork_is_refused_and_leaves_no_branch(wired):
     view = start(wired)
     step = wired[AuditService].step(view.session_id)
-    with pytest.raises(InvalidInputError):
-        wired[AuditService].fork(view.session_id, view.branch_id, index, token)
+    for index, token in ((99, "x"), (-1, "x"), (0, "xy"), (0, 10**6), (0, "")):
+        with pytest.raises(InvalidInputError):
+            wired[AuditService].fork(view.session_id, view.branch_id, index, token)
     after = wired[AuditService].view(view.session_id)
     assert len(after.branches) == 1
     assert after.steps == (step,)
@@ -147,83 +136,70 @@ def test_a_certified_audit_reads_the_calibration_at_its_own_alpha(wired, calibra
     assert math.exp(step.log_tau) == pytest.approx(read.bins[0].tau)
     assert math.exp(step.log_tau) != pytest.approx(wired[CalibrationService].view(calibrated).bins[0].tau)
     assert wired[AuditService].view(view.session_id).bins == read.bins
-
-
-def test_a_mismatch_is_refused_without_a_session_and_can_be_accepted_visibly(wired, calibrated):
+    # A mismatch is refused without a session, and can be accepted visibly.
+    before = wired[SessionsRepository].count()
     with pytest.raises(CalibrationMismatch):
         start(wired, calibration_id=calibrated, lam=0.2)
-    assert wired[SessionsRepository].list() == []
+    assert wired[SessionsRepository].count() == before
     view = start(wired, calibration_id=calibrated, lam=0.2, proceed_uncertified=True)
     assert view.certificate == "uncertified: policy mismatch (lam)"
     assert not wired[AuditService].step(view.session_id).certified
 
 
-def test_deleting_a_calibration_keeps_the_session_readable_and_says_why_it_cannot_go_on(wired, settings, calibrated):
+def test_an_audit_whose_calibration_is_deleted_stays_readable_and_takes_no_step_and_no_fork(
+    wired, settings, calibrated
+):
     view = start(wired, calibration_id=calibrated)
-    wired[AuditService].step(view.session_id)
+    for _ in range(2):
+        wired[AuditService].step(view.session_id)
     wired[CalibrationService].delete(calibrated)
+    with services(settings, loader=load_tiny) as restarted:
+        for call in (
+            lambda: wired[AuditService].fork(view.session_id, view.branch_id, 1, 5),
+            lambda: wired[AuditService].step(view.session_id),
+            lambda: restarted[AuditService].step(view.session_id),
+        ):
+            with pytest.raises(CalibrationDeletedError, match="“set” has been deleted"):
+                call()
     after = wired[AuditService].view(view.session_id)
-    assert len(after.steps) == 1
+    assert (len(after.steps), len(after.branches)) == (2, 1)
     assert any("deleted" in warning for warning in after.warnings)
-    with (
-        services(settings, loader=load_tiny) as restarted,
-        pytest.raises(CalibrationDeletedError, match="cannot be continued"),
-    ):
-        restarted[AuditService].step(view.session_id)
 
 
 def test_a_session_of_other_weights_is_not_continued(wired, settings):
     view = start(wired)
     wired[AuditService].step(view.session_id)
-
-    def other(name, **_):
-        from coft_core.model.fake import tiny_model
-
-        return tiny_model(seed=1)
-
-    with services(settings, loader=other) as changed, pytest.raises(ServiceError, match="other weights"):
+    with (
+        services(settings, loader=lambda *_, **__: tiny_model(seed=1)) as changed,
+        pytest.raises(ServiceError, match="other weights"),
+    ):
         changed[AuditService].step(view.session_id)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "changes", "spans", "error"),
-    [
-        ("  ", {}, (), InvalidInputError),
-        ("x" * 300, {}, (), PromptTooLongError),
-        ("he", {"lam": 2.0}, (), InvalidInputError),
-        ("he", {"temperature": 0.0}, (), InvalidInputError),
-        ("he", {"max_new_tokens": 0}, (), InvalidInputError),
-        ("he", {"policy": "none"}, (), ServiceError),
-        ("he", {"sentinel": "two words"}, (), SentinelError),
-        ("he", {"calibration_id": 77}, (), NotFoundError),
+def test_a_refused_start_leaves_no_session(wired):
+    before = wired[SessionsRepository].count()
+    for prompt, changes, spans, error in (
+        ("  ", {}, (), InvalidInputError), ("x" * 300, {}, (), PromptTooLongError),
+        ("he", {"lam": 2.0}, (), InvalidInputError), ("he", {"temperature": 0.0}, (), InvalidInputError),
+        ("he", {"max_new_tokens": 0}, (), InvalidInputError), ("he", {"policy": "none"}, (), ServiceError),
+        ("he", {"sentinel": "two words"}, (), SentinelError), ("he", {"calibration_id": 77}, (), NotFoundError),
         ("he", {}, (Span(0, 9, "gender"),), InvalidInputError),
-    ],
-)
-def test_a_refused_start_leaves_no_session(wired, prompt, changes, spans, error):
-    with pytest.raises(error):
-        wired[AuditService].start(StartAudit(prompt, replace(SETTINGS, **changes), spans))
-    assert wired[SessionsRepository].list() == []
+    ):  # fmt: skip
+        with pytest.raises(error):
+            wired[AuditService].start(StartAudit(prompt, replace(SETTINGS, **changes), spans))
+    assert wired[SessionsRepository].count() == before
 
 
-def test_the_preview_warns_when_nothing_is_masked(wired):
-    preview = wired[AuditService].preview(PROMPT, (), SETTINGS)
-    assert preview.masked_count == 0
-    assert "equal" in preview.warnings[0]
-
-
-def test_sessions_are_found_by_text_and_deleted_whole(wired):
+def test_sessions_are_found_by_text_and_deleted_whole_and_another_sessions_branch_is_refused(wired):
     view = start(wired)
     wired[AuditService].step(view.session_id)
-    assert [s.id for s in wired[SessionsRepository].list("nurse")] == [view.session_id]
+    assert view.session_id in [s.id for s in wired[SessionsRepository].list("nurse")]
     assert wired[SessionsRepository].list("zebra") == []
     assert wired[RolloutPool].steps(view.branch_id) is not None
     wired[AuditService].delete(view.session_id)
     assert wired[RolloutPool].steps(view.branch_id) is None
     with pytest.raises(NotFoundError):
         wired[AuditService].view(view.session_id)
-
-
-def test_a_branch_of_another_session_is_refused(wired):
     first, second = start(wired), start(wired)
     with pytest.raises(ServiceError, match="does not belong"):
         wired[AuditService].step(first.session_id, second.branch_id)
@@ -241,26 +217,10 @@ def test_a_fork_that_was_cut_off_before_its_forced_step_is_completed_when_asked_
     assert fork.steps[1].token_id == token
 
 
-def test_an_audit_whose_calibration_is_deleted_takes_no_step_and_no_fork_though_it_is_live(wired, calibrated):
-    view = start(wired, calibration_id=calibrated)
-    wired[AuditService].step(view.session_id)
-    wired[AuditService].step(view.session_id)
-    wired[CalibrationService].delete(calibrated)
-    for call in (
-        lambda: wired[AuditService].fork(view.session_id, view.branch_id, 1, 5),
-        lambda: wired[AuditService].step(view.session_id),
-    ):
-        with pytest.raises(CalibrationDeletedError, match="“set” has been deleted"):
-            call()
-    assert len(wired[AuditService].view(view.session_id).steps) == 2
-    assert len(wired[AuditService].view(view.session_id).branches) == 1
-
-
 def test_a_fault_of_the_program_ends_one_step_with_a_sentence_and_the_audit_goes_on(wired, monkeypatch):
-    whole, broken = start(wired), start(wired)
-    list(wired[AuditService].run(whole.session_id))
-    wired[AuditService].step(broken.session_id)
-
+    whole, broken = start(wired).session_id, start(wired).session_id
+    list(wired[AuditService].run(whole))
+    wired[AuditService].step(broken)
     original = Rollout.step
 
     def fails(rollout):
@@ -269,8 +229,7 @@ def test_a_fault_of_the_program_ends_one_step_with_a_sentence_and_the_audit_goes
 
     with monkeypatch.context() as patch:
         patch.setattr(Rollout, "step", fails)
-        with pytest.raises(ServiceError, match=r"does not know \(RuntimeError: tensors of 3 and 4 columns\)"):
-            wired[AuditService].step(broken.session_id)
-    list(wired[AuditService].run(broken.session_id))
-    chains = [wired[AuditService].view(view.session_id).steps for view in (whole, broken)]
-    assert [s.token_id for s in chains[0]] == [s.token_id for s in chains[1]]
+        with pytest.raises(ServiceError, match=r"RuntimeError: tensors of 3 and 4 columns"):
+            wired[AuditService].step(broken)
+    list(wired[AuditService].run(broken))
+    assert tokens(wired, whole) == tokens(wired, broken)

@@ -1,7 +1,5 @@
 """The branch handlers of the audit page on the real services: store, decoder and library together."""
 
-from __future__ import annotations
-
 import itertools
 
 import gradio as gr
@@ -12,19 +10,18 @@ from app.audit.service import AuditService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.wiring import Services
 from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
 NUMBERS = itertools.count(1)
 
 
-def event(**data: object) -> gr.EventData:
+def event(**data):
     return gr.EventData(None, {**data, "nonce": next(NUMBERS)})
 
 
 @pytest.fixture
-def session(wired: Services) -> tuple[int, int, int, int]:
+def session(wired):
     """A session with a chain of four steps, a fork of it, and a fork of that fork: their ids."""
     request = StartAudit(PROMPT, AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0), (Span(15, 17, "gender"),))
     view = wired[AuditService].start(request)
@@ -35,23 +32,8 @@ def session(wired: Services) -> tuple[int, int, int, int]:
     return view.session_id, view.branch_id, first.branch_id, inner.branch_id
 
 
-def tree(message: dict) -> dict[int, dict]:
+def tree(message):
     return {node["id"]: node for node in message["crumbs"]["tree"]}
-
-
-def test_a_renamed_branch_keeps_its_token_and_a_pruned_one_takes_its_own_along(wired, session):
-    number, root, first, inner = session
-    handlers = BranchHandlers(wired)
-    renamed = handlers.rename(event(session=number, shown=inner, branch=first, name="  as a   man "))
-    assert (tree(renamed)[first]["name"], tree(renamed)[first]["token"]) == ("as a man", "x")
-    assert renamed["branch"] == inner
-    asked = handlers.ponder(event(session=number, shown=inner, branch=first))
-    assert asked["allowed"]
-    assert "It takes along: “y”." in asked["text"]
-    pruned = handlers.prune(event(session=number, shown=inner, branch=first))
-    assert list(tree(pruned)) == [root]
-    assert pruned["branch"] == root
-    assert [branch.id for branch in wired[AuditService].view(number).branches] == [root]
 
 
 def test_what_is_shown_stays_shown_when_another_branch_is_pruned(wired, session):
@@ -71,10 +53,24 @@ def test_a_judged_branch_says_why_it_stays_and_stays(wired, session):
     assert list(tree(handlers.tree(event(session=number, shown=root)))) == [root, first, inner]
 
 
-def test_chains_beside_each_other_are_those_of_the_store(wired, session):
+def test_chains_are_those_of_the_store_a_renamed_branch_keeps_its_token_and_a_pruned_one_takes_its_own_along(
+    wired, session
+):
     number, root, first, _ = session
     found = BranchHandlers(wired).beside(event(session=number, pair=[root, first]))
     own = wired[AuditService].view(number, root).steps
     assert found["apart"] == 1
     assert [line[0] for line in found["left"]["steps"]] == [step.token.strip() for step in own[1:]]
     assert [line[0] for line in found["right"]["steps"]] == ["x"]
+    number, root, first, inner = session
+    handlers = BranchHandlers(wired)
+    renamed = handlers.rename(event(session=number, shown=inner, branch=first, name="  as a   man "))
+    assert (tree(renamed)[first]["name"], tree(renamed)[first]["token"]) == ("as a man", "x")
+    assert renamed["branch"] == inner
+    asked = handlers.ponder(event(session=number, shown=inner, branch=first))
+    assert asked["allowed"]
+    assert "It takes along: “y”." in asked["text"]
+    pruned = handlers.prune(event(session=number, shown=inner, branch=first))
+    assert list(tree(pruned)) == [root]
+    assert pruned["branch"] == root
+    assert [branch.id for branch in wired[AuditService].view(number).branches] == [root]

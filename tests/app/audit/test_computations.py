@@ -105,14 +105,11 @@ def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, 
     assert "0.2 nats, bfloat16" in dict(session_message(narrow)["computed"])["Numeric noise"]
 
 
-def test_a_model_says_how_its_keys_and_values_are_kept(wired):
+def test_a_model_says_how_its_keys_and_values_are_kept_and_a_way_is_said_in_words(wired):
     details = wired[AuditService].model("tiny").details
     assert details.startswith("Computes in float32")
     assert "Keys and values: preallocated memory, may share forwards with other sessions." in details
     assert "0.00005 nats, float32" in details
-
-
-def test_a_way_in_words():
     base = KeptMemory("base", "slots", "", 812, True)
     other = KeptMemory("expert", "growing", "it has layers of sliding attention", 0, False)
     way = Computation("bfloat16", "4-bit", "eager: the weights are quantised (4-bit)", (base, other), 0.2)

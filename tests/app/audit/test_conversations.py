@@ -1,13 +1,10 @@
 """Audits of conversations: stored, continued, reported and verified, with the thinking told from the answer."""
 
-from __future__ import annotations
-
 import csv
+import functools
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +15,7 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.json import session_json
 from app.shared.prompt_sets import parse_prompt_set, rows_jsonl, rows_of
-from app.shared.wiring import Services
 from coft_core.model.fake import tiny_model
-from coft_core.model.language_model import LanguageModel
 from coft_core.text.turns import turns_of
 from tests.conftest import verifier
 
@@ -32,18 +27,23 @@ TEMPLATE = (
 SETTINGS = AuditSettings(model="thinks", max_new_tokens=10, top_p=1.0, system_prompt="You advise women.", thinking="on")
 
 
-def load(name: str, **_: object) -> LanguageModel:
+@functools.cache
+def model(name):
     return replace(tiny_model(chat_template=TEMPLATE, context_length=512), name=name)
 
 
+def load(name, **_):
+    return model(name)
+
+
 @pytest.fixture
-def wired(tmp_path: Path) -> Iterator[Services]:
+def wired(tmp_path):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", pipeline="none")
     with services(settings, loader=load) as opened:
         yield opened
 
 
-def thought(wired: Services) -> int:
+def thought(wired):
     """A session whose model ends its thinking at its ninth token and answers with one more."""
     audits = wired[AuditService]
     view = audits.start(StartAudit("Is she a risk?", SETTINGS))
@@ -54,7 +54,7 @@ def thought(wired: Services) -> int:
     return view.session_id
 
 
-def test_a_session_keeps_the_conversation_that_its_model_read_and_goes_on_with_it(wired: Services):
+def test_a_session_keeps_the_conversation_that_its_model_read_and_goes_on_with_it(wired):
     audits = wired[AuditService]
     view = audits.start(StartAudit("Is she a risk?", SETTINGS))
     assert [(turn.role, turn.content) for turn in turns_of(view.prompt)] == [
@@ -70,7 +70,7 @@ def test_a_session_keeps_the_conversation_that_its_model_read_and_goes_on_with_i
     assert (fingerprint["thinking"], len(fingerprint["system"])) == ("on", 64)
 
 
-def test_thinking_is_told_from_the_answer_in_json_and_in_tables_and_a_replay_agrees(wired: Services, tmp_path: Path):
+def test_thinking_is_told_from_the_answer_in_json_and_in_tables_and_a_replay_agrees(wired, tmp_path):
     session = thought(wired)
     told = session_json(wired[AuditService].view(session))["thinking"]
     assert (told["ranges"], told["ended"]) == ([[1, 9]], True)
@@ -84,7 +84,7 @@ def test_thinking_is_told_from_the_answer_in_json_and_in_tables_and_a_replay_agr
     assert [check.problems for check in result.checks if check.status == "failed"] == []
 
 
-def test_rows_of_messages_are_conversations_with_spans_in_their_turns(tmp_path: Path):
+def test_rows_of_messages_are_conversations_with_spans_in_their_turns(tmp_path):
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
     row = {"messages": [*messages, {"role": "user", "content": "Is she?"}], "spans": [[3, 3, 6, "gender"]]}
     bad = {"messages": [messages[1]]}

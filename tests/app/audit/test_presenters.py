@@ -1,13 +1,11 @@
 """The wording of a step: what each state says, and what it must never say."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.audit.branch_words import crumbs
@@ -33,25 +31,22 @@ from tests.records import make_step, position_bins
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
 
 
-@pytest.mark.parametrize("state", [s for s in STATES if s != "calibrated"])
-def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat(state):
-    card = step_card(make_step(3, " his", state))
-    assert card["v"][0] != "Threshold held:"
-    assert all(row["mark"] != "tick" for row in card["rows"])
-    assert {"open", "inherited"} & set(card["c"].split())
-    assert not card["sr"].endswith(", threshold held")
+def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat():
+    for state in [s for s in STATES if s != "calibrated"]:
+        card = step_card(make_step(3, " his", state))
+        assert card["v"][0] != "Threshold held:"
+        assert all(row["mark"] != "tick" for row in card["rows"])
+        assert {"open", "inherited"} & set(card["c"].split())
+        assert not card["sr"].endswith(", threshold held")
 
 
-def test_a_fallback_is_never_called_certified_even_if_flagged_so():
+def test_a_fallback_or_a_forced_token_is_never_called_certified_even_if_flagged_so():
     step = replace(make_step(12, " doctor"), certified=True)
     card = step_card(step)
     assert step.fallback
     assert card["v"][0] == "Fallback:"
     assert "fallback" in card["c"].split()
     assert "tri" in card["k"]
-
-
-def test_a_forced_token_outside_the_set_names_the_smaller_view():
     step = make_step(3, " nobody", "calibrated", forced=True)
     step = replace(
         step, certified=False, log_p_masked=math.log(0.05), log_p_fused=math.log(0.055), log_tau=math.log(0.06)
@@ -62,12 +57,12 @@ def test_a_forced_token_outside_the_set_names_the_smaller_view():
     assert card["k"] == ["pin", "tri"]
 
 
-@pytest.mark.parametrize(("ratio", "sensitive"), [(0.5, True), (-0.5, True), (0.499, False), (-0.499, False)])
-def test_sensitive_begins_at_one_half_in_both_directions(ratio, sensitive):
-    step = make_step(2, " filed")
-    step = replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
-    assert ("sensitive" in shapes(step)) is sensitive
-    assert step_card(step)["n"] is (ratio < 0)
+def test_sensitive_begins_at_one_half_in_both_directions():
+    for ratio, sensitive in ((0.5, True), (-0.5, True), (0.499, False), (-0.499, False)):
+        step = make_step(2, " filed")
+        step = replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
+        assert ("sensitive" in shapes(step)) is sensitive
+        assert step_card(step)["n"] is (ratio < 0)
 
 
 def test_a_bound_above_one_is_left_out():
@@ -91,14 +86,11 @@ def test_the_headline_gives_the_probability_with_the_words_shown_before_that_wit
     assert ("2 more" in said) is (len(masked) == 5)
 
 
-def test_without_masked_words_the_headline_has_no_figure():
-    assert not re.search(r"\d", step_card(make_step(2, " filed"), masked=())["e"])
-
-
-def test_a_word_that_is_masked_twice_is_named_once_and_kept_ones_never():
+def test_a_word_that_is_masked_twice_is_named_once_and_without_any_the_headline_has_no_figure():
     prompt = "He said he and she left"
     spans = [Span(0, 2, "gender"), Span(8, 10, "gender"), replace(Span(15, 18, "gender"), kept=True)]
     assert masked_words(prompt, spans) == ("He",)
+    assert not re.search(r"\d", step_card(make_step(2, " filed"), masked=())["e"])
 
 
 def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
@@ -111,6 +103,7 @@ def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
         assert rows[candidate.token]["why"] == expected
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(1e-6, 0.999), min_size=1, max_size=8), st.floats(1e-3, 0.5))
 def test_shown_digits_never_reverse_a_comparison_with_the_threshold(values, tau):
     digits = digits_for(values, tau)
@@ -118,12 +111,13 @@ def test_shown_digits_never_reverse_a_comparison_with_the_threshold(values, tau)
         assert all((round(v, digits) >= round(tau, digits)) == (v >= tau) for v in values)
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-9, 1.0), st.integers(2, 4))
 def test_a_positive_probability_never_reads_as_zero(value, digits):
     assert probability(value, digits).strip("<0.") or probability(value, digits).startswith("<")
 
 
-def test_numbers_keep_their_sign_and_their_zeros():
+def test_numbers_and_blank_tokens_keep_what_they_say():
     assert signed(0.89) == "+0.89"
     assert signed(-0.12) == "\N{MINUS SIGN}0.12"
     assert signed(0.001) == "0.00"
@@ -134,29 +128,25 @@ def test_numbers_keep_their_sign_and_their_zeros():
         ["2.4", "visible"],
         ["2.4", "masked"],
     ]
-
-
-def test_blank_tokens_are_made_visible():
     assert shown_token(" he") == "he"
     assert shown_token("\n") == "↵"
     assert shown_token(" ") == "␣"
 
 
-def test_bins_word_the_verdict_of_their_tokens():
+def test_bins_word_the_verdict_of_their_tokens_and_one_without_rank_draws_no_coverage():
     uninformative, inherited = position_bins()[3:5]
     assert re.findall(r"\d+", " ".join(bin_verdict(uninformative))) == ["6", "9"]
     assert re.findall(r"\d+", " ".join(bin_verdict(inherited))) == ["33", "17", "24"]
     assert bin_verdict(position_bins()[0]) is None
+    bare = BinView("1–8", 0, 7, "uninformative", 0.0, 3, 0, None, None, None, 9)
+    assert re.findall(r"\d+", bin_verdict(bare)[1]) == ["3", "9"]
 
 
-def test_a_session_message_can_begin_at_any_step(services):
+def test_a_session_message_can_begin_at_any_step_and_warns_where_nothing_is_certified(services):
     view = services[AuditService].view(1)
     whole, tail = session_message(view), session_message(view, 30)
     assert [card["i"] for card in tail["steps"]] == list(range(30, 38))
     assert whole["steps"][30:] == tail["steps"]
-
-
-def test_an_uncertified_session_always_warns(services):
     assert session_message(services[AuditService].view(2))["warnings"][0] == "Uncertified: no calibration."
     assert not any("Uncertified" in warning for warning in session_message(services[AuditService].view(1))["warnings"])
 
@@ -173,31 +163,18 @@ def test_spans_from_the_browser_keep_every_field():
     sent = [{"start": 5, "end": 7, "category": "age", "source": "user", "detail": "x", "kept": True}]
     (span,) = spans_from(sent)
     assert (span.start, span.end, span.category, span.source, span.detail, span.kept) == (
-        5,
-        7,
-        "age",
-        "user",
-        "x",
-        True,
-    )
+        5, 7, "age", "user", "x", True,
+    )  # fmt: skip
     assert spans_from(None) is None
     assert spans_from([]) == ()
 
 
-def test_a_bin_without_rank_draws_no_coverage():
-    bare = BinView("1–8", 0, 7, "uninformative", 0.0, 3, 0, None, None, None, 9)
-    assert re.findall(r"\d+", bin_verdict(bare)[1]) == ["3", "9"]
-
-
-def test_candidates_are_told_apart_by_shape():
+def test_candidates_are_told_apart_by_shape_and_the_histogram_counts_every_value_once():
     bars = template("light")["data"]["bar"]
     assert bars[1]["marker"]["pattern"]["shape"] == "/"
     assert bars[0]["marker"]["color"] == PALETTES["light"]["surface"]
     assert bars[2]["marker"]["color"] == PALETTES["light"]["accent"]
     assert template("light")["layout"]["font"]["size"] == template("dark")["layout"]["font"]["size"] == 11
-
-
-def test_the_histogram_counts_every_value_once():
     values = [math.log(p) for p in (0.001, 0.02, 0.05, 0.07, 0.5, 0.9)]
     figure = support_histogram(values, 0.06, "0.06")
     assert sum(sum(trace.y) for trace in figure.data if trace.y) == len(values)

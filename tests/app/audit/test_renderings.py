@@ -1,13 +1,9 @@
 """Audits, calibrations and batches of models whose chat template prints the date, and prompts without the template."""
 
-from __future__ import annotations
-
+import functools
 import json
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -21,23 +17,19 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
 from app.shared.settings_json import calibration_request
 from app.shared.settings_json import settings_from_json as audit_settings
-from app.shared.wiring import Services
 from app.swap.service import SwapService
 from app.swap.types import SwapRequest, SwapResult
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
-from coft_core.model.language_model import LanguageModel
 from coft_core.types import Span
 from tests.app.conftest import calibrated_on
 from tests.conftest import verifier
 
 TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
 TEMPLATES = {
-    "dated": "{{ strftime_now('%d %b %Y') }}" + TURN,
-    "random": "{{ range(10000, 99999)|random }}" + TURN,
-    "steady": TURN,
-    "plain": None,
-}
+    "dated": "{{ strftime_now('%d %b %Y') }}" + TURN, "random": "{{ range(10000, 99999)|random }}" + TURN,
+    "steady": TURN, "plain": None,
+}  # fmt: skip
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
 SETTINGS = AuditSettings(model="dated", max_new_tokens=4, top_p=1.0, alpha=0.2)
@@ -45,57 +37,62 @@ ROWS = "\n".join(["prompt,reference", *(f"He gave {i} apples,and she counted {i}
 MONDAY, TUESDAY = datetime(2026, 3, 2, 9), datetime(2026, 3, 3, 9)
 
 
-class Today:
-    """The day that programs see; changed by a test."""
+class Clock(datetime):
+    """What programs take for the time; a test sets the day."""
 
     now_is = MONDAY
 
+    @classmethod
+    def now(cls, tz=None):
+        return cls.now_is
+
 
 @pytest.fixture(autouse=True)
-def today(monkeypatch: pytest.MonkeyPatch) -> type[Today]:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return Today.now_is
-
-    for module in ("coft_core.model.language_model", "coft_core.text.rendering", "coft_core.text.rendering"):
+def today(monkeypatch):
+    for module in ("coft_core.model.language_model", "coft_core.text.rendering"):
         monkeypatch.setattr(f"{module}.datetime", Clock)
-    Today.now_is = MONDAY
-    return Today
+    Clock.now_is = MONDAY
+    return Clock
 
 
-def load(name: str, **_: object) -> LanguageModel:
+@functools.cache
+def model(name):
     return replace(tiny_model(chat_template=TEMPLATES[name]), name=name)
 
 
-@pytest.fixture
-def wired(tmp_path: Path) -> Iterator[Services]:
-    settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", pipeline="none")
+def load(name, **_):
+    return model(name)
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory):
+    settings = Settings(
+        database_url=f"sqlite:///{tmp_path_factory.mktemp('store') / 'audits.sqlite3'}", pipeline="none"
+    )
     with services(settings, loader=load) as opened:
         yield opened
 
 
-def calibrated(wired: Services, folder: Path, **changes: object) -> int:
+def calibrated(wired, folder, **changes):
+    """A calibration that is made on a Monday."""
     request = replace(CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2), **changes)
     return calibrated_on(wired, folder, ROWS, request)
 
 
-def stepped(wired: Services, session: int, count: int) -> list[int]:
+def stepped(wired, session, count):
     for _ in range(count):
         wired[AuditService].step(session)
     return [step.token_id for step in wired[AuditService].view(session).steps]
 
 
-def fresh(wired: Services) -> None:
+def fresh(wired):
     """Forget every live rollout, so that sessions are rebuilt from the store."""
     while wired[AuditService]._live._pool.close_oldest():
         pass
 
 
 @pytest.mark.parametrize("name", ["dated", "random"])
-def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(
-    wired: Services, today: type[Today], name: str
-):
+def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(wired, today, name):
     settings = replace(SETTINGS, model=name, greedy=True)
     whole = wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).session_id
     record = wired[AuditService]._sessions.get(whole)
@@ -110,7 +107,7 @@ def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(
     assert list(plan.prompt.factual_ids) == record.rendering["texts"][0]["ids"]
 
 
-def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired: Services, today: type[Today]):
+def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired, today):
     session = wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
     before = wired[AuditService]._sessions.get(session)
     old = replace(before, rendering=None)
@@ -123,10 +120,10 @@ def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired: Services
     assert first.policy.fingerprint(first.model, "d").rendering == ""
 
 
-def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
-    wired: Services, today: type[Today], tmp_path: Path
-):
+def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(wired, today, tmp_path):
     number = calibrated(wired, tmp_path)
+    job = max(wired[JobService].list(), key=lambda one: one.id)
+    assert job.payload["request"]["chat_date"] == "2026-03-02"
     settings = replace(SETTINGS, calibration_id=number)
     assert wired[AuditService].fit(settings).differences == ()
     assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate.startswith("certified")
@@ -143,22 +140,14 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
     assert any("as of 2026-03-02" in warning for warning in view.warnings)
 
 
-def test_a_calibration_of_a_steady_template_fits_on_all_days(wired: Services, today: type[Today], tmp_path: Path):
+def test_a_calibration_of_a_steady_template_fits_on_all_days(wired, today, tmp_path):
     settings = replace(SETTINGS, model="steady", calibration_id=calibrated(wired, tmp_path, model="steady"))
     today.now_is = TUESDAY
     assert wired[AuditService].fit(settings).differences == ()
     assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate.startswith("certified")
 
 
-def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, today: type[Today], tmp_path: Path):
-    calibrated(wired, tmp_path)
-    (job,) = wired[JobService].list()
-    assert job.payload["request"]["chat_date"] == "2026-03-02"
-
-
-def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are_told_apart(
-    wired: Services, tmp_path: Path
-):
+def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are_told_apart(wired, tmp_path):
     number = calibrated(wired, tmp_path, prompt_format="plain")
     settings = replace(SETTINGS, calibration_id=number)
     assert [name for name, _, _ in wired[AuditService].fit(settings).differences] == ["chat_template"]
@@ -174,17 +163,11 @@ def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are
         wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model="plain", prompt_format="chat"), SPANS))
 
 
-def test_a_model_without_a_template_keeps_the_fingerprint_that_it_had(wired: Services):
-    session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model="plain"), SPANS)).session_id
-    assert "rendering" not in wired[AuditService]._sessions.get(session).fingerprint
-
-
 @pytest.mark.parametrize("name", ["dated", "random", "plain"])
-def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
-    wired: Services, today: type[Today], tmp_path: Path, name: str
-):
+def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(wired, today, tmp_path, name):
     session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model=name), SPANS)).session_id
-    stepped(wired, session, 3)
+    assert ("rendering" in wired[AuditService]._sessions.get(session).fingerprint) == (name != "plain")
+    stepped(wired, session, 2)
     today.now_is = TUESDAY
     fresh(wired)
     path = wired[ReportService].write(session, "json", tmp_path)
@@ -204,44 +187,34 @@ def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
     assert "Prompt, spans and settings" in names
 
 
-def opened() -> AbstractContextManager[Services]:
-    return services(Settings(), loader=load)
-
-
-def test_the_command_line_prompts_without_the_template_and_as_of_a_day(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_line_prompts_without_the_template_and_as_of_a_day_and_tells_of_another_language(
+    tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    audit = ["audit", "--prompt", PROMPT, "--model", "dated", "--steps", "1", "--policy", "vanilla"]
-    warnings = []
-    for options in (["--chat-date", "2025-07-01"], ["--no-chat-template"], ["--prompt-format", "chat"]):
-        assert main([*audit, *options], opened) == 0
-        warnings.append("as of 2025-07-01" in (out := capsys.readouterr().out) or "as of 2026-03-02" in out)
-    assert warnings == [True, False, True]
-    assert main([*audit, "--chat-date", "soon"], opened) != 0
-    assert "give a day such as 2026-11-21" in capsys.readouterr().err
+
+    def ran(*options, prompt=PROMPT, model="dated"):
+        audit = ["audit", "--prompt", prompt, "--model", model, "--steps", "1", "--policy", "vanilla"]
+        return main([*audit, *options], lambda: services(Settings(), loader=load)), *capsys.readouterr()
+
+    for options, day in ((["--chat-date", "2025-07-01"], "2025-07-01"), (["--prompt-format", "chat"], "2026-03-02")):
+        code, out, _ = ran(*options)
+        assert (code, f"as of {day}" in out) == (0, True)
+    code, out, _ = ran("--no-chat-template")
+    assert (code, "as of " in out) == (0, False)
+    code, _, error = ran("--chat-date", "soon")
+    assert (code != 0, "2026-11-21" in error) == (True, True)
+    code, out, _ = ran(prompt="Die Krankenschwester sagte, dass der Arzt nicht kam.", model="plain")
+    assert (code, "in German" in out) == (0, True)
 
 
-def test_the_command_line_tells_of_a_text_in_another_language(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
-    prompt = "Die Krankenschwester sagte, dass der Arzt nicht kam."
-    assert main(["audit", "--prompt", prompt, "--model", "plain", "--steps", "1", "--policy", "vanilla"], opened) == 0
-    assert "in German" in capsys.readouterr().out
-
-
-def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language(wired: Services, tmp_path: Path):
+def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language(wired, tmp_path):
     prompt = "La enfermera dijo que el médico no quería hablar con ella."
     settings = replace(SETTINGS, model="plain")
-    told = [
-        wired[AuditService].preview(prompt, (), settings).warnings,
-        wired[AuditService].start(StartAudit(prompt, settings)).warnings,
-    ]
+    view = wired[AuditService].start(StartAudit(prompt, settings))
+    told = [wired[AuditService].preview(prompt, (), settings).warnings, view.warnings]
     assert all(any("in Spanish" in warning for warning in warnings) for warnings in told)
-    page = wired[ReportService].write(1, "html", tmp_path).read_text("utf-8")
+    page = wired[ReportService].write(view.session_id, "html", tmp_path).read_text("utf-8")
     assert "in Spanish" in page
     assert "plain text" in page
 
@@ -252,7 +225,7 @@ def test_endpoints_take_the_prompt_format_and_the_day():
         assert (made.prompt_format, made.chat_date) == ("plain", "2026-03-02")
 
 
-def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wired: Services, tmp_path: Path):
+def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wired, tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text("prompt\nThe nurse said he\nThe doctor said she\n", "utf-8")
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=1)
@@ -260,7 +233,7 @@ def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wi
     assert wired[BatchService].view(number).request.settings.chat_date == "2026-03-02"
 
 
-def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wired: Services, today: type[Today]):
+def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wired, today):
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=3, greedy=True)
     change = SwapRequest(PROMPT, settings, SPANS, pronouns=("she",), max_new_tokens=3)
     *_, result = wired[SwapService].run(change)
@@ -271,7 +244,7 @@ def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wir
     assert stepped(wired, session, 3) == [step.token_id for step in chain.steps]
 
 
-def test_the_page_says_how_a_model_is_prompted(wired: Services):
+def test_the_page_says_how_a_model_is_prompted(wired):
     assert "chat template, which prints the date." in wired[AuditService].model("dated").details
     assert "chat template." in wired[AuditService].model("steady").details
     assert "chat template" not in wired[AuditService].model("plain").details

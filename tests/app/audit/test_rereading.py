@@ -1,7 +1,6 @@
 """Audits read at another lambda or alpha, and continued from there, on the embedded model."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.kept_logits import KeptLogits
-from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
@@ -27,11 +25,11 @@ from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 SPANS = (Span(35, 37, "gender"),)
-LENGTH = 14
+LENGTH = 10
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory) -> Iterator[Services]:
+def wired(tmp_path_factory):
     """All services with the embedded model; the tests of this file share them and count nothing others may add."""
     folder = tmp_path_factory.mktemp("rereading")
     with services(Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", device="cpu")) as opened:
@@ -39,7 +37,7 @@ def wired(tmp_path_factory) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="module")
-def adopted(wired) -> AuditSettings:
+def adopted(wired):
     """Settings that the embedded calibration fits."""
     embedded = next(item for item in wired[CalibrationService].list() if item.embedded)
     plain = AuditSettings(calibration_id=embedded.id, max_new_tokens=LENGTH, seed=5)
@@ -104,16 +102,7 @@ def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_re
     assert plain.token_sentence == "Every token would be the same."
 
 
-def test_a_lambda_without_a_calibration_of_its_own_certifies_nothing_and_says_so(wired, session):
-    read = wired[RereadService].read(RereadRequest(session.session_id, 0.77))
-    assert read.thresholds.kind == "mismatch"
-    assert read.thresholds.certificate == "uncertified: policy mismatch (lam)"
-    assert read.thresholds.sentence.startswith("Uncertified at this lambda")
-    assert read.certified_now == 0
-    assert {row.now.state for row in read.rows} == {"mismatch"}
-
-
-def test_alpha_is_read_off_the_calibration_exactly(wired, adopted, session):
+def test_alpha_is_read_off_the_calibration_and_a_lambda_without_one_certifies_nothing(wired, adopted, session):
     for alpha in (0.02, 0.4):
         read = wired[RereadService].read(RereadRequest(session.session_id, alpha=alpha))
         thresholds = wired[CalibrationService].load(adopted.calibration_id).read(alpha=alpha)
@@ -123,6 +112,18 @@ def test_alpha_is_read_off_the_calibration_exactly(wired, adopted, session):
         wired[RereadService].read(RereadRequest(session.session_id, alpha=1.5))
     with pytest.raises(InvalidInputError):
         wired[RereadService].read(RereadRequest(session.session_id, lam=-0.1))
+    read = wired[RereadService].read(RereadRequest(session.session_id, 0.77))
+    assert read.thresholds.kind == "mismatch"
+    assert read.thresholds.certificate == "uncertified: policy mismatch (lam)"
+    assert read.thresholds.sentence.startswith("Uncertified at this lambda")
+    assert read.certified_now == 0
+    assert {row.now.state for row in read.rows} == {"mismatch"}
+    warm = replace(adopted, temperature=0.8, proceed_uncertified=True, max_new_tokens=2)
+    calibrated_at(wired, adopted, 0.31)
+    session = ran(wired, warm)
+    read = wired[RereadService].read(RereadRequest(session.session_id, 0.31))
+    assert read.thresholds.kind == "mismatch"
+    assert read.offers == ()
 
 
 def differing(wired, session_id, branch_id=None):
@@ -181,14 +182,18 @@ def test_a_new_audit_takes_the_calibration_of_the_reading_or_goes_on_knowingly_w
     assert wired[AuditService].view(loose.session_id).certificate == "uncertified: policy mismatch (lam)"
 
 
-def test_a_running_audit_can_be_read_and_each_new_step_joins(wired, adopted):
-    view = wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS))
+def test_a_running_audit_can_be_read_at_each_step_and_holds_no_logits_that_are_stored(wired, adopted):
+    view = wired[AuditService].start(StartAudit(PROMPT, replace(adopted, max_new_tokens=4), SPANS))
     assert wired[RereadService].read(RereadRequest(view.session_id, 0.2)).rows == ()
     seen = []
     for _ in wired[AuditService].run(view.session_id):
         seen.append(len(wired[RereadService].read(RereadRequest(view.session_id, 0.2)).rows))
     assert seen == list(range(1, len(wired[AuditService].view(view.session_id).steps) + 1))
     assert len(seen) > 1
+    view = wired[AuditService].start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
+    wired[AuditService].step(view.session_id)
+    live = wired[AuditService]._live.steps(view.branch_id)
+    assert [step.logits for step in live] == [None]
 
 
 def test_an_audit_that_is_taken_up_again_keeps_the_logits_of_all_its_steps(tmp_path):
@@ -254,19 +259,3 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
         small = StoredChains(sessions, logits, kept_bytes=first.size - 1)
         assert small.of(branch).steps == first.steps
         assert small.size == 0
-
-
-def test_a_live_chain_does_not_hold_the_logits_that_are_stored(wired, adopted):
-    view = wired[AuditService].start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
-    wired[AuditService].step(view.session_id)
-    live = wired[AuditService]._live.steps(view.branch_id)
-    assert [step.logits for step in live] == [None]
-
-
-def test_a_calibration_is_found_only_for_the_very_same_policy(wired, adopted):
-    warm = replace(adopted, temperature=0.8, proceed_uncertified=True, max_new_tokens=2)
-    calibrated_at(wired, adopted, 0.31)
-    session = ran(wired, warm)
-    read = wired[RereadService].read(RereadRequest(session.session_id, 0.31))
-    assert read.thresholds.kind == "mismatch"
-    assert read.offers == ()

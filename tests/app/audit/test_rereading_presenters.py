@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -21,21 +21,18 @@ from app.audit.rereading import (
 )
 from coft_core.decode.heads import Bounds
 from coft_core.decode.reread import RereadStep
-from coft_core.types import Step
 from tests.records import make_step
 from tests.story.model import STORY
 
 OTHERS = {3: " her", 7: " nobody", 14: " them"}
 """By step: the token that would stand there."""
 CERTIFICATES: Mapping[ThresholdKind, str] = {
-    "own": "certified",
-    "other": "certified",
-    "mismatch": "uncertified: policy mismatch (lam)",
+    "own": "certified", "other": "certified", "mismatch": "uncertified: policy mismatch (lam)",
     "none": "uncertified: no calibration",
-}
+}  # fmt: skip
 
 
-def reread(step: Step, other: str | None, state: str, hangs: bool) -> RereadStep:
+def reread(step, other, state, hangs):
     """A step of which nothing changes but the token and what its threshold rests on."""
     told = step.policy_token if other is None else other
     return RereadStep(
@@ -49,9 +46,7 @@ def reread(step: Step, other: str | None, state: str, hangs: bool) -> RereadStep
     )  # fmt: skip
 
 
-def reading(
-    lam: float, kind: ThresholdKind, others: Mapping[int, str] = OTHERS, hanging: Collection[int] = (), length: int = 38
-) -> Rereading:
+def reading(lam, kind, others=OTHERS, hanging=(), length=38):
     """The story as it was audited at lambda 0.6, read at another lambda."""
     state = {"mismatch": "mismatch", "none": "none"}.get(kind)
     steps = [make_step(index, word, "none" if kind == "none" else None) for index, word in enumerate(STORY[:length])]
@@ -66,7 +61,7 @@ def reading(
 
 
 @pytest.fixture
-def found() -> Rereading:
+def found():
     return reading(0.4, "other")
 
 
@@ -80,9 +75,12 @@ def test_marks_and_rows_name_what_differs_and_nothing_else(found):
     assert {"3", "4"} <= set(re.findall(r"\d+", message["renewal"]))
 
 
-def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation():
+def test_at_the_audits_own_values_or_without_thresholds_there_is_no_mark_and_no_reservation():
     message = rereading_message(reading(0.6, "own", {}))
     assert (message["marks"], message["rows"], message["reach"], message["moved"]) == ([], [], "", False)
+    message = rereading_message(reading(0.4, "none", {}, length=1))
+    assert (message["certificate"], message["alpha"], message["own"][1]) == ("", None, None)
+    assert message["now_text"] == "λ 0.4"
 
 
 def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit():
@@ -92,12 +90,6 @@ def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new
     assert "Uncertified" in message["renewal"]
     assert {row["now"] for row in message["rows"]} == {"uncertified"}
     assert {mark["c"] for mark in message["marks"]} == {""}
-
-
-def test_without_thresholds_no_certificate_is_spoken_of():
-    message = rereading_message(reading(0.4, "none", {}, length=1))
-    assert (message["certificate"], message["alpha"], message["own"][1]) == ("", None, None)
-    assert message["now_text"] == "λ 0.4"
 
 
 def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_same():
@@ -126,16 +118,13 @@ def test_a_table_of_a_long_chain_is_cut_and_says_so(found):
     assert len(message["marks"]) == MOST_ROWS + 7
 
 
-def test_certificates_are_named_with_what_they_rest_on():
+def test_certificates_are_named_with_what_they_rest_on_and_the_way_to_a_new_audit_counts_its_tokens():
     assert certificate_word(None, "calibrated") == "cannot be told"
     assert certificate_word(True, "uninformative") == "says nothing"
     assert certificate_word(True, "inherited") == "held, borrowed"
     assert certificate_word(False, "mismatch") == "uncertified"
     assert certificate_word(False, "calibrated") == "missed"
     assert settings_text(0.4, 0.1) == "λ 0.4 and α 0.1"
-
-
-def test_the_way_to_a_new_audit_counts_its_tokens_and_ends_with_what_came_of_it():
     told = "This audit repeats the first 3 tokens of audit 1."
     steps = [*(Departure(3, 6, written, 4) for written in (1, 2, 3, 4)), Departure(3, 6, 4, 4, True, 3, 3, told)]
     way = [departure_message(step) for step in steps]

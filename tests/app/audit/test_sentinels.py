@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,6 @@ from app.shared.jobs import JobService
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
 from app.shared.step_words import finding, quoted
-from app.shared.wiring import Services
 from coft_core.effects import masked_words
 from coft_core.errors import SentinelError
 from coft_core.types import Span
@@ -31,26 +29,28 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
 ROWS = "\n".join(["prompt,reference", *(f"The nurse {a} he {b},home and {b}" for a in WORDS for b in WORDS)])
 
 
-@pytest.fixture
-def without(settings: Settings) -> Iterator[Services]:
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
     """All services on a model whose vocabulary has nothing that could stand for a masked word."""
-    with services(settings, loader=lambda name, **_: random_model(words_alone())) as opened:
+    model, store = random_model(words_alone()), tmp_path_factory.mktemp("without") / "audits.sqlite3"
+    with services(
+        Settings(database_url=f"sqlite:///{store}", pipeline="none"), loader=lambda *_, **__: model
+    ) as opened:
         yield opened
 
 
-@pytest.fixture
-def tiny(settings: Settings) -> Iterator[Services]:
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def tiny(shared):
+    return shared
 
 
-def ran(wired: Services, **changes: object):
+def ran(wired, **changes):
     session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS)).session_id
     list(wired[AuditService].run(session))
     return wired[AuditService].view(session)
 
 
-def numbers(view) -> list[float]:
+def numbers(view):
     """The tokens of a chain, and what the masked reading gave them."""
     return [number for step in view.steps for number in (step.token_id, step.log_p_masked)]
 
@@ -68,43 +68,42 @@ def test_a_method_that_masks_nothing_runs_on_a_model_without_a_sentinel_and_says
 
 
 def test_a_method_that_masks_is_refused_on_a_model_without_a_sentinel_unless_nothing_is_masked(without):
-    with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
+    with pytest.raises(SentinelError, match="no token that could stand"):
         without[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS))
     assert without[AuditService].start(StartAudit(PROMPT, SETTINGS, ()))
 
 
-@pytest.mark.parametrize(
-    "policy", ["coft", "safety_template", "sdd", "cf_substitution", "contrastive", "vanilla", "coft-single-branch"]
-)
-def test_a_named_sentinel_serves_every_method_on_a_model_that_has_none_of_its_own(without, policy):
-    view = ran(without, policy=policy, sentinel="home")
-    assert view.steps
-    assert "".join(piece.text for piece in view.preview.pieces) == "The nurse said home would come"
-    assert view.preview.sentinel == "“home” stands for every masked token: named in the settings."
+def test_a_named_sentinel_serves_every_method_on_a_model_that_has_none_of_its_own(without):
+    for policy in (
+        "coft", "safety_template", "sdd", "cf_substitution", "contrastive", "vanilla", "coft-single-branch",
+    ):  # fmt: skip
+        view = ran(without, policy=policy, sentinel="home", max_new_tokens=2)
+        assert view.steps, policy
+        assert "".join(piece.text for piece in view.preview.pieces) == "The nurse said home would come", policy
+        assert view.preview.sentinel == "“home” stands for every masked token: named in the settings.", policy
 
 
-@pytest.mark.parametrize("source", ["reference", "rollout"])
-def test_a_named_sentinel_serves_calibrations_of_a_model_that_has_none_of_its_own(without, tmp_path, source):
+def test_calibrations_of_a_model_without_a_sentinel_need_a_named_one_unless_they_read_the_prompt_as_typed(
+    without, tmp_path
+):
     path = tmp_path / "set.csv"
     path.write_text(ROWS, "utf-8")
-    request = CalibrationRequest(
-        name="set", model="tiny", top_p=1.0, alpha=0.5, sentinel="home", source=source, max_new_tokens=4
-    )
     parsed = without[CalibrationService].parse(path)
-    job = without[JobService].wait(without[CalibrationService].submit(parsed, request))
-    assert job.status == "done", job.error
-    number = int(job.result["calibration_id"])
-    assert ran(without, sentinel="home", calibration_id=number, alpha=0.5).certificate.startswith("certified")
-    with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
-        without[CalibrationService].submit(parsed, replace(request, sentinel=None))
-
-
-def test_thresholds_of_the_factual_reading_alone_need_no_sentinel(without, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(ROWS, "utf-8")
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.5, certified_in="factual")
-    job = without[JobService].wait(without[CalibrationService].submit(without[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
+    plain = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.5, max_new_tokens=3)
+    for changes in (
+        {"sentinel": "home", "source": "reference"},
+        {"sentinel": "home", "source": "rollout"},
+        {"certified_in": "factual"},
+    ):
+        request = replace(plain, **changes)
+        job = without[JobService].wait(without[CalibrationService].submit(parsed, request))
+        assert job.status == "done", job.error
+        if request.sentinel:
+            number = int(job.result["calibration_id"])
+            view = ran(without, sentinel="home", calibration_id=number, alpha=0.5, max_new_tokens=1)
+            assert view.certificate.startswith("certified")
+            with pytest.raises(SentinelError, match="no token that could stand"):
+                without[CalibrationService].submit(parsed, replace(request, sentinel=None))
 
 
 def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands(tiny, capsys):
@@ -132,7 +131,8 @@ def test_the_terminal_ends_with_the_strongest_token_and_calls_no_session_certifi
     )
 
 
-def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny, settings):
+def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny):
+    settings = tiny.settings
     whole = ran(tiny, sentinel="#")
     begun = tiny[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, sentinel="#"), SPANS)).session_id
     tiny[AuditService].step(begun)

@@ -22,49 +22,34 @@ def test_frames_hold_every_step_once_and_the_first_comes_at_once():
     assert [step for frame in made for step in frame] == STEPS
     assert len(made[0]) == 1
     assert len(made) < len(STEPS)
-
-
-def test_no_frame_comes_of_a_run_without_steps():
     assert list(frames(iter(()))) == []
 
 
-def test_a_frame_names_its_branch_and_where_it_begins():
+def test_a_frame_names_its_place_and_the_end_the_length_so_that_a_lost_one_is_noticed():
     message = frame_message(3, 301, STEPS[2:4], ChainProgress(None))
     assert (message["session"], message["branch"], message["from"], message["done"]) == (3, 301, 2, False)
     assert [card["i"] for card in message["steps"]] == [2, 3]
-
-
-def test_the_end_tells_the_chain_s_length_so_that_a_lost_frame_is_noticed():
     message = end_message(3, 301, ChainProgress(None), RunUntil("steps", steps=7), STEPS[-1], 7)
     assert (message["length"], message["done"], message["steps"]) == (7, True, [])
     assert "step 7" in message["why"]
     assert "length" not in end_message(3, 301, ChainProgress("length"), None, None, 0)
 
 
-@pytest.mark.parametrize(
-    ("given", "until"),
-    [
+def test_conditions_come_from_the_browser_and_need_their_numbers():
+    for given, until in (
         (None, None),
         ({"kind": "fallback", "threshold": 0.5, "steps": 20}, RunUntil("fallback")),
         ({"kind": "sensitive", "threshold": 0.7}, RunUntil("sensitive", threshold=0.7)),
         ({"kind": "steps", "steps": 3}, RunUntil("steps", steps=3)),
-    ],
-)
-def test_conditions_come_from_the_browser(given, until):
-    assert until_from(given) == until
-
-
-@pytest.mark.parametrize("given", [{"kind": "steps", "steps": None}, {"kind": "sensitive"}])
-def test_a_condition_without_its_number_is_refused(given):
-    with pytest.raises(ServiceError, match="is missing"):
-        until_from(given)
+    ):
+        assert until_from(given) == until
+    for given in ({"kind": "steps", "steps": None}, {"kind": "sensitive"}):
+        with pytest.raises(ServiceError, match="is missing"):
+            until_from(given)
 
 
 def test_a_card_says_whether_the_favourite_without_the_mask_was_refused():
-    assert [step_card(make_step(index, token))["u"] for index, token in ((12, " doctor"), (5, " notes"))] == [
-        True,
-        False,
-    ]
+    assert (step_card(make_step(12, " doctor"))["u"], step_card(make_step(5, " notes"))["u"]) == (True, False)
 
 
 def test_settings_that_a_page_has_kept_come_back_and_those_of_other_fields_do_not():

@@ -13,7 +13,7 @@ from db.types import NotFoundError
 from tests.app.shared.test_rollout_pool import run_all
 
 SECONDS = 120
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=7, top_p=1.0)
 PROMPTS = [f"The nurse said {'very ' * n}he would come" for n in range(8)]
 
 

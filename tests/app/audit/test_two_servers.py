@@ -1,7 +1,5 @@
 """A session that two servers step: whoever comes second is told so in one sentence, and nothing is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.audit.live import STEPPED_ELSEWHERE
@@ -9,12 +7,11 @@ from app.audit.service import AuditService
 from app.bootstrap import services as open_services
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.wiring import Services
 from db.sessions import SessionsRepository
 from tests.conftest import load_tiny
 
 
-def test_a_session_that_another_server_went_on_with_says_so_and_goes_on_after_a_reload(wired: Services) -> None:
+def test_a_session_that_another_server_went_on_with_says_so_and_goes_on_after_a_reload(wired):
     with open_services(wired.settings, loader=load_tiny) as other:
         view = wired[AuditService].start(StartAudit("The nurse said that he", AuditSettings(model="tiny")))
         wired[AuditService].step(view.session_id)

@@ -66,7 +66,7 @@ def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
         time.sleep(0.6)
         while not let_go.wait(0.1):
             context.check_cancelled()
-            further = ", round 2 of rollouts" if int(2 * time.monotonic()) % 2 else ""
+            further = ", round 2 of rollouts" if int(4 * time.monotonic()) % 2 else ""
             context.progress(0.5, f"60 of 120 prompts{further}")
         return calibrate(context, *work)
 
@@ -177,7 +177,6 @@ def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Pag
     expect(bar).to_be_visible()
     page.locator("#cancel").click()
     expect(page.locator("#cancel")).to_be_hidden()
-    page.reload()
     held.set()
     page.get_by_role("button", name="Resume My notes").click()
     expect(page.locator("#result h2").first).to_have_text("Result: My notes")

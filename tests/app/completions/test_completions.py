@@ -72,9 +72,10 @@ def own(demo, text, **options):
     return cc.generate(demo, text, cc.CoftPolicy(lam=0.6), **options)
 
 
-def test_a_completion_is_the_cores_chain_with_its_certificate_under_one_field(demo, client):
-    answer = client.completions.create(model="demo", prompt=TEXT, max_tokens=12, seed=5, logprobs=3)
-    run = own(demo, TEXT, max_new_tokens=12, seed=5)
+def test_a_completion_is_the_cores_chain_with_its_certificate_under_one_field_whole_and_in_pieces(demo, client):
+    asked = {"model": "demo", "prompt": TEXT, "max_tokens": 6, "seed": 5, "logprobs": 3}
+    answer = client.completions.create(**asked)
+    run = own(demo, TEXT, max_new_tokens=6, seed=5)
     (choice,) = answer.choices
     assert choice.text == run.text
     assert choice.finish_reason == ("stop" if run.finished == "end" else "length")
@@ -88,37 +89,30 @@ def test_a_completion_is_the_cores_chain_with_its_certificate_under_one_field(de
     assert told["masked_tokens"] > 0
     assert [step["token_id"] for step in told["steps"]] == [step.token_id for step in run.steps]
     assert told["steps"][0]["p_masked"] == pytest.approx(2.718281828459045 ** run.steps[0].log_p_masked, rel=1e-4)
-
-
-def test_a_stream_gives_the_same_text_and_tokens_piece_by_piece(demo, client):
-    pieces = list(client.completions.create(model="demo", prompt=TEXT, max_tokens=12, seed=5, stream=True, logprobs=1))
-    run = own(demo, TEXT, max_new_tokens=12, seed=5)
+    pieces = list(client.completions.create(**asked, stream=True))
     assert "".join(piece.choices[0].text for piece in pieces) == run.text
     tokens = [token for piece in pieces if piece.choices[0].logprobs for token in piece.choices[0].logprobs.tokens]
     assert tokens == list(run.tokens)
     assert [piece.choices[0].finish_reason for piece in pieces if piece.choices[0].finish_reason] == ["length"]
-    (told,) = [piece.model_extra["coft"] for piece in pieces if piece.model_extra.get("coft")]
-    assert [step["token_id"] for step in told["choices"][0]["steps"]] == [step.token_id for step in run.steps]
+    (streamed,) = [piece.model_extra["coft"] for piece in pieces if piece.model_extra.get("coft")]
+    assert [step["token_id"] for step in streamed["choices"][0]["steps"]] == [step.token_id for step in run.steps]
 
 
 def test_several_prompts_and_choices_are_counted_through_and_drawn_apart(demo, client):
-    answer = client.completions.create(model="demo", prompt=[TEXT, "A young woman"], n=2, max_tokens=6, seed=3)
+    answer = client.completions.create(model="demo", prompt=[TEXT, "A young woman"], n=2, max_tokens=4, seed=3)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     pairs = [(text, seed) for text in (TEXT, "A young woman") for seed in (3, 4)]
-    expected = [own(demo, text, max_new_tokens=6, seed=seed).text for text, seed in pairs]
+    expected = [own(demo, text, max_new_tokens=4, seed=seed).text for text, seed in pairs]
     assert [choice.text for choice in answer.choices] == expected
 
 
 def test_temperature_0_takes_the_likeliest_tokens_and_a_stop_ends_before_itself(demo, client):
-    run = own(demo, TEXT, max_new_tokens=12, greedy=True)
+    run = own(demo, TEXT, max_new_tokens=8, greedy=True)
     stop = run.text[len(run.text) // 2 :][:3]
-    answer = client.completions.create(model="demo", prompt=TEXT, max_tokens=12, temperature=0, stop=[stop])
-    (choice,) = answer.choices
-    assert choice.text == run.text[: run.text.index(stop)]
-    assert choice.finish_reason == "stop"
-    streamed = client.completions.create(
-        model="demo", prompt=TEXT, max_tokens=12, temperature=0, stop=[stop], stream=True
-    )
+    asked = {"model": "demo", "prompt": TEXT, "max_tokens": 8, "temperature": 0, "stop": [stop]}
+    (choice,) = client.completions.create(**asked).choices
+    assert (choice.text, choice.finish_reason) == (run.text[: run.text.index(stop)], "stop")
+    streamed = client.completions.create(**asked, stream=True)
     assert "".join(piece.choices[0].text for piece in streamed) == choice.text
 
 
@@ -135,16 +129,12 @@ def test_tokens_are_taken_as_a_prompt_and_echoed_with_what_the_policy_says_of_th
     expected = [float(row[token]) for row, token in zip(with_masks, ids[1:], strict=True)]
     assert told.token_logprobs[1:-1] == pytest.approx(expected, abs=1e-5)
     assert "".join(told.tokens[:-1]) == TEXT
-    assert [choice.text[start:][: len(token)] for start, token in zip(told.text_offset, told.tokens, strict=True)] == (
-        told.tokens
-    )
-
-
-def test_what_is_echoed_fuses_both_readings_of_the_prompt_itself(demo):
-    plan = cc.plan(demo, TEXT, cc.CoftPolicy(lam=0.6))
+    places = zip(told.text_offset, told.tokens, strict=True)
+    assert [choice.text[start:][: len(token)] for start, token in places] == told.tokens
+    # What is echoed fuses both readings of the prompt itself.
     rows = [demo.plain_logits(torch.tensor([ids]))[0, :-1] for ids in (plan.prompt.factual_ids, plan.prompt.masked_ids)]
     fused = (0.4 * rows[0] + 0.6 * rows[1]).log_softmax(-1)
-    assert prompt_log_probabilities(plan).sub(fused).abs().max() < 1e-3
+    assert with_masks.sub(fused).abs().max() < 1e-3
 
 
 def requests(*arguments):
@@ -161,12 +151,12 @@ def test_the_harness_scores_a_served_model_as_its_own_at_lambda_0(demo, tmp_path
             batch_size=2, max_length=256,
         )  # fmt: skip
         ours = model.loglikelihood(requests(*given))
-        texts = model.generate_until([Instance("generate_until", {}, (TEXT, {"until": ["."], "max_gen_toks": 8}), 0)])
+        texts = model.generate_until([Instance("generate_until", {}, (TEXT, {"until": ["."], "max_gen_toks": 5}), 0)])
     theirs = HFLM(pretrained=folder, device="cpu", dtype="float32")
     expected = theirs.loglikelihood(requests(*given))
     assert [value for value, _ in ours] == pytest.approx([value for value, _ in expected], abs=1e-4)
     assert [greedy for _, greedy in ours] == [greedy for _, greedy in expected]
-    run = cc.generate(demo, TEXT, cc.CoftPolicy(lam=0.0), max_new_tokens=8, greedy=True)
+    run = cc.generate(demo, TEXT, cc.CoftPolicy(lam=0.0), max_new_tokens=5, greedy=True)
     assert texts == [run.text.split(".")[0]]
 
 
@@ -210,7 +200,7 @@ def thinking(tmp_path_factory):
 ASKED = {"model": "reciting", "messages": [{"role": "user", "content": "Is she?"}], "temperature": 0}
 
 
-def test_thinking_stands_apart_from_the_answer_and_is_counted(thinking):
+def test_thinking_is_apart_from_the_answer_whole_and_in_pieces_and_is_counted(thinking):
     answer = thinking.chat.completions.create(**ASKED, max_tokens=20, stop=["m", "."])
     message = answer.choices[0].message
     assert (message.content, message.model_extra["reasoning_content"]) == ("42", "hm")
@@ -221,9 +211,6 @@ def test_thinking_stands_apart_from_the_answer_and_is_counted(thinking):
     assert (cut.message.content, cut.message.model_extra["reasoning_content"], cut.finish_reason) == (
         "", "hm", "length"
     )  # fmt: skip
-
-
-def test_a_stream_gives_thinking_and_answer_under_their_own_names(thinking):
     deltas = [part.choices[0].delta for part in thinking.chat.completions.create(**ASKED, max_tokens=20, stream=True)]
     thought = [delta.model_extra["reasoning_content"] for delta in deltas if "reasoning_content" in delta.model_extra]
     assert "".join(thought) == "hm"
@@ -231,47 +218,33 @@ def test_a_stream_gives_thinking_and_answer_under_their_own_names(thinking):
     assert all(delta.content is None for delta in deltas if "reasoning_content" in delta.model_extra)
 
 
-def test_the_chat_template_is_told_what_the_request_says_and_the_fingerprint_knows_of_thinking(thinking):
+def test_the_chat_template_is_told_what_the_request_says_or_refuses_it_with_the_name_of_the_field(thinking):
     told = {"chat_template_kwargs": {"enable_thinking": False}}
     answer = thinking.chat.completions.create(**ASKED, max_tokens=3, extra_body=told)
     usual = thinking.chat.completions.create(**ASKED, max_tokens=3)
     # The template has written both marks.
     assert answer.usage.prompt_tokens == usual.usage.prompt_tokens + 2
+    for told, words in (
+        ({"enable_thinkin": False}, ("'enable_thinkin'", "enable_thinking")),
+        ({"enable_thinking": "no"}, ("true or false",)),
+        ({"enable_thinking": {"deep": True}}, ()),
+        ("off", ("object",)),
+    ):
+        with pytest.raises(openai.BadRequestError) as refused:
+            thinking.chat.completions.create(**ASKED, max_tokens=3, extra_body={"chat_template_kwargs": told})
+        assert refused.value.param == "chat_template_kwargs"
+        message = refused.value.body["message"]
+        assert message.startswith("chat_template_kwargs: ")
+        assert all(word in message for word in words)
 
 
-@pytest.mark.parametrize(
-    ("told", "sentence"),
-    [
-        ({"enable_thinkin": False}, "does not ask for 'enable_thinkin' (it asks for enable_thinking)"),
-        ({"enable_thinking": "no"}, "give true or false"),
-        ({"enable_thinking": {"deep": True}}, "chat_template_kwargs"),
-        ("off", "should be an object"),
-    ],
-)
-def test_what_a_chat_template_cannot_be_told_is_refused_in_a_sentence_that_names_the_field(thinking, told, sentence):
-    with pytest.raises(openai.BadRequestError) as refused:
-        thinking.chat.completions.create(**ASKED, max_tokens=3, extra_body={"chat_template_kwargs": told})
-    assert refused.value.param == "chat_template_kwargs"
-    assert refused.value.body["message"].startswith("chat_template_kwargs: ")
-    assert sentence in refused.value.body["message"]
-
-
-def test_a_model_without_a_chat_template_cannot_be_told_anything(client):
+def test_a_model_without_a_chat_template_is_told_nothing_and_reads_the_turns_as_paragraphs(client, demo):
+    asked = {"model": "demo", "messages": [{"role": "user", "content": TEXT}], "max_tokens": 4, "seed": 2}
     with pytest.raises(openai.BadRequestError, match=r"chat_template_kwargs: .*no chat template"):
-        client.chat.completions.create(
-            model="demo", messages=[{"role": "user", "content": TEXT}], extra_body={"chat_template_kwargs": {"a": 1}}
-        )
-
-
-def test_a_model_without_a_chat_template_reads_the_turns_as_paragraphs_and_says_so(client, demo):
-    answer = client.chat.completions.create(
-        model="demo", messages=[{"role": "user", "content": TEXT}], max_tokens=6, seed=2
-    )
-    assert answer.choices[0].message.content == own(demo, TEXT, max_new_tokens=6, seed=2).text
+        client.chat.completions.create(**asked, extra_body={"chat_template_kwargs": {"a": 1}})
+    answer = client.chat.completions.create(**asked)
+    assert answer.choices[0].message.content == own(demo, TEXT, max_new_tokens=4, seed=2).text
     assert "no chat template" in answer.model_extra["coft"]["choices"][0]["warnings"][0]
-
-
-def test_the_one_model_is_listed(client):
     assert [model.id for model in client.models.list()] == ["demo"]
 
 
@@ -287,17 +260,14 @@ def plain(demo, tmp_path_factory):
 def test_what_cannot_be_done_is_an_error_in_openais_shape(plain):
     long, unknown = "he " * 600, {"role": "x", "content": "x"}
     for path, body, status, param in (
-        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model"),
-        ("completions", {}, 400, "prompt"),
+        ("completions", {"model": "gpt-4", "prompt": "a"}, 404, "model"), ("completions", {}, 400, "prompt"),
         ("completions", {"prompt": "a", "logit_bias": {"3": 5}}, 400, "logit_bias"),
-        ("completions", {"prompt": "a", "beams": 2}, 400, "beams"),
-        ("completions", {"prompt": []}, 400, "prompt"),
-        ("completions", {"prompt": " "}, 400, None),
-        ("completions", {"prompt": long}, 400, None),
+        ("completions", {"prompt": "a", "beams": 2}, 400, "beams"), ("completions", {"prompt": []}, 400, "prompt"),
+        ("completions", {"prompt": " "}, 400, None), ("completions", {"prompt": long}, 400, None),
         ("completions", {"prompt": long, "stream": True}, 400, None),
         ("chat/completions", {"messages": []}, 400, "messages"),
         ("chat/completions", {"messages": [unknown]}, 400, "messages"),
-    ):
+    ):  # fmt: skip
         answer = plain.post(f"/v1/{path}", json={"model": "demo", **body})
         error = answer.json()["error"]
         assert (answer.status_code, error["param"], error["type"]) == (status, param, "invalid_request_error"), body
@@ -319,14 +289,15 @@ def test_a_request_for_more_chains_than_the_limit_is_refused_before_work_begins(
         asked.clear()
 
 
-def test_a_page_of_another_site_cannot_ask_without_being_allowed_to(plain):
+def test_requests_of_other_sites_and_faults_of_the_program_are_told_apart(plain, monkeypatch, client):
     body = json.dumps({"model": "demo", "prompt": "a"})
     answer = plain.post("/v1/completions", content=body, headers={"content-type": "text/plain"})
     assert answer.status_code == 415
     assert "application/json" in answer.json()["error"]["message"]
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.completions.create(model="other", prompt="a")
+    assert raised.value.code == "model_not_found"
 
-
-def test_a_fault_of_the_program_is_told_as_the_servers(plain, monkeypatch):
     def broken(*_):
         raise RuntimeError("something")
 
@@ -336,24 +307,15 @@ def test_a_fault_of_the_program_is_told_as_the_servers(plain, monkeypatch):
     assert answer.json()["error"]["type"] == "server_error"
 
 
-def test_openais_client_reads_the_errors(client):
-    with pytest.raises(openai.NotFoundError, match="There is no model") as raised:
-        client.completions.create(model="other", prompt="a")
-    assert raised.value.code == "model_not_found"
-
-
 def paths(settings):
     with services(settings) as wired:
         return {getattr(route, "path", "") for route in launch_options(wired)["app_kwargs"]["routes"]}
 
 
-def test_completions_are_served_where_the_setting_names_a_policy_and_nowhere_else(settings):
+def test_completions_are_served_where_the_setting_names_a_usable_policy_and_nowhere_else(settings):
     assert not {path for path in paths(settings) if path.startswith("/v1")}
     chosen = settings.model_copy(update={"completions": "coft,lam=0.4"})
     assert {"/v1/models", "/v1/completions", "/v1/chat/completions"} <= paths(chosen)
-
-
-@pytest.mark.parametrize("text", ["cofd", "coft,lam", "coft,lam=9", "coft,no=1"])
-def test_a_setting_that_cannot_be_used_ends_the_start(settings, text):
-    with pytest.raises((InvalidInputError, ServiceError)):
-        paths(settings.model_copy(update={"completions": text}))
+    for text in ("cofd", "coft,lam", "coft,lam=9", "coft,no=1"):
+        with pytest.raises((InvalidInputError, ServiceError)):
+            paths(settings.model_copy(update={"completions": text}))

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.bootstrap import services as open_services
 from app.evaluate.service import EvaluationService
-from app.settings import Settings
+from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
-from tests.browser import served
-from tests.conftest import load_tiny
-from tests.story.seed import Seeded
-
-
-@pytest.fixture(scope="module")
-def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeded, str]]:
-    """The program on the tiny model and an empty store, and where it runs."""
-    path = tmp_path_factory.mktemp("evaluate") / "evaluate.sqlite3"
-    settings = Settings(database_url=f"sqlite:///{path}", pipeline="none")
-    with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
-        yield Seeded(wired, path), url
+from tests.browser import Opener
 
 
 @pytest.fixture
-def evaluate(page: Page, measuring: tuple[Seeded, str]) -> tuple[Page, EvaluationService]:
-    """The page on an empty store, with the services behind it."""
-    program, url = measuring
-    services = program.restore()
-    page.goto(f"{url}/evaluate")
+def evaluate(visit: Opener, services: Services) -> tuple[Page, EvaluationService]:
+    """The page before anything is measured, with the service behind it."""
+    page = visit("/evaluate")
     expect(page.locator("#suites input")).not_to_have_count(0)
     return page, services[EvaluationService]
 
@@ -77,7 +63,7 @@ def test_suites_are_looked_at_estimated_run_shown_and_an_item_is_opened_as_an_au
     expect(page.locator("table.figures thead th")).to_contain_text(["Figure", "Vanilla", "COFT"])
     assert faulty(page) == []
     page.get_by_role("button", name="Open as audit: item").first.click()
-    page.wait_for_url("**/?session=1*")
+    page.wait_for_url("**/?session=3*")
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
 
 

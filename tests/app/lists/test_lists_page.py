@@ -12,6 +12,7 @@ from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
+from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over
 from tests.story.model import PROMPT
 from tests.story.seed import calibrate, newest, prompt_set
@@ -47,6 +48,7 @@ def test_lists_are_uploaded_checked_replaced_downloaded_and_deleted(
     terms = lists.locator("#terms tbody tr")
     expect(terms).to_have_count(3)
     expect(terms.first).to_contain_text("race and ethnicity")
+    assert faulty(lists) == []
     with lists.expect_download() as waiting:
         lists.get_by_role("button", name="Download hiring as CSV").click()
     assert "uncle,other,keep" in Path(waiting.value.path()).read_text("utf-8")

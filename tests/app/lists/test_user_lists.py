@@ -10,7 +10,7 @@ from app.batch.service import BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
-from app.lists.upload import LARGEST, parse_user_list, user_list_csv
+from app.lists.upload import parse_user_list, user_list_csv
 from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
@@ -22,6 +22,7 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.text.user_list import LONGEST_TERM, folded
 from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.app.batch.small_batch import REQUEST, parsed
+from tests.app.conftest import calibrated_on
 from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The nurse said his cousin would come"
@@ -51,9 +52,7 @@ def test_csv_columns_may_come_in_any_order_with_any_delimiter_and_be_left_out(tm
     expected = [UserTerm("Black Friday", "gender", True), UserTerm("sorority", "gender")]
     assert [term for _, term in parsed.terms] == expected
     assert (parsed.total, parsed.ignored_columns) == (2, ("note",))
-
-
-def test_families_are_known_by_their_key_and_by_what_pages_call_them(tmp_path):
+    # Families are known by their key and by what pages call them.
     parsed = parse_user_list(write(tmp_path, "term,family\na,race\nb,Race and Ethnicity\nc,sexual orientation\n"))
     assert [term.family for _, term in parsed.terms] == ["race", "race", "orientation"]
 
@@ -61,26 +60,21 @@ def test_families_are_known_by_their_key_and_by_what_pages_call_them(tmp_path):
 def test_plain_text_has_one_term_a_line_with_the_chosen_action(tmp_path):
     parsed = parse_user_list(write(tmp_path, "nurse\n\n  New York \r\na,b\n", "x.TXT"), action="keep")
     assert parsed.terms == (
-        (1, UserTerm("nurse", keep=True)),
-        (3, UserTerm("New York", keep=True)),
-        (4, UserTerm("a,b", keep=True)),
-    )
+        (1, UserTerm("nurse", keep=True)), (3, UserTerm("New York", keep=True)), (4, UserTerm("a,b", keep=True)),
+    )  # fmt: skip
 
 
 def test_problems_name_line_and_column(tmp_path):
     text = 'term,family,action\nok,,\n,race,\nx,colour,\ny,,drop\nOK,age,\nz,,,\n"a\nb",race,\n' + "w" * 201 + ",,\n"
     found = problems(tmp_path, text)
     assert [(line, column) for line, column, _ in found] == [
-        (3, "term"),
-        (4, "family"),
-        (5, "action"),
-        (6, "term"),
-        (7, "row"),
-        (10, "term"),
-    ]
-    assert found[1][2].startswith("“colour” is not known; use gender, race")
-    assert found[2][2] == "“drop” is neither mask nor keep"
-    assert found[3][2] == "“OK” is on line 2 already"
+        (3, "term"), (4, "family"), (5, "action"), (6, "term"), (7, "row"), (10, "term"),
+    ]  # fmt: skip
+    for place, words in ((1, ("“colour”", "gender, race")), (2, ("“drop”",)), (3, ("“OK”", "line 2"))):
+        assert all(word in found[place][2] for word in words)
+    for name, head in (("list.csv", "term"), ("list.txt", "first")):
+        ((line, column, told),) = problems(tmp_path, f"{head}\nnur\x1bse\n", name)
+        assert (line, column, "U+001B at character 4" in told) == (2, "term", True)
 
 
 def test_a_line_that_is_longer_than_any_term_is_refused_before_it_is_compared(tmp_path, monkeypatch):
@@ -95,27 +89,29 @@ def test_a_line_that_is_longer_than_any_term_is_refused_before_it_is_compared(tm
         assert problem[:2] == (2, "term")
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "said"),
-    [
-        (b"\xff\xfe", "a.txt", "not UTF-8"),
-        ("word\nx\n", "a.csv", "no column “term”"),
-        ("term\n", "a.csv", "has no terms"),
-        ("\n \n", "a.txt", "has no terms"),
+def test_an_unusable_file_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("app.lists.upload.LARGEST", 40)
+    for content, name, said in (
+        (b"\xff\xfe", "a.txt", "not UTF-8"), ("word\nx\n", "a.csv", "no column “term”"),
+        ("term\n", "a.csv", "has no terms"), ("\n \n", "a.txt", "has no terms"),
         ("x", "a.docx", "neither CSV nor plain text"),
-        ("\n".join(f"t{i}" for i in range(LARGEST + 1)), "a.txt", "more than 20,000 terms"),
-    ],
-)
-def test_an_unusable_file_is_refused_in_one_sentence(tmp_path, content, name, said):
-    with pytest.raises(ServiceError, match=said):
-        parse_user_list(write(tmp_path, content, name))
+        ("\n".join(f"t{i}" for i in range(41)), "a.txt", "more than 40 terms"),
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=said):
+            parse_user_list(write(tmp_path, content, name))
+    assert parse_user_list(write(tmp_path, "\n".join(f"t{i}" for i in range(40)), "a.txt")).total == 40
 
 
 def test_a_downloaded_list_can_be_uploaded_again(tmp_path):
-    terms = (UserTerm("=cmd", "age"), UserTerm('say "hi", you', "race", True), UserTerm("-a", "other"), UserTerm("'x"))
+    terms = (
+        UserTerm("=cmd", "age"), UserTerm('say "hi", you', "race", True), UserTerm("-a", "other"), UserTerm("'x"),
+        UserTerm("\uff1dSUM", "race"),
+    )  # fmt: skip
     parsed = parse_user_list(write(tmp_path, user_list_csv(terms)))
     assert tuple(term for _, term in parsed.terms) == terms
+    # Spreadsheets take neither sign, the wide one included, for the beginning of a formula.
     assert "'=cmd" in user_list_csv(terms)
+    assert "'\uff1dSUM" in user_list_csv(terms)
 
 
 def test_a_file_with_a_bad_line_stores_nothing(wired, tmp_path):
@@ -132,10 +128,7 @@ def test_a_taken_name_is_refused_unless_it_replaces(wired, stored, tmp_path):
     made = wired[UserListService].add("hiring", other, replace=True)
     assert made.summary.id != stored.summary.id
     assert wired[UserListService].named("hiring").terms == (UserTerm("only"),)
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones(wired, stored):
-    with pytest.raises(ServiceError, match="no word list “lending”; the lists are: “hiring”"):
+    with pytest.raises(ServiceError, match=r"“lending”.*“hiring”"):
         wired[UserListService].named("lending")
 
 
@@ -147,11 +140,9 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
     view = start(wired, user_list_id=stored.summary.id, masked_families=("gender",))
     found = {(PROMPT[s.start : s.end], s.source, s.kept, s.suggested) for s in view.spans}
     assert found == {
-        ("nurse", "list", True, False),
-        ("his", "lexicon", False, False),
-        ("cousin", "lexicon", False, True),
+        ("nurse", "list", True, False), ("his", "lexicon", False, False), ("cousin", "lexicon", False, True),
         ("come", "list", False, False),
-    }
+    }  # fmt: skip
     masked = "".join("_" if piece.masked else piece.text for piece in view.preview.pieces)
     assert "nurse" in masked
     assert "cousin" in masked
@@ -180,12 +171,8 @@ def test_spans_come_back_from_the_store_with_score_and_suggestion(wired, setting
 
 
 def calibrate(wired, tmp_path, **changes):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
     request = replace(CalibrationRequest(name="set", model="tiny", top_p=1.0), **changes)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    return int(job.result["calibration_id"])
+    return calibrated_on(wired, tmp_path, prompt_set_csv(), request)
 
 
 def test_a_calibration_without_the_list_or_with_other_families_mismatches_and_says_so(wired, stored, tmp_path):
@@ -200,15 +187,12 @@ def test_a_calibration_without_the_list_or_with_other_families_mismatches_and_sa
         start(wired, calibration_id=plain, masked_families=FAMILIES)
     assert start(wired, calibration_id=listed, user_list_id=stored.summary.id).certificate.startswith("certified")
     assert start(wired, calibration_id=plain).certificate.startswith("certified")
-
-
-def test_a_list_that_a_calibration_uses_is_neither_deleted_nor_replaced(wired, stored, tmp_path):
-    number = calibrate(wired, tmp_path, user_list_id=stored.summary.id)
-    with pytest.raises(ServiceError, match="calibration “set” was made with the word list “hiring”"):
+    # What a calibration uses is neither deleted nor replaced.
+    with pytest.raises(ServiceError, match=r"calibration “set”.*“hiring”"):
         wired[UserListService].delete(stored.summary.id)
     with pytest.raises(ServiceError, match="calibration “set”"):
         wired[UserListService].add("hiring", wired[UserListService].parse(write(tmp_path, "term\nx\n")), replace=True)
-    wired[CalibrationService].delete(number)
+    wired[CalibrationService].delete(listed)
     wired[UserListService].delete(stored.summary.id)
     assert wired[UserListService].list() == ()
 
@@ -228,14 +212,14 @@ def submit_tuning(wired, tmp_path, user_list_id):
     return wired[TuningService].submit(wired[TuningService].read(path), TuningRequest("job", ("coft",), settings))
 
 
-@pytest.mark.parametrize("submit", [submit_calibration, submit_tuning])
-def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_path, submit):
-    with wired[CalibrationService]._host.turn():
-        job = submit(wired, tmp_path, stored.summary.id)
-        with pytest.raises(ServiceError, match="“job” uses the word list “hiring” and has not ended"):
-            wired[UserListService].delete(stored.summary.id)
-        wired[JobService].cancel(job)
-    wired[JobService].wait(job)
+def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_path):
+    for submit in (submit_calibration, submit_tuning):
+        with wired[CalibrationService]._host.turn():
+            job = submit(wired, tmp_path, stored.summary.id)
+            with pytest.raises(ServiceError, match=r"“job”.*“hiring” and has not ended"):
+                wired[UserListService].delete(stored.summary.id)
+            wired[JobService].cancel(job)
+        wired[JobService].wait(job)
 
 
 def test_a_list_that_a_batch_needs_to_go_on_is_not_deleted(wired, stored, tmp_path):
@@ -244,30 +228,26 @@ def test_a_list_that_a_batch_needs_to_go_on_is_not_deleted(wired, stored, tmp_pa
         batch_id = wired[BatchService].submit(parsed(wired, tmp_path), request)
         wired[BatchService].cancel(batch_id)
     wired[JobService].wait(wired[BatchService].view(batch_id).job.id)
-    with pytest.raises(ServiceError, match="batch “hiring” uses the word list “hiring” and has rows"):
+    with pytest.raises(ServiceError, match=r"batch “hiring”.*“hiring” and has rows"):
         wired[UserListService].delete(stored.summary.id)
     wired[JobService].wait(wired[BatchService].resume(batch_id))
     wired[UserListService].delete(stored.summary.id)
     assert wired[BatchService].view(batch_id).counts == {"finished": 4}
 
 
-def test_a_session_whose_list_is_gone_is_shown_and_not_continued(wired, stored, settings):
-    view = start(wired, user_list_id=stored.summary.id)
-    wired[UserListService].delete(stored.summary.id)
-    shown = wired[AuditService].view(view.session_id)
-    assert shown.user_list == "hiring"
-    assert shown.warnings[-1] == "The word list “hiring” has been deleted or replaced."
-    with (
-        services(settings, loader=load_tiny) as restarted,
-        pytest.raises(ServiceError, match="word list “hiring” has been deleted or replaced, so this session cannot"),
-    ):
-        restarted[AuditService].step(view.session_id)
-
-
-def test_a_session_with_a_list_goes_on_after_a_restart(wired, stored, settings):
+def test_a_session_with_a_list_goes_on_after_a_restart_and_no_longer_once_it_is_gone(wired, stored, settings):
     view = start(wired, user_list_id=stored.summary.id)
     with services(settings, loader=load_tiny) as restarted:
         assert restarted[AuditService].step(view.session_id) is not None
+    wired[UserListService].delete(stored.summary.id)
+    shown = wired[AuditService].view(view.session_id)
+    assert shown.user_list == "hiring"
+    assert "“hiring” has been deleted" in shown.warnings[-1]
+    with (
+        services(settings, loader=load_tiny) as restarted,
+        pytest.raises(ServiceError, match="“hiring” has been deleted"),
+    ):
+        restarted[AuditService].step(view.session_id)
 
 
 def test_the_programs_own_families_come_from_its_settings_and_a_session_keeps_those_it_was_made_with(settings):
@@ -281,33 +261,11 @@ def test_the_programs_own_families_come_from_its_settings_and_a_session_keeps_th
         assert usual[AuditService].step(view.session_id) is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("all", FAMILIES),
-        ("protected", tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)),
-        ("Name, age", ("age", "name")),
-        ("none", ()),
-        ("", ()),
-    ],
-)
-def test_families_are_read_from_names_and_groups(text, expected):
-    assert families_from_text(text) == expected
-
-
-def test_an_unknown_family_is_refused_with_the_known_ones():
-    with pytest.raises(InvalidInputError, match=r"'colour'; use some of all, protected, none, gender"):
+def test_families_are_read_from_names_and_groups():
+    for text, expected in (
+        ("all", FAMILIES), ("protected", tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)),
+        ("Name, age", ("age", "name")), ("none", ()), ("", ()),
+    ):  # fmt: skip
+        assert families_from_text(text) == expected
+    with pytest.raises(InvalidInputError, match=r"'colour'.*all, protected, none, gender"):
         families_from_text("race,colour")
-
-
-@pytest.mark.parametrize("name", ["list.csv", "list.txt"])
-def test_a_term_with_a_control_character_is_refused(tmp_path, name):
-    text = f"{'term' if name.endswith('csv') else 'first'}\nnur\x1bse\n"
-    told = "holds the control character U+001B at character 4; remove it"
-    assert problems(tmp_path, text, name) == [(2, "term", told)]
-
-
-def test_a_term_that_begins_with_a_wide_sign_of_a_formula_survives_export_and_reading(tmp_path):
-    written = user_list_csv([UserTerm("\uff1dSUM", "race", False)])
-    assert "'\uff1dSUM" in written
-    assert parse_user_list(write(tmp_path, written)).terms[0][1].term == "\uff1dSUM"

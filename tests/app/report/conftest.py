@@ -1,14 +1,9 @@
 """Audited sessions of every kind, exported once for all tests of reports, and ways to forge what was exported."""
 
-from __future__ import annotations
-
 import io
 import zipfile
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +12,11 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.bundle import pack
 from app.report.service import ReportService
-from app.report.verify.findings import Check, Verification
-from app.report.verify.run import BundleVerifier
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.calibrations import CalibrationStore
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.types import Span
@@ -44,7 +38,7 @@ class Audited:
     calibrations: dict[str, int]
 
 
-def calibrate(wired: Services, folder: Path, **changes: Any) -> int:
+def calibrate(wired, folder, **changes):
     """A calibration of SETTINGS; its number."""
     path = folder / "set.csv"
     path.write_text(prompt_set_csv())
@@ -54,7 +48,7 @@ def calibrate(wired: Services, folder: Path, **changes: Any) -> int:
     return int(job.result["calibration_id"])
 
 
-def audit(wired: Services, name: str, **changes: Any) -> int:
+def audit(wired, name, **changes):
     """A session with a chain and a fork at the third step; its number."""
     view = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS, name))
     list(wired[AuditService].run(view.session_id))
@@ -66,7 +60,7 @@ def audit(wired: Services, name: str, **changes: Any) -> int:
     return view.session_id
 
 
-def judge(wired: Services, session_id: int, last: int = 5) -> None:
+def judge(wired, session_id, last=5):
     """A disagreement, its decision, and a blind review that is still open; the longest span ends at the last step."""
     branch = wired[AuditService].view(session_id).branches[0].id
     one = VerdictRequest(session_id, "R. Osei", "unfair", branch, 1, None, "=copied <b>from</b> the prompt", "pronoun")
@@ -78,7 +72,7 @@ def judge(wired: Services, session_id: int, last: int = 5) -> None:
 
 
 @pytest.fixture(scope="session")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audited")
     # Without stored logits, so that everything is checked that can be recomputed from a report alone.
     address = f"sqlite:///{folder / 'audits.sqlite3'}"
@@ -87,7 +81,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         making.enter_context(flat_sets_say_something())
         joint = calibrate(wired, folder)
         factorized = calibrate(wired, folder, mask_layout="factorized")
-        gone = calibrate(wired, folder, name="gone")
+        store = wired[CalibrationStore]
+        gone = store.add(replace(store.load(joint), name="gone")).id
         sessions = {
             "joint": audit(wired, "joint", calibration_id=joint),
             "greedy": audit(wired, "greedy", calibration_id=joint, greedy=True, alpha=0.6),
@@ -111,15 +106,15 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
 
 
 @pytest.fixture(scope="session")
-def checker(audited: Audited) -> BundleVerifier:
+def checker(audited):
     return verifier(audited.settings, loader=load_tiny)
 
 
 @pytest.fixture
-def verify(checker: BundleVerifier, tmp_path: Path) -> Callable[..., Verification]:
+def verify(checker, tmp_path):
     """Verifies the bytes of a bundle."""
 
-    def one(bundle: bytes, replay: bool = False, name: str = "evidence.zip") -> Verification:
+    def one(bundle, replay=False, name="evidence.zip"):
         path = tmp_path / name
         path.write_bytes(bundle)
         return checker.verify(path, replay)
@@ -127,19 +122,19 @@ def verify(checker: BundleVerifier, tmp_path: Path) -> Callable[..., Verificatio
     return one
 
 
-def files_of(bundle: bytes) -> dict[str, bytes]:
+def files_of(bundle):
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def with_file(bundle: bytes, name: str, data: bytes) -> bytes:
+def with_file(bundle, name, data):
     """A bundle in which one file was exchanged, and nothing else."""
     return pack({**files_of(bundle), name: data})
 
 
-def check_named(found: Verification, name: str) -> Check:
+def check_named(found, name):
     return next(check for check in found.checks if check.name == name)
 
 
-def failures(found: Verification) -> dict[str, tuple[str, ...]]:
+def failures(found):
     return {check.name: check.problems for check in found.checks if check.status == "failed"}

@@ -1,18 +1,13 @@
 """A forger who has the program's own code: whatever she changes, every digest, table and summary is written anew."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack
 from app.report.document import (
-    ReportPart,
     canonical,
     log_records,
     report_from,
@@ -22,20 +17,17 @@ from app.report.document import (
     thresholds_digest,
     thresholds_of,
 )
-from app.report.verify.loaded import Loaded, load
+from app.report.verify.loaded import load
 from coft_core.fingerprint import Fingerprint
 from db.verdicts import FIRST, entry_digest
 from tests.app.report.conftest import files_of
-
-Files = dict[str, bytes]
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Forgery:
     """What is changed, and how it comes out."""
 
-    change: Callable[[Report, Files], object]
+    change: Callable[..., object]
     caught: str = ""
     replay: bool = False
     file: str = ""
@@ -44,13 +36,7 @@ class Forgery:
     rewrites: bool = False
 
 
-def rebuilt(
-    bundle: bytes,
-    change: Callable[[Report, Files], object],
-    folder: Path,
-    rewrites: bool = False,
-    follows: bool = True,
-) -> bytes:
+def rebuilt(bundle, change, folder, rewrites=False, follows=True):
     """The bundle after a change, with all that follows from it written anew."""
     files = files_of(bundle)
     data = json.loads(files[REPORT])
@@ -72,14 +58,11 @@ def rebuilt(
         finished = {branch.path: branch.finished for branch in report.branches}
         summary = tuple(
             summary_of(
-                path,
-                steps,
-                loaded.chain_certificate(steps, finished[path]),
-                report.session.policy_settings,
+                path, steps, loaded.chain_certificate(steps, finished[path]), report.session.policy_settings,
                 report.session.certificate,
             )
             for path, steps in loaded.chains().items()
-        )
+        )  # fmt: skip
         report = report.model_copy(update={"summary": summary})
         loaded = replace(loaded, report=report)
     else:
@@ -90,21 +73,21 @@ def rebuilt(
     return pack({MANIFEST: f"{canonical(manifest_of(report, files), indent=1)}\n".encode(), **files})
 
 
-def forged(bundle: bytes, change: Callable[[Report], object], folder: Path) -> bytes:
+def forged(bundle, change, folder):
     """The bundle after a change of its report alone, from which neither summary nor verdict log follow."""
     return rebuilt(bundle, lambda report, _: change(report), folder, follows=False)
 
 
-def fields_of(value: object, path: str = "") -> Iterator[tuple[str, Callable[[Any], None]]]:
+def fields_of(value, path=""):
     """Every kind of field of a document once, with what changes one of its values in place; lists have no numbers."""
-    seen: set[str] = set()
+    seen = set()
     for own, place in _leaves(value, path, ()):
         if own not in seen:
             seen.add(own)
             yield own, _changer(place)
 
 
-def _leaves(value: Any, path: str, place: tuple[Any, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _leaves(value, path, place):
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, f"{path}.{key}".lstrip("."), (*place, key))
@@ -116,8 +99,8 @@ def _leaves(value: Any, path: str, place: tuple[Any, ...]) -> Iterator[tuple[str
         yield path, place
 
 
-def _changer(place: tuple[Any, ...]) -> Callable[[Any], None]:
-    def change(document: Any) -> None:
+def _changer(place):
+    def change(document):
         for key in place[:-1]:
             document = document[key]
         document[place[-1]] = _other(document[place[-1]])
@@ -125,7 +108,7 @@ def _changer(place: tuple[Any, ...]) -> Callable[[Any], None]:
     return change
 
 
-def _other(value: Any) -> Any:
+def _other(value):
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -138,7 +121,7 @@ def _other(value: Any) -> Any:
     return f"{value}x"
 
 
-def _drafted(report: ReportPart, files: Files, folder: Path) -> Loaded:
+def _drafted(report, files, folder):
     draft = folder / "draft.zip"
     with zipfile.ZipFile(draft, "w") as archive:
         for name, data in {**files, REPORT: report_text(report).encode()}.items():
@@ -146,8 +129,8 @@ def _drafted(report: ReportPart, files: Files, folder: Path) -> Loaded:
     return load(draft)
 
 
-def _digested(report: ReportPart, with_log: bool) -> ReportPart:
-    changes: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
+def _digested(report, with_log):
+    changes = {"steps_digest": steps_digest(report.branches)}
     if report.thresholds is not None:
         own = thresholds_digest(report.thresholds.families)
         changes["thresholds"] = report.thresholds.model_copy(update={"digest": own})

@@ -1,10 +1,6 @@
 """The commands ``report``, ``verify`` and ``verdicts``: files, exit codes, and JSON for programs."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +9,15 @@ from app.cli import main
 from app.report.bundle import MANIFEST
 from app.report.service import ReportService
 from app.report.signing import Signer
-from tests.app.report.conftest import Audited, files_of, with_file
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.app.report.conftest import files_of, with_file
 
 
 @pytest.fixture
-def run(audited: Audited, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(audited, monkeypatch, capsys):
     monkeypatch.setenv("COFT_DATABASE_URL", audited.settings.database_url)
     monkeypatch.setenv("COFT_PIPELINE", "none")
 
-    def one(*arguments: object) -> tuple[int, str, str]:
+    def one(*arguments):
         code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -31,9 +25,7 @@ def run(audited: Audited, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return one
 
 
-def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
-    audited: Audited, run: Run, tmp_path: Path
-) -> None:
+def test_a_report_is_written_in_every_format_and_its_bundle_verifies(audited, run, tmp_path):
     number = audited.sessions["joint"]
     for kind in ("csv", "json", "html", "zip", "bundle"):
         out = tmp_path / kind
@@ -53,9 +45,7 @@ def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
 
 
 @pytest.mark.slow
-def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(
-    audited: Audited, run: Run, tmp_path: Path
-) -> None:
+def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(audited, run, tmp_path):
     number, out = audited.sessions["joint"], tmp_path / "formal.html"
     signed = ("--auditor", "R. Osei", "--question", "Why so?", "--language", "de")
     assert run("report", number, "--format", "formal", *signed, "--out", out)[0] == 0
@@ -69,7 +59,7 @@ def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(
     assert (code, "has no auditor" in error) == (1, True)
 
 
-def test_text_formats_go_to_standard_output_and_others_need_a_file(audited: Audited, run: Run) -> None:
+def test_text_formats_go_to_standard_output_and_others_need_a_file(audited, run):
     number = audited.sessions["joint"]
     assert run("report", number)[1].startswith("session_id,step")
     assert json.loads(run("report", number, "--format", "json")[1])["kind"] == "coft-audit-report"
@@ -80,7 +70,7 @@ def test_text_formats_go_to_standard_output_and_others_need_a_file(audited: Audi
     assert run("report", number, "--branch", branch, "--format", "html")[0] == 1
 
 
-def test_a_forged_bundle_ends_with_1_and_names_the_cell(audited: Audited, run: Run, tmp_path: Path) -> None:
+def test_a_forged_an_unsigned_or_no_bundle_ends_with_1_and_says_why(audited, run, tmp_path):
     steps = files_of(audited.bundles["joint"])["steps.csv"].decode()
     path = tmp_path / "forged.zip"
     forged = with_file(audited.bundles["joint"], "steps.csv", steps.replace("unfair", "fair", 1).encode())
@@ -95,11 +85,6 @@ def test_a_forged_bundle_ends_with_1_and_names_the_cell(audited: Audited, run: R
     assert {check["name"] for check in found["checks"] if check["status"] == "failed"} == {
         "Files of the bundle", "steps.csv",
     }  # fmt: skip
-
-
-def test_a_bundle_without_its_signature_ends_with_1_where_one_is_required(
-    audited: Audited, run: Run, tmp_path: Path
-) -> None:
     manifest = {**json.loads(files_of(audited.bundles["joint"])[MANIFEST]), "signatures": []}
     path = tmp_path / "unsigned.zip"
     path.write_bytes(with_file(audited.bundles["joint"], MANIFEST, json.dumps(manifest).encode()))
@@ -109,9 +94,6 @@ def test_a_bundle_without_its_signature_ends_with_1_where_one_is_required(
     path.write_bytes(audited.bundles["joint"])
     code, text, _ = run("verify", path, "--require-signature")
     assert (code, audited.wired[Signer].fingerprint in text) == (0, True)
-
-
-def test_a_file_that_is_no_bundle_ends_with_1_and_one_sentence(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     path.write_bytes(b"nonsense")
     for file in (path, tmp_path / "none.zip", tmp_path / "none.json"):
@@ -120,7 +102,7 @@ def test_a_file_that_is_no_bundle_ends_with_1_and_one_sentence(run: Run, tmp_pat
         assert error.count("\n") == 1
 
 
-def test_verdicts_are_given_reviewed_decided_compared_and_checked(audited: Audited, run: Run) -> None:
+def test_verdicts_are_given_reviewed_decided_compared_and_checked(audited, run):
     number = audited.sessions["greedy"]
     branch = audited.wired[AuditService].view(number).branches[0].id
     place = ("--branch", branch, "--first", 2)

@@ -1,12 +1,9 @@
 """Formal reports: every language says the same, the first page has what a reader needs, and annexes say what is not."""
 
-from __future__ import annotations
-
 import io
 import re
 import string
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -30,7 +27,6 @@ from coft_core.errors import InvalidInputError
 from coft_core.messages import LANGUAGES, catalogue
 from coft_core.policies.cf_substitution import NOTHING_SUBSTITUTED
 from coft_core.text.language import language_note
-from tests.app.report.conftest import Audited
 
 STATEMENT = Statement("Dr. R. Osei", "Does the pronoun change the text?", "en", date(2026, 5, 4))
 BATCH = AuditedBatch(
@@ -54,11 +50,11 @@ BATCH = AuditedBatch(
 )  # fmt: skip
 
 
-def placeholders(text: str) -> set[str]:
+def placeholders(text):
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def asked() -> Iterator[str]:
+def asked():
     """Names of messages that the program asks for; those that it puts together are patterns."""
     folder = Path(formal.__file__).parent
     template = assets_path("reports", "formal.html.j2").read_text("utf-8")
@@ -71,22 +67,19 @@ def asked() -> Iterator[str]:
             yield re.sub(r"\\\{.*?\\\}", ".+", re.escape(name))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_exists_in_every_language_with_the_same_placeholders(language: str) -> None:
-    known, english = catalogue(language).messages, catalogue("en").messages
-    assert known.keys() == english.keys()
-    assert {name: placeholders(text) for name, text in known.items()} == {
-        name: placeholders(text) for name, text in english.items()
-    }
-    assert all(text.strip() for text in known.values())
-
-
-def test_languages_differ_in_every_sentence() -> None:
+def test_messages_exist_in_every_language_with_the_same_placeholders_and_differ_in_every_sentence():
+    for language in LANGUAGES:
+        known, english = catalogue(language).messages, catalogue("en").messages
+        assert known.keys() == english.keys()
+        assert {name: placeholders(text) for name, text in known.items()} == {
+            name: placeholders(text) for name, text in english.items()
+        }
+        assert all(text.strip() for text in known.values())
     english, german = catalogue("en").messages, catalogue("de").messages
     assert [name for name, text in english.items() if len(text) > 30 and text == german[name]] == []
 
 
-def test_no_message_is_left_that_nothing_says() -> None:
+def test_no_message_is_left_that_nothing_says():
     patterns = [re.compile(rf"{pattern}(_one|_many|_asks)?") for pattern in set(asked())]
     # Those of stored sentences are found by what they say.
     names = [name for name in catalogue("en").messages if not name.startswith("warnings.")]
@@ -98,40 +91,30 @@ UNEVEN, EVEN = BinEvenness("5–8", 4, 40, 0.0, 0.025), BinEvenness("9–16", 8,
 SPANISH = "La enfermera terminó su turno y los médicos que estaban en el hospital no sabían por qué ella se fue."
 ROUND = Iteration(contexts=40, values=900, change=0.031, kept=30, consistent=True, final=True)
 STORED = (
-    evenness_sentence([UNEVEN]),
-    evenness_sentence([UNEVEN, EVEN]),
-    evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]),
-    NOTHING_MASKED,
-    NOTHING_SUBSTITUTED,
-    OTHER_THRESHOLDS,
-    language_note(SPANISH),
-    Shift.bounded(2.5).sentence,
-    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence,
-    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,
-    ChainRecord("factual", 8).sentence,
-    ChainRecord("factual", 8, 0.01, (ROUND,)).sentence,
-)
+    evenness_sentence([UNEVEN]), evenness_sentence([UNEVEN, EVEN]),
+    evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]), NOTHING_MASKED, NOTHING_SUBSTITUTED,
+    OTHER_THRESHOLDS, language_note(SPANISH), Shift.bounded(2.5).sentence,
+    Shift.weighted({0: 1.0, 1: 2.0}, 1.5, True).sentence, Shift.weighted({0: 1.0, 1: 2.0}, 1.5, False).sentence,
+    ChainRecord("factual", 8).sentence, ChainRecord("factual", 8, 0.01, (ROUND,)).sentence,
+)  # fmt: skip
 """What parts of the program say themselves of a prompt or its thresholds."""
 
 
-@pytest.mark.parametrize("sentence", STORED)
-def test_what_is_stored_in_english_is_said_in_the_report_s_language(sentence: str) -> None:
-    assert sentence
-    assert catalogue("en").stored(sentence) == (sentence, "en")
-    said, language = catalogue("de").stored(sentence)
-    assert language == "de"
-    assert said != sentence
-    assert not {"the", "and", "of", "later"} & set(said.split())
-
-
-def test_values_of_a_stored_sentence_are_written_as_the_language_does_and_an_unknown_one_stays_as_it_is() -> None:
+def test_what_is_stored_in_english_is_said_in_the_report_s_language_with_its_values():
+    for sentence in STORED:
+        assert sentence
+        assert catalogue("en").stored(sentence) == (sentence, "en")
+        said, language = catalogue("de").stored(sentence)
+        assert language == "de"
+        assert said != sentence
+        assert not {"the", "and", "of", "later"} & set(said.split())
     said, _ = catalogue("de").stored(evenness_sentence([UNEVEN, replace(UNEVEN, label="257 and later"), EVEN]))
     assert "der Schritte 5–8 und 257 und später weichen" in said
     assert "Niveau 0,05, 3 Gruppen verglichen" in said
     assert catalogue("de").stored("Somebody’s own words.") == ("Somebody’s own words.", "en")
 
 
-def test_a_german_report_says_its_warnings_in_german(audited: Audited) -> None:
+def test_a_german_report_says_its_warnings_in_german(audited):
     number = audited.sessions["joint"]
     stored = audited.wired[ReportService].data(number).record.warnings
     page = audited.wired[ReportService].formal(number, replace(STATEMENT, language="de"))
@@ -141,12 +124,7 @@ def test_a_german_report_says_its_warnings_in_german(audited: Audited) -> None:
         assert language == "de" or warning in page
 
 
-def test_a_language_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidInputError, match="There is no report in the language 'fr'; choose en, de"):
-        catalogue("fr")
-
-
-def test_numbers_are_written_as_the_language_does_and_never_read_as_zero() -> None:
+def test_numbers_are_written_as_the_language_does_and_one_that_there_is_not_is_refused():
     english, german = catalogue("en"), catalogue("de")
     assert (english.number(1234.5), german.number(1234.5)) == ("1,234.50", "1.234,50")
     assert (english.probability(0.9), english.probability(0.00421), english.probability(0.0)) == (
@@ -155,16 +133,16 @@ def test_numbers_are_written_as_the_language_does_and_never_read_as_zero() -> No
     assert english.probability(1e-12) == "<0.000001"
     assert (english.factor(9.94), english.factor(16.2)) == ("9.9", "16")
     assert german.listed(["a", "b", "c"]) == "a, b und c"
+    with pytest.raises(InvalidInputError, match="There is no report in the language 'fr'; choose en, de"):
+        catalogue("fr")
 
 
-def pages(data: bytes) -> list[str]:
+def pages(data):
     return [" ".join(page.extract_text().split()) for page in pypdf.PdfReader(io.BytesIO(data)).pages]
 
 
 @pytest.mark.parametrize("language", ["de", pytest.param("en", marks=pytest.mark.slow)])
-def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not_claimed(
-    language: str, audited: Audited
-) -> None:
+def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not_claimed(language, audited):
     say, number = catalogue(language), audited.sessions["joint"]
     statement = replace(STATEMENT, language=language)
     first, *others = pages(audited.wired[ReportService].content(number, "pdf", statement))
@@ -181,42 +159,39 @@ def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not
         assert say.say(f"annex.{annex}") in rest
 
 
-def test_the_finding_leads_and_stands_before_thresholds_and_verdicts(audited: Audited) -> None:
+def test_the_finding_leads_and_stands_before_thresholds_and_verdicts(audited):
     page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
     places = [page.index(text) for text in ("likel", "Certified at", "1 unfair", "What is not claimed")]
     assert places == sorted(places)
     assert "certified" not in page.replace("certified set", "").replace("Certified at", "")
 
 
-@pytest.mark.parametrize("kind", ["factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
-def test_every_kind_of_session_has_a_formal_report_in_every_language(kind: str, audited: Audited) -> None:
-    for language in LANGUAGES:
-        page = audited.wired[ReportService].formal(audited.sessions[kind], replace(STATEMENT, language=language))
-        assert f'<html lang="{language}">' in page
-        assert page.count('class="annex"') == 3
-        assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+def test_every_kind_of_session_has_a_formal_report_in_every_language(audited):
+    for kind in ("factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"):
+        for language in LANGUAGES:
+            page = audited.wired[ReportService].formal(audited.sessions[kind], replace(STATEMENT, language=language))
+            assert f'<html lang="{language}">' in page
+            assert page.count('class="annex"') == 3
+            assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
 
 
-def test_the_annex_on_accuracy_has_coverage_with_its_texts_and_interval(audited: Audited) -> None:
+def test_annexes_have_coverage_with_its_interval_and_say_what_would_give_rates(audited):
     page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
     found = re.search(r"Asked for: 0\.70\. Measured on (\d+) texts that were kept apart: ([\d.]+), 95 % interval", page)
     assert found is not None
     assert int(found[1]) > 0
     plain = audited.wired[ReportService].formal(audited.sessions["uncalibrated"], STATEMENT)
     assert "No calibration was used, so no level of accuracy is stated." in plain
-
-
-def test_a_session_has_no_rates_and_says_what_would_give_them(audited: Audited) -> None:
     page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
     assert page.count("A batch of prompts with groups gives it.") == 2
     assert "Masked attributes of this prompt: age and gender." in page
 
 
-def batch_of(audited: Audited) -> AuditedBatch:
+def batch_of(audited):
     return replace(BATCH, sessions=(audited.sessions["joint"], 999_999, audited.sessions["greedy"]))
 
 
-def test_a_batch_has_selection_and_scoring_rates_with_ratios_and_all_that_is_left_out(audited: Audited) -> None:
+def test_a_batch_has_selection_and_scoring_rates_with_ratios_and_all_that_is_left_out(audited):
     page = audited.wired[ReportService].formal_batch(batch_of(audited), STATEMENT, "formal").decode()
     for text in (
         "Table A1: selection rates", "Table A2: scoring rates", "0.118–0.882", "median score 6.50",
@@ -228,7 +203,7 @@ def test_a_batch_has_selection_and_scoring_rates_with_ratios_and_all_that_is_lef
     assert re.search(r"<th scope=\"row\">women</th>.*?0\.200.*?0\.40</td>", page, re.DOTALL)
 
 
-def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessions_is_refused(audited: Audited) -> None:
+def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessions_is_refused(audited):
     plain = replace(batch_of(audited), selection=None, scoring=None)
     page = audited.wired[ReportService].formal_batch(plain, STATEMENT, "formal").decode()
     assert "no outcome rule says which text means that somebody is selected" in page
@@ -238,36 +213,28 @@ def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessio
 
 
 @pytest.mark.slow
-def test_the_same_session_and_statement_give_the_same_bytes(audited: Audited) -> None:
+def test_the_same_session_and_statement_give_the_same_bytes(audited):
     service, number = audited.wired[ReportService], audited.sessions["joint"]
     for kind in FORMAL:
         assert service.content(number, kind, STATEMENT) == service.content(number, kind, STATEMENT)
 
 
-def test_hostile_words_of_the_auditor_are_shown_as_text(audited: Audited) -> None:
+def test_hostile_words_of_the_auditor_are_shown_as_text(audited):
     hostile = replace(STATEMENT, auditor="</dd><img src=x>", question="\u202eevil {0} {subject}")
     page = audited.wired[ReportService].formal(audited.sessions["joint"], hostile)
     assert "<img" not in page
     assert "[U+202E]evil {0} {subject}" in page
 
 
-def test_a_missing_library_is_said_in_one_sentence_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_said_with_what_to_install_and_the_container_has_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "weasyprint", None)
     with pytest.raises(ServiceError, match=r"PDF needs the package weasyprint.*install requirements.txt"):
         pdf_of("<p>text</p>")
-
-
-def test_a_missing_library_of_the_system_is_named_with_its_packages(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     (tmp_path / "weasyprint.py").write_text("raise OSError('cannot load library pango')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
     with pytest.raises(ServiceError, match=r"apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"):
         pdf_of("<p>text</p>")
-
-
-def test_the_container_installs_what_pdf_needs_of_the_system() -> None:
     from app.report.pdf import DEBIAN_LIBRARIES
 
     dockerfile = (Path(__file__).resolve().parents[3] / "Dockerfile").read_text("utf-8")

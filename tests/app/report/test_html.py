@@ -1,7 +1,6 @@
 """The HTML report: needs nothing else, says what must be said, and shows hostile text as text."""
 
-from __future__ import annotations
-
+import functools
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,7 +17,7 @@ from app.review.service import VerdictService
 from app.shared.audits import StartAudit
 from app.shared.step_words import probability, signed, table_threshold, times, times_likelier
 from coft_core.types import Span
-from tests.app.report.conftest import SETTINGS, Audited
+from tests.app.report.conftest import SETTINGS
 
 SECTIONS = (
     "Finding", "What was audited", "What the thresholds say", "What is not claimed", "Verdicts",
@@ -29,44 +28,45 @@ SECTIONS = (
 class Page(HTMLParser):
     """Collects what a browser would act on, and the text that a person reads."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self._inside: list[str] = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
         if tag in ("script", "style"):
             self._inside.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag in ("script", "style"):
             self._inside.pop()
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if not self._inside:
             self.texts.append(data)
 
     @property
-    def text(self) -> str:
+    def text(self):
         return " ".join(" ".join(self.texts).split())
 
 
-def page_of(audited: Audited, kind: str) -> Page:
-    return Page(audited.wired[ReportService].html(audited.sessions[kind]))
+@pytest.fixture(scope="module")
+def page_of(audited):
+    return functools.cache(lambda kind: Page(audited.wired[ReportService].html(audited.sessions[kind])))
 
 
-@pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
-def test_every_kind_of_session_has_every_section(kind: str, audited: Audited) -> None:
-    page = page_of(audited, kind)
-    for section in SECTIONS:
-        assert section in page.text
-    assert page.text.count(f"{audited.sessions[kind]}, COFT Audit") == 1
+def test_every_kind_of_session_has_every_section(audited, page_of):
+    for kind in ("joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"):
+        page = page_of(kind)
+        for section in SECTIONS:
+            assert section in page.text
+        assert page.text.count(f"{audited.sessions[kind]}, COFT Audit") == 1
 
 
-def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
+def test_the_page_asks_for_nothing_runs_no_script_and_has_a_chart_for_each_branch(audited, page_of):
     text = audited.wired[ReportService].html(audited.sessions["joint"])
     page = Page(text)
     for tag, attributes in page.tags:
@@ -81,24 +81,21 @@ def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
     assert "@import" not in style
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert str(policy).startswith("default-src 'none'")
-
-
-def test_a_report_runs_no_script_and_each_branch_has_its_chart(audited: Audited) -> None:
-    page = page_of(audited, "joint")
+    page = page_of("joint")
     assert not [tag for tag, _ in page.tags if tag == "script"]
     classes = [attributes.get("class") for tag, attributes in page.tags if tag == "svg"]
     assert (classes.count("heatstrip"), classes.count("stepschart")) == (2, 2)
-    assert "stepschart" not in [attributes.get("class") for _, attributes in page_of(audited, "empty").tags]
+    assert "stepschart" not in [attributes.get("class") for _, attributes in page_of("empty").tags]
 
 
-def test_the_report_of_64_steps_is_smaller_than_a_megabyte(audited: Audited) -> None:
+def test_the_report_of_64_steps_is_smaller_than_a_megabyte(audited):
     settings = replace(SETTINGS, max_new_tokens=64)
     view = audited.wired[AuditService].start(StartAudit("The nurse said he", settings, (Span(15, 17, "gender"),)))
     assert len(list(audited.wired[AuditService].run(view.session_id))) == 64
     assert len(audited.wired[ReportService].content(view.session_id, "html")) < 1_000_000
 
 
-def test_the_chart_tells_each_steps_numbers_and_draws_no_bar_without_a_threshold(audited: Audited) -> None:
+def test_the_chart_tells_each_steps_numbers_and_draws_no_bar_without_a_threshold(audited):
     (steps, _) = chains_of(audited, audited.sessions["joint"])
     drawn = steps_chart(steps)
     bars = sum(step.state not in ("none", "uninformative") and step.set_size > 0 for step in steps)
@@ -110,8 +107,8 @@ def test_the_chart_tells_each_steps_numbers_and_draws_no_bar_without_a_threshold
     assert "no calibration, so there is no set" in steps_chart(plain)
 
 
-def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_it(audited: Audited) -> None:
-    text = page_of(audited, "joint").text
+def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_it(audited, page_of):
+    text = page_of("joint").text
     (own, fork) = chains_of(audited, audited.sessions["joint"])
     strongest = max((*own, fork[-1]), key=lambda step: abs(step.diagnostics.log_ratio))
     found = re.search(r"([\d.,]+) times (less )?likel(?:ier|y) with “old” and “he” shown: the token “(.*?)” at", text)
@@ -121,7 +118,7 @@ def test_the_report_leads_with_what_the_attribute_did_and_thresholds_come_after_
     assert text.index(found[0]) < text.index("What was audited") < text.index("What the thresholds say")
 
 
-def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> None:
+def test_hostile_text_is_shown_as_text_and_hides_nothing(audited):
     hostile = "</style></script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
     request = StartAudit(f"{hostile} \u202eshe", replace(SETTINGS, max_new_tokens=3), (Span(0, 8, "gender"),), hostile)
     view = audited.wired[AuditService].start(request)
@@ -138,9 +135,8 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> No
     assert "[U+202E]she" in text
 
 
-@pytest.mark.parametrize(
-    ("kind", "stamp", "claim"),
-    [
+def test_the_thresholds_and_the_claim_say_no_more_than_holds(audited, page_of):
+    for kind, stamp, claim in (
         ("joint", "of a calibration that fits these settings", "with probability at least 0.7"),
         (
             "uninformative",
@@ -150,42 +146,36 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> No
         ("mismatch", "no certificate: policy mismatch (lam)", "Nothing: policy mismatch (lam)."),
         ("vanilla", "no certificate: vanilla decoding", "Nothing: vanilla decoding."),
         ("uncalibrated", "no certificate: no calibration", "Nothing: no calibration."),
-    ],
-)
-def test_the_thresholds_and_the_claim_say_no_more_than_holds(
-    kind: str, stamp: str, claim: str, audited: Audited
-) -> None:
-    page = page_of(audited, kind)
-    assert f"Thresholds: {stamp}." in page.text
-    assert claim in page.text
+    ):
+        page = page_of(kind)
+        assert f"Thresholds: {stamp}." in page.text
+        assert claim in page.text
 
 
-@pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "mismatch", "vanilla"])
-def test_thresholds_are_said_to_hold_or_to_be_missed_and_no_token_is_called_certified(
-    kind: str, audited: Audited
-) -> None:
-    for steps in chains_of(audited, audited.sessions[kind]):
-        said = [words.status_word(step) for step in steps] + [words.step_sentence(step) for step in steps]
-        said += words.what_happened(summary_of("0", steps, None, {}, "certified"), steps, SETTINGS)
-        own = [text for text in said if not text.startswith("Certified at ")]
-        assert not [text for text in own if "certified" in text.replace("certified set", "")]
-        held = sum(step.certified for step in steps)
-        counted = [text for text in said if text not in own]
-        assert [text.startswith(f"Certified at {held} of {len(steps)} steps") for text in counted] == [True]
+def test_thresholds_are_said_to_hold_or_to_be_missed_and_no_token_is_called_certified(audited):
+    for kind in ("joint", "factorized", "uninformative", "mismatch", "vanilla"):
+        for steps in chains_of(audited, audited.sessions[kind]):
+            said = [words.status_word(step) for step in steps] + [words.step_sentence(step) for step in steps]
+            said += words.what_happened(summary_of("0", steps, None, {}, "certified"), steps, SETTINGS)
+            own = [text for text in said if not text.startswith("Certified at ")]
+            assert not [text for text in own if "certified" in text.replace("certified set", "")]
+            held = sum(step.certified for step in steps)
+            counted = [text for text in said if text not in own]
+            assert [text.startswith(f"Certified at {held} of {len(steps)} steps") for text in counted] == [True]
 
 
-def test_warnings_and_an_open_blind_review_are_said(audited: Audited) -> None:
-    assert "A blind review by M. Lind was still open" in page_of(audited, "joint").text
-    assert "decided by a third person" in page_of(audited, "joint").text
-    assert "(deleted since)" in page_of(audited, "deleted").text
+def test_warnings_and_an_open_blind_review_are_said(audited, page_of):
+    assert "A blind review by M. Lind was still open" in page_of("joint").text
+    assert "decided by a third person" in page_of("joint").text
+    assert "(deleted since)" in page_of("deleted").text
     settings = replace(SETTINGS, max_new_tokens=2)
     view = audited.wired[AuditService].start(StartAudit("Nothing here", settings, ()))
     assert "Warnings Nothing is masked" in Page(audited.wired[ReportService].html(view.session_id)).text
 
 
-def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: Audited) -> None:
+def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited, page_of):
     view = audited.wired[AuditService].view(audited.sessions["joint"])
-    page = page_of(audited, "joint")
+    page = page_of("joint")
     titles = [str(a["title"]) for tag, a in page.tags if tag == "span" and "title" in a]
     assert len(titles) == sum(len(chain) for chain in chains_of(audited, view.session_id))
     states = "Threshold held|Threshold missed|Borrowed threshold held|Nothing can be said|No threshold"
@@ -194,12 +184,12 @@ def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: A
     assert len(forced) == 1
 
 
-def chains_of(audited: Audited, session_id: int):
+def chains_of(audited, session_id):
     branches = audited.wired[AuditService].view(session_id).branches
     return [audited.wired[AuditService].view(session_id, branch.id).steps for branch in branches]
 
 
-def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None:
+def test_the_summary_in_words_has_the_summarys_numbers(audited):
     (steps, _) = chains_of(audited, audited.sessions["joint"])
     summary = summary_of("0", steps, None, {}, "certified")
     sentences = " ".join(words.what_happened(summary, steps, SETTINGS))
@@ -213,7 +203,7 @@ def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None
     )
 
 
-def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favours(audited: Audited) -> None:
+def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favours(audited):
     (steps, _) = chains_of(audited, audited.sessions["joint"])
     up, down = (
         replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
@@ -227,15 +217,11 @@ def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favour
     assert strip([up] * 1000).count("<rect") <= 340
 
 
-@pytest.mark.parametrize(
-    ("token", "shown"),
-    [(" he", "he"), ("\n", "↵"), (" ", "␣"), ("\t", "→"), ("a\x00b", "a\ufffdb"), ("\u202e", "\ufffd")],
-)
-def test_tokens_that_cannot_be_seen_are_made_visible(token: str, shown: str) -> None:
-    assert words.printable_token(token) == shown
-
-
-def test_numbers_never_read_as_what_they_are_not() -> None:
+def test_tokens_that_cannot_be_seen_are_made_visible_and_numbers_never_read_as_what_they_are_not():
+    for token, shown in (
+        (" he", "he"), ("\n", "↵"), (" ", "␣"), ("\t", "→"), ("a\x00b", "a\ufffdb"), ("\u202e", "\ufffd"),
+    ):  # fmt: skip
+        assert words.printable_token(token) == shown
     assert probability(1e-9, words.DIGITS) == "<0.001"
     assert probability(0.0, words.DIGITS) == "0.000"
     assert table_threshold(0.0) == "none"

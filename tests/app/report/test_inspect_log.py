@@ -23,7 +23,7 @@ def written(audited, tmp_path):
     return session, path
 
 
-def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
+def test_a_log_has_a_sample_for_each_branch_and_inspects_data_frame_reads_it_with_its_scores(audited, written):
     session, path = written
     assert path.name == f"coft-audit-session-{session}.eval"
     data = audited.wired[ReportService].data(session)
@@ -41,9 +41,6 @@ def test_a_session_is_a_log_with_a_sample_a_branch(audited, written):
         assert odds == pytest.approx([step.log_p_fused for step in steps])
         strongest = max(abs(step.diagnostics.log_ratio) for step in steps)
         assert sample.scores[STRONGEST].value == pytest.approx(strongest)
-
-
-def test_inspects_data_frame_reads_every_sample_with_its_scores(written, audited):
     session, path = written
     data = audited.wired[ReportService].data(session)
     frame = samples_df(str(path))
@@ -67,7 +64,16 @@ def test_without_inspect_one_sentence_says_what_is_missing(audited, monkeypatch)
         audited.wired[ReportService].content(next(iter(audited.sessions.values())), "inspect")
 
 
-def test_the_command_writes_a_log(audited, tmp_path, capsys):
+def test_a_batch_is_one_log_of_all_its_sessions_and_the_command_writes_one(audited, tmp_path, capsys):
+    numbers = list(audited.sessions.values())[:2]
+    path = tmp_path / "batch.eval"
+    path.write_bytes(audited.wired[ReportService].inspect_batch("hiring", [*numbers, 10**6]))
+    log = read_eval_log(str(path))
+    assert log.eval.task == "hiring"
+    assert {sample.metadata["session"] for sample in log.samples} == set(numbers)
+    with pytest.raises(ServiceError, match="no finished session"):
+        audited.wired[ReportService].inspect_batch("hiring", [10**6])
+
     @contextmanager
     def opened():
         yield audited.wired
@@ -78,14 +84,3 @@ def test_the_command_writes_a_log(audited, tmp_path, capsys):
     assert len(samples_df(str(out))) > 0
     assert main(["report", str(session), "--format", "inspect"], opened) == 1
     assert "--out" in capsys.readouterr().err
-
-
-def test_a_batch_is_one_log_of_all_its_sessions(audited, tmp_path):
-    numbers = list(audited.sessions.values())[:2]
-    path = tmp_path / "batch.eval"
-    path.write_bytes(audited.wired[ReportService].inspect_batch("hiring", [*numbers, 10**6]))
-    log = read_eval_log(str(path))
-    assert log.eval.task == "hiring"
-    assert {sample.metadata["session"] for sample in log.samples} == set(numbers)
-    with pytest.raises(ServiceError, match="no finished session"):
-        audited.wired[ReportService].inspect_batch("hiring", [10**6])

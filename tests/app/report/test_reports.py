@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.audit.service import AuditService
@@ -31,7 +31,7 @@ def rows_of(text):
 
 @pytest.fixture
 def session(wired):
-    settings = AuditSettings(model="tiny", max_new_tokens=8)
+    settings = AuditSettings(model="tiny", max_new_tokens=4)
     view = wired[AuditService].start(
         StartAudit("=SUM(he)", settings, (Span(5, 7, "gender"), Span(1, 4, "other", kept=True)))
     )
@@ -40,7 +40,7 @@ def session(wired):
     return view
 
 
-def test_the_report_has_every_designed_column_and_one_row_a_stored_step(wired, session):
+def test_the_report_has_a_row_for_each_stored_step_and_says_what_the_session_says(wired, session):
     text = wired[ReportService].csv(session.session_id)
     assert text.startswith(",".join(DESIGNED))
     rows = rows_of(text)
@@ -50,9 +50,6 @@ def test_the_report_has_every_designed_column_and_one_row_a_stored_step(wired, s
     assert [int(r["step"]) for r in root] == list(range(1, len(steps) + 1))
     assert next(r for r in rows if r["branch"] != "0")["chosen_by"] == "reviewer"
     assert len(rows) == len(steps) + 1
-
-
-def test_the_report_says_what_the_session_says(wired, session):
     steps = wired[AuditService].view(session.session_id, session.branch_id).steps
     for row, step in zip(rows_of(wired[ReportService].csv(session.session_id)), steps, strict=False):
         assert int(row["token_id"]) == step.token_id
@@ -65,19 +62,14 @@ def test_the_report_says_what_the_session_says(wired, session):
             [1, 4, "other", "kept", "user", None],
             [5, 7, "gender", "masked", "user", None],
         ]
-
-
-def test_a_branchs_report_is_its_whole_chain(wired, session):
+    assert rows_of(wired[ReportService].csv(session.session_id))[0]["prompt"] == "'=SUM(he)"
     fork = wired[AuditService].view(session.session_id)
     rows = rows_of(wired[ReportService].csv(session.session_id, fork.branch_id))
     assert [int(r["step"]) for r in rows] == [1, 2, 3]
     assert {r["branch"] for r in rows[:2]} == {"0"}
 
 
-def test_a_prompt_that_looks_like_a_formula_is_neutralised(wired, session):
-    assert rows_of(wired[ReportService].csv(session.session_id))[0]["prompt"] == "'=SUM(he)"
-
-
+@settings(max_examples=40)
 @given(st.text())
 def test_no_text_cell_begins_like_a_formula_and_every_cell_survives_the_csv_reader(text):
     written = to_csv(["cell"], [{"cell": text}])
@@ -87,17 +79,11 @@ def test_no_text_cell_begins_like_a_formula_and_every_cell_survives_the_csv_read
     assert cell in (text, f"'{text}")
 
 
-@pytest.mark.parametrize("sign", ["\uff1d", "\uff0b", "\uff0d", "\uff20", "=", "+", "-", "@"])
-def test_a_sign_of_a_formula_of_either_width_is_neutralised(sign):
-    assert neutralised(f"{sign}1+2") == f"'{sign}1+2"
-
-
-def test_numbers_keep_all_their_digits_and_booleans_are_words():
+def test_formulas_are_neutralised_and_numbers_keep_all_their_digits():
+    for sign in ("\uff1d", "\uff0b", "\uff0d", "\uff20", "=", "+", "-", "@"):
+        assert neutralised(f"{sign}1+2") == f"'{sign}1+2"
     assert neutralised(0.1 + 0.2) == "0.30000000000000004"
     assert neutralised(-1.5) == "-1.5"
     assert neutralised(True) == "true"
     assert neutralised(None) == ""
-
-
-def test_columns_are_unique():
     assert len(set(COLUMNS)) == len(COLUMNS)

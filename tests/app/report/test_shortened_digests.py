@@ -1,11 +1,6 @@
 """Stores, calibrations and bundles of earlier versions, whose digests were shortened, go on being used and verified."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +11,6 @@ from app.settings import Settings
 from app.shared.audits import StartAudit
 from app.shared.wiring import Services
 from coft_core.fingerprint import Fingerprint
-from coft_core.model.language_model import LanguageModel
 from coft_core.text.detection import SpanDetector
 from tests.app.report.conftest import PROMPT, SETTINGS, SPANS, audit, calibrate, check_named, failures
 from tests.conftest import load_tiny, verifier
@@ -33,11 +27,11 @@ class Earlier:
     bundle: bytes
 
 
-def load_named(name: str, **named: Any) -> LanguageModel:
+def load_named(name, **named):
     return replace(load_tiny(name, **named), name=name)
 
 
-def load_earlier(name: str, **named: Any) -> LanguageModel:
+def load_earlier(name, **named):
     model = load_named(name, **named)
     kind, _, digits = model.weights_digest.partition(":")
     tokenizer = model.tokenizer_digest.partition(":")[2]
@@ -45,7 +39,7 @@ def load_earlier(name: str, **named: Any) -> LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
+def earlier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("earlier")
     settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
     whole, version = Fingerprint.digest.fget, SpanDetector.version.fget  # type: ignore[attr-defined]
@@ -59,30 +53,24 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
         yield Earlier(wired, settings, calibration, session, bundle)
 
 
-def _shortened(version: str) -> str:
+def _shortened(version):
     head, _, rest = version.partition("+")
     return f"{head}+{rest[:12]}{rest[64:]}"
 
 
-def test_a_session_of_an_earlier_version_is_continued(earlier: Earlier) -> None:
-    view = earlier.wired[AuditService].view(earlier.session)
-    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
-    other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
-    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
-    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
-
-
-def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier: Earlier) -> None:
-    settings = replace(SETTINGS, calibration_id=earlier.calibration)
-    assert earlier.wired[AuditService].fit(settings).differences == ()
-    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
-    assert made.certificate.startswith("certified")
-    assert len(made.fingerprint_digest) == 64
-
-
-def test_a_bundle_of_an_earlier_version_verifies_and_replays(earlier: Earlier, tmp_path: Path) -> None:
+def test_what_an_earlier_version_stored_is_verified_continued_and_certifies_a_new_audit(earlier, tmp_path):
     path = tmp_path / "evidence.zip"
     path.write_bytes(earlier.bundle)
     found = verifier(earlier.settings, loader=load_named).verify(path, replay=True)
     assert failures(found) == {}
     assert check_named(found, "Replay on the model").status == "passed"
+    view = earlier.wired[AuditService].view(earlier.session)
+    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
+    other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
+    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
+    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
+    settings = replace(SETTINGS, calibration_id=earlier.calibration)
+    assert earlier.wired[AuditService].fit(settings).differences == ()
+    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
+    assert made.certificate.startswith("certified")
+    assert len(made.fingerprint_digest) == 64

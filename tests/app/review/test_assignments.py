@@ -1,7 +1,5 @@
 """Assignments: who is to review what, and when that is done or overdue."""
 
-from __future__ import annotations
-
 import csv
 from datetime import date
 
@@ -20,14 +18,13 @@ from app.review.service import VerdictService
 from app.review.words import loads, queue
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.wiring import Services
 from db.types import NotFoundError
 
 DUE, BEFORE, AFTER = date(2026, 5, 4), date(2026, 5, 4), date(2026, 5, 5)
 
 
 @pytest.fixture
-def sessions(wired: Services) -> list[int]:
+def sessions(wired):
     """Three sessions, of which two are about a nurse."""
     settings = AuditSettings(model="tiny", max_new_tokens=2)
     prompts = ("the nurse said", "a nurse asked", "the cook said")
@@ -35,15 +32,15 @@ def sessions(wired: Services) -> list[int]:
 
 
 @pytest.fixture
-def assignments(wired: Services) -> AssignmentService:
+def assignments(wired):
     return wired[AssignmentService]
 
 
-def asked(**more: object) -> AssignmentRequest:
+def asked(**more):
     return AssignmentRequest(**{"lead": "Lead", "reviewers": ("Ana", "Ben"), **more})
 
 
-def test_sessions_are_assigned_by_number_and_by_what_they_mention_to_several_at_once(assignments, sessions) -> None:
+def test_sessions_are_assigned_by_number_and_by_what_they_mention_to_several_at_once(assignments, sessions):
     done = assignments.assign(asked(text="nurse", due_on=DUE))
     assert (done.sessions, done.new) == (2, 4)
     assert done.sentence == "2 sessions are assigned to Ana, Ben."
@@ -54,9 +51,7 @@ def test_sessions_are_assigned_by_number_and_by_what_they_mention_to_several_at_
     assert {item.due_on for item in assignments.list("Ben", BEFORE)} == {None}
 
 
-def test_an_assignment_is_overdue_after_its_day_and_done_with_the_end_of_the_review(
-    assignments, sessions, wired: Services
-) -> None:
+def test_an_assignment_is_overdue_after_its_day_and_done_with_the_end_of_the_review(assignments, sessions, wired):
     assignments.assign(asked(reviewers=("Ana",), session_ids=tuple(sessions), due_on=DUE))
     verdicts = wired[VerdictService]
     for session in sessions[:2]:
@@ -74,22 +69,24 @@ def test_an_assignment_is_overdue_after_its_day_and_done_with_the_end_of_the_rev
     assert [load.sentence for load in workloads(assignments.list("", BEFORE))] == ["Ana: 1 of 3 done"]
 
 
-def test_assignments_are_taken_back_and_what_was_said_stays(assignments, sessions, wired: Services) -> None:
+def test_assignments_are_taken_back_and_written_as_csv_and_what_was_said_stays(assignments, sessions, wired, tmp_path):
     assignments.assign(asked(session_ids=tuple(sessions)))
     wired[VerdictService].start_review(sessions[0], "Ana")
     assert assignments.withdraw(sessions[:2], ["Ana"]) == 2
     assert [item.session_id for item in assignments.list("Ana")] == sessions[2:]
     assert len(wired[VerdictService].history(sessions[0])) == 1
+    assignments.assign(asked(reviewers=("=Ana",), session_ids=(sessions[0],), due_on=DUE))
+    path = write_assignments(assignments.list("=Ana", AFTER), tmp_path / "assignments.csv")
+    (row,) = csv.DictReader(path.open(newline="", encoding="utf-8"))
+    assert (row["reviewer"], row["due_on"], row["state"], row["finished_at"]) == ("'=Ana", "2026-05-04", "overdue", "")
 
 
-def test_an_assignment_that_names_nobody_or_nothing_is_refused(assignments, sessions) -> None:
+def test_an_assignment_that_names_nobody_or_nothing_is_refused(assignments, sessions):
     for request, sentence in (
-        (asked(lead=" ", text="nurse"), "no name"),
-        (asked(reviewers=(" , ",), text="nurse"), "No reviewer is named"),
-        (asked(), "No session is named"),
-        (asked(text="zebra"), "No session matches 'zebra'"),
+        (asked(lead=" ", text="nurse"), "no name"), (asked(reviewers=(" , ",), text="nurse"), "No reviewer is named"),
+        (asked(), "No session is named"), (asked(text="zebra"), "No session matches 'zebra'"),
         (asked(session_ids=tuple(range(1, 6000))), "more than 10,000"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match=sentence):
             assignments.assign(request)
     with pytest.raises(NotFoundError):
@@ -100,15 +97,8 @@ def test_an_assignment_that_names_nobody_or_nothing_is_refused(assignments, sess
     assert assignments.list() == ()
 
 
-def test_assignments_are_written_as_csv(assignments, sessions, tmp_path) -> None:
-    assignments.assign(asked(reviewers=("=Ana",), session_ids=(sessions[0],), due_on=DUE))
-    path = write_assignments(assignments.list(today=AFTER), tmp_path / "assignments.csv")
-    (row,) = csv.DictReader(path.open(newline="", encoding="utf-8"))
-    assert (row["reviewer"], row["due_on"], row["state"], row["finished_at"]) == ("'=Ana", "2026-05-04", "overdue", "")
-
-
-def test_a_queue_shows_what_is_left_for_the_reader_alone() -> None:
-    def item(number: int, reviewer: str, state: str) -> AssignedReview:
+def test_a_queue_shows_what_is_left_for_the_reader_alone():
+    def item(number, reviewer, state):
         return AssignedReview(number, f"<b>{number}", reviewer, "Lead", DUE, state)
 
     listed = (item(1, "Ana", "overdue"), item(2, "Ben", "open"), item(3, "Ana", "done"))

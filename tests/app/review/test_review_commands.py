@@ -1,7 +1,5 @@
 """Commands of the review: what a terminal is told of assignments, disputes, comments and agreement."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -15,25 +13,22 @@ from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.endpoints import callable_of
-from app.shared.wiring import Services
 from tests.conftest import load_tiny
 
 
 @pytest.fixture
-def session(command) -> int:
+def session(command):
     """A session in the commands' store, by its number."""
     with services(Settings(), loader=load_tiny) as wired:
         settings = AuditSettings(model="tiny", max_new_tokens=2)
         return wired[AuditService].start(StartAudit("he said", settings, ())).session_id
 
 
-def test_commands_assign_list_and_take_back(command, session, tmp_path) -> None:
+def test_commands_assign_list_and_take_back(command, session, tmp_path):
     asked = ("--lead", "Lead", "--reviewer", "Ana,Ben", "--due", "2026-01-02")
     assert command("verdicts", "assign", *asked, "--session", session) == (
-        0,
-        "1 session is assigned to Ana, Ben.\n",
-        "",
-    )
+        0, "1 session is assigned to Ana, Ben.\n", "",
+    )  # fmt: skip
     code, out, _ = command("verdicts", "assignments", "--out", tmp_path / "a.csv")
     assert code == 0
     assert "Ana: 0 of 1 done, 1 overdue" in out
@@ -47,7 +42,7 @@ def test_commands_assign_list_and_take_back(command, session, tmp_path) -> None:
     assert "'soon' is no date" in err
 
 
-def test_commands_comment_show_disputes_and_the_finding_and_hide_what_is_reviewed_blind(command, session) -> None:
+def test_commands_comment_show_disputes_and_the_finding_and_hide_what_is_reviewed_blind(command, session):
     for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
         assert command("verdicts", "add", session, verdict, "--reviewer", reviewer)[0] == 0
     assert (
@@ -66,7 +61,7 @@ def test_commands_comment_show_disputes_and_the_finding_and_hide_what_is_reviewe
     assert "1 session is left out until the blind review there is finished." in command("verdicts", "disputes")[1]
 
 
-def test_endpoints_answer_in_plain_json(session, command) -> None:
+def test_endpoints_answer_in_plain_json(session, command):
     with services(Settings(), loader=load_tiny) as wired:
         called = {
             operation.name: callable_of(operation, wired)
@@ -84,6 +79,6 @@ def test_endpoints_answer_in_plain_json(session, command) -> None:
         json.dumps([finding, target])
 
 
-def _judge(wired: Services, session: int) -> None:
+def _judge(wired, session):
     for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
         wired[VerdictService].add(VerdictRequest(session, reviewer, verdict))

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from app.review.service import VerdictService
 from app.shared.wiring import Services
+from tests.app.shared.test_accessibility import faulty, unfold
 from tests.browser import PATIENCE_MS
 from tests.story.seed import say
 
@@ -66,6 +67,9 @@ def test_a_second_reviewer_judges_blind_and_sees_the_verdicts_and_the_log_when_s
     assert [entry.kind for entry in disputed[VerdictService].history(1)][-2:] == ["review_started", "review_finished"]
 
     expect(page.locator(".log tbody tr")).to_have_count(7)
+    expect(page.locator(".agree-result")).to_be_visible()
+    unfold(page)
+    assert faulty(page) == []
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download as CSV").click()
     waiting.value.save_as(tmp_path / "log.csv")

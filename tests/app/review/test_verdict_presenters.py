@@ -1,11 +1,9 @@
 """What the pages say of verdicts."""
 
-from __future__ import annotations
-
+import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-import pytest
 from markupsafe import Markup
 
 from app.review.agreement import cohen_kappa
@@ -33,7 +31,7 @@ TOKEN = Target("0", 7, 2, 2)
 SPAN = Target("0", 7, 2, 5)
 
 
-def entry(number: int, who: str, verdict: str | None, target: Target = TOKEN, kind: str = "verdict", note: str = ""):
+def entry(number, who, verdict, target=TOKEN, kind="verdict", note=""):
     return AnnotationRecord(
         session_id=1, id=number, entry=number, kind=kind, reviewer=who, verdict=verdict, note=note,
         branch_id=target.branch_id, branch_path=target.branch, step_index=target.first_step,
@@ -41,16 +39,15 @@ def entry(number: int, who: str, verdict: str | None, target: Target = TOKEN, ki
     )  # fmt: skip
 
 
-def sheet(*log: AnnotationRecord, review: ReviewView | None = None, check: LogCheck | None = None) -> ReviewSheet:
+def sheet(*log, review=None, check=None):
     current = CurrentVerdicts(1, standing(log), () if review is None else (review,), review, 0, len(log))
     found = check or LogCheck(len(log), "", None, "")
     names = tuple(sorted({item.reviewer for item in log}))
     return ReviewSheet(1, "Ward", "The <b>nurse</b>", current, log, found, {TOKEN.key: " <he>"}, {7: "main"}, names)
 
 
-@pytest.mark.parametrize(
-    ("log", "mark", "sentence"),
-    [
+def test_a_target_has_the_mark_and_the_sentence_of_how_it_stands():
+    for log, mark, sentence in (
         ([entry(1, "A", "fair")], "fair", "One opinion: A says fair."),
         ([entry(1, "A", "fair"), entry(2, "B", "fair")], "fair", "Agreed: 2 reviewers say fair."),
         ([entry(1, "A", "fair"), entry(2, "B", "unfair")], "disputed", "Disputed: 1 fair, 1 unfair."),
@@ -60,12 +57,10 @@ def sheet(*log: AnnotationRecord, review: ReviewView | None = None, check: LogCh
             "Decided by C: unclear. A new verdict opens the question again.",
         ),
         ([entry(1, "A", "fair"), entry(2, "A", None)], "", "Withdrawn: nobody says anything of this any more."),
-    ],
-)
-def test_a_target_has_the_mark_and_the_sentence_of_how_it_stands(log, mark, sentence):
-    (item,) = standing(log)
-    made = target_message(item, "A")
-    assert (made["mark"], made["sentence"]) == (mark, sentence)
+    ):
+        (item,) = standing(log)
+        made = target_message(item, "A")
+        assert (made["mark"], made["sentence"]) == (mark, sentence)
 
 
 def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
@@ -79,21 +74,21 @@ def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
     assert unnamed["own"] is None
 
 
-def test_only_an_open_blind_review_is_told_that_others_are_hidden():
-    def told(review: ReviewView | None) -> str:
+def test_an_open_blind_review_is_told_that_others_are_hidden_and_a_visitor_that_there_is_one():
+    def told(review):
         return str(verdicts_message(CurrentVerdicts(1, (), review=review), "A")["review"])
 
     assert "hidden until you finish it" in told(ReviewView("A", True, NOW))
     assert told(ReviewView("A", False, NOW)) == told(ReviewView("A", True, NOW, NOW)) == told(None) == ""
+    hidden = replace(sheet(), current=CurrentVerdicts(1, (), hidden=2))
+    assert "Somebody is reviewing this session blind" in str(sheet_message(hidden, "")["targets"])
+    assert "Nobody has judged anything" in str(sheet_message(sheet(), "")["targets"])
 
 
-def test_what_was_written_is_said_with_its_entry():
+def test_what_was_written_is_said_with_its_entry_and_links_open_the_page_at_the_target():
     assert given_sentence(entry(7, "A", "unfair", SPAN)) == "Saved: unfair on steps 3–6, log entry 7."
     assert given_sentence(entry(8, "A", None, Target())) == "Withdrawn on the whole session, log entry 8."
     assert given_sentence(entry(9, "A", "fair", Target("0", 7))) == "Saved: fair on the whole branch, log entry 9."
-
-
-def test_links_open_the_audit_page_at_the_target():
     assert link(3, TOKEN) == "./?session=3&branch=7&step=3"
     assert link(3, SPAN) == "./?session=3&branch=7&step=3&last=6"
     assert link(3, Target("0", 7)) == "./?session=3&branch=7&on=branch"
@@ -119,7 +114,7 @@ def test_what_reviewers_wrote_is_shown_as_text():
     assert "&lt;he&gt;" in markup
 
 
-def test_a_dispute_is_offered_to_a_third_person_alone():
+def test_a_dispute_of_a_session_and_of_the_list_is_offered_to_a_third_person_alone():
     log = (entry(1, "A", "fair"), entry(2, "B", "unfair"))
     assert 'data-do="decide"' in str(sheet_message(sheet(*log), "C", reveal=True)["targets"])
     assert 'data-first="2" data-last="2"' in str(sheet_message(sheet(*log), "C", reveal=True)["targets"])
@@ -127,6 +122,15 @@ def test_a_dispute_is_offered_to_a_third_person_alone():
     judged = sheet_message(sheet(*log, entry(3, "0", "fair", kind="review_started")), "A")
     assert judged["reviewers"] == ["A", "B", "0"]
     assert sheet_message(sheet(*log), "A")["statuses"] == [("", "All (1)"), ("disputed", "Disputed (1)")]
+    log = (entry(1, "A", "fair", note="<b>"), entry(2, "B", "unfair"))
+    (item,) = standing(log)
+    queue = DisputeQueue((DisputedTarget(4, "<Ward>", item, NOW, " he"),), waiting=1, assigned=2)
+    third, first = str(disputes(queue, "C")), str(disputes(queue, "A"))
+    assert 'data-session="4" data-branch="7" data-first="2" data-last="2"' in " ".join(third.split())
+    assert "data-do" not in first
+    assert "&lt;Ward&gt;" in third
+    assert "<b>" not in third
+    assert re.findall(r"\d+ \w+", queue.sentence) == ["1 target", "1 session", "2 sessions"]
 
 
 def test_a_broken_log_says_where_and_a_long_one_shows_its_newest_entries_first():
@@ -149,19 +153,16 @@ def test_an_open_review_is_finished_and_a_seen_session_cannot_be_reviewed_blind(
     assert "Enter your name" in str(sheet_message(seen, "", reveal=True)["review"])
 
 
-def found(pairs: list[tuple[str, str]]) -> ReviewerAgreement:
+def found(pairs):
     return ReviewerAgreement("A", "<B>", cohen_kappa(pairs, ("fair", "unfair", "unclear")), 0, 1)
 
 
-def test_kappa_stands_on_its_scale_with_the_counts_of_who_said_what():
+def test_kappa_is_placed_on_its_scale_with_the_counts_of_who_said_what_and_too_few_are_unscored():
     markup = agreement(found([("fair", "fair")] * 10 + [("unfair", "unfair")] * 10 + [("fair", "unfair")] * 2))
     assert "κ 0.82" in Markup(markup).striptags()
     assert 'style="left:91.0%"' in markup
     assert '<td class="n same">10</td><td class="n">2</td><td class="n none">0</td>' in markup
     assert "Columns: &lt;B&gt;." in markup
-
-
-def test_too_few_targets_are_unscored_and_none_is_said_so():
     assert "unscored" in agreement(found([("fair", "fair")]))
     assert "have not judged the same" in agreement(found([]))
     assert "only A has judged" in nobody(("A",))
@@ -192,24 +193,3 @@ def test_comments_on_a_token_stand_in_its_row_and_reach_the_panel_in_order():
     (thread,) = message["threads"]
     assert (thread["b"], thread["f"], thread["l"]) == (7, 2, 2)
     assert [(item["who"], item["text"]) for item in thread["says"]] == [("B", "<why>"), ("A", "so")]
-
-
-def test_a_visitor_is_told_that_a_blind_review_hides_what_was_said():
-    hidden = replace(sheet(), current=CurrentVerdicts(1, (), hidden=2))
-    assert "Somebody is reviewing this session blind" in str(sheet_message(hidden, "")["targets"])
-    assert "Nobody has judged anything" in str(sheet_message(sheet(), "")["targets"])
-
-
-def test_a_dispute_of_the_list_names_its_session_and_is_decided_by_a_third_person_alone():
-    log = (entry(1, "A", "fair", note="<b>"), entry(2, "B", "unfair"))
-    (item,) = standing(log)
-    queue = DisputeQueue((DisputedTarget(4, "<Ward>", item, NOW, " he"),), waiting=1, assigned=2)
-    third, first = str(disputes(queue, "C")), str(disputes(queue, "A"))
-    assert 'data-session="4" data-branch="7" data-first="2" data-last="2"' in " ".join(third.split())
-    assert "data-do" not in first
-    assert "&lt;Ward&gt;" in third
-    assert "<b>" not in third
-    assert queue.sentence == (
-        "1 target waits for a decision. 1 session is left out until the blind review there is finished. "
-        "2 sessions are left out until you finish the review that is assigned to you."
-    )

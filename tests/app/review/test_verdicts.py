@@ -1,14 +1,13 @@
 """Verdicts: what stands, who sees what in a blind review, how disagreements are decided, and the log's integrity."""
 
-from __future__ import annotations
-
+import shutil
 import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from app.audit.service import AuditService
+from app.bootstrap import services
 from app.report.service import ReportService
 from app.report.verify.loaded import load
 from app.report.verify.structure import check_verdicts
@@ -18,45 +17,56 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.verdicts import verdict_at
-from app.shared.wiring import Services
 from coft_core.types import Span
 from db.assignments import AssignmentsRepository
 from db.types import StoreError
 from db.verdicts import Target
+from tests.conftest import load_tiny
 
-Give = Callable[..., object]
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """A store with six steps on the main branch and a fork at the third, and the numbers of these."""
+    path = tmp_path_factory.mktemp("audited") / "audits.sqlite3"
+    with services(Settings(database_url=f"sqlite:///{path}", pipeline="none"), loader=load_tiny) as wired:
+        audits = wired[AuditService]
+        view = audits.start(StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=6), (Span(0, 2),)))
+        list(audits.run(view.session_id))
+        fork = audits.fork(view.session_id, view.branch_id, 2, "x")
+    return path, (view.session_id, view.branch_id, fork.branch_id)
 
 
 @pytest.fixture
-def session(wired: Services):
-    """Six steps on the main branch and a fork at the third."""
-    view = wired[AuditService].start(
-        StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=6), (Span(0, 2),))
-    )
-    list(wired[AuditService].run(view.session_id))
-    fork = wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
-    return view.session_id, view.branch_id, fork.branch_id
+def wired(audited, settings):
+    shutil.copyfile(audited[0], settings.database_url.removeprefix("sqlite:///"))
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
 
 
 @pytest.fixture
-def verdicts(wired: Services) -> VerdictService:
+def session(audited):
+    return audited[1]
+
+
+@pytest.fixture
+def verdicts(wired):
     return wired[VerdictService]
 
 
 @pytest.fixture
-def give(verdicts: VerdictService, session) -> Give:
-    def one(reviewer: str, verdict: str | None, step: int | None = None, last: int | None = None, **more: object):
+def give(verdicts, session):
+    def one(reviewer, verdict, step=None, last=None, **more):
         branch = more.pop("branch", session[1] if step is not None else None)
         return verdicts.add(VerdictRequest(session[0], reviewer, verdict, branch, step, last, **more))
 
     return one
 
 
-def stands(verdicts: VerdictService, session_id: int, reviewer: str | None = None) -> dict[str, str]:
+def stands(verdicts, session_id, reviewer=None):
     return {item.target.label: item.in_words for item in verdicts.current(session_id, reviewer).targets}
 
 
-def test_a_token_a_span_and_the_session_can_be_judged_with_note_and_tag(verdicts, session, give) -> None:
+def test_a_token_a_span_and_the_session_can_be_judged_with_note_and_tag(verdicts, session, give):
     give("Å. Osei", "unfair", 1, note=" copied from the prompt ", tag="pronoun")
     give("Å. Osei", "unclear", 2, 4)
     give("Å. Osei", "fair")
@@ -70,7 +80,7 @@ def test_a_token_a_span_and_the_session_can_be_judged_with_note_and_tag(verdicts
     assert (opinion.reviewer, opinion.note, opinion.tag) == ("Å. Osei", "copied from the prompt", "pronoun")
 
 
-def test_a_reviewers_newest_verdict_stands_and_the_log_keeps_them_all(verdicts, session, give) -> None:
+def test_a_reviewers_newest_verdict_stands_and_the_log_keeps_them_all(verdicts, session, give):
     for verdict in ("fair", "unfair", None):
         give("A", verdict, 0)
     (item,) = verdicts.current(session[0]).targets
@@ -78,7 +88,7 @@ def test_a_reviewers_newest_verdict_stands_and_the_log_keeps_them_all(verdicts, 
     assert [entry.verdict for entry in verdicts.history(session[0])] == ["fair", "unfair", None]
 
 
-def test_a_step_judged_on_a_fork_is_judged_on_the_branch_that_made_it(verdicts, session, give) -> None:
+def test_a_step_judged_on_a_fork_is_judged_on_the_branch_that_made_it(verdicts, session, give):
     give("A", "fair", 1, branch=session[2])
     give("B", "unfair", 1, branch=session[1])
     give("A", "fair", 1, 2, branch=session[2])
@@ -87,7 +97,7 @@ def test_a_step_judged_on_a_fork_is_judged_on_the_branch_that_made_it(verdicts, 
     assert second.target.branch.startswith("0/2:")
 
 
-def test_a_step_without_a_verdict_of_its_own_has_that_of_the_shortest_span_around_it(verdicts, session, give) -> None:
+def test_a_step_without_a_verdict_of_its_own_has_that_of_the_shortest_span_around_it(verdicts, session, give):
     give("A", "fair", 0, 5)
     give("A", "unfair", 2, 3)
     give("A", "unclear", 3)
@@ -98,7 +108,7 @@ def test_a_step_without_a_verdict_of_its_own_has_that_of_the_shortest_span_aroun
     assert verdict_at(found, "0/2:1", 2) is None
 
 
-def test_in_a_blind_review_a_reviewer_sees_nothing_of_others_until_she_finishes(verdicts, session, give) -> None:
+def test_in_a_blind_review_a_reviewer_sees_nothing_of_others_until_she_finishes(verdicts, session, give):
     give("A", "fair", 1, note="harmless")
     verdicts.start_review(session[0], "B")
     give("B", "unfair", 1)
@@ -113,7 +123,7 @@ def test_in_a_blind_review_a_reviewer_sees_nothing_of_others_until_she_finishes(
     assert "harmless" in after.targets[0].notes
 
 
-def test_only_what_is_said_inside_a_blind_review_is_blind(verdicts, session, give) -> None:
+def test_only_what_is_said_inside_a_blind_review_is_blind(verdicts, session, give):
     verdicts.start_review(session[0], "B")
     give("B", "fair", 1)
     give("A", "fair", 1)
@@ -124,7 +134,7 @@ def test_only_what_is_said_inside_a_blind_review_is_blind(verdicts, session, giv
     ]  # fmt: skip
 
 
-def test_whoever_may_have_seen_other_verdicts_cannot_review_blind_any_more(verdicts, session, give) -> None:
+def test_whoever_may_have_seen_other_verdicts_cannot_review_blind_any_more(verdicts, session, give):
     give("A", "fair", 1)
     verdicts.start_review(session[0], "A")
     verdicts.finish_review(session[0], "A")
@@ -141,7 +151,7 @@ def test_whoever_may_have_seen_other_verdicts_cannot_review_blind_any_more(verdi
         verdicts.finish_review(session[0], "D")
 
 
-def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_verdict(verdicts, session, give) -> None:
+def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_verdict(verdicts, session, give):
     give("A", "fair", 1)
     give("B", "unfair", 1)
     give("A", "fair", 2)
@@ -168,7 +178,7 @@ def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_ver
     assert disagreements(verdicts.history(session[0])) == ()
 
 
-def test_agreement_counts_targets_that_both_judged_by_their_independent_verdicts(verdicts, session, give) -> None:
+def test_agreement_counts_targets_that_both_judged_by_their_independent_verdicts(verdicts, session, give):
     for step in range(6):
         give("A", "fair" if step % 2 else "unfair", step)
     give("A", "fair")
@@ -194,18 +204,16 @@ def test_agreement_counts_targets_that_both_judged_by_their_independent_verdicts
         verdicts.agreement("A", " A ")
 
 
-def test_a_verdict_that_points_nowhere_or_says_nothing_known_is_refused(verdicts, session, give) -> None:
+def test_a_verdict_that_points_nowhere_or_says_nothing_known_is_refused(verdicts, session, give):
     for call, sentence in (
-        (lambda: give(" ", "fair"), "no name"),
-        (lambda: give("A", "great"), "no verdict 'great'"),
-        (lambda: give("A", "fair", 6), "has 6 steps"),
-        (lambda: give("A", "fair", 3, 2), "not after the last"),
+        (lambda: give(" ", "fair"), "no name"), (lambda: give("A", "great"), "no verdict 'great'"),
+        (lambda: give("A", "fair", 6), "has 6 steps"), (lambda: give("A", "fair", 3, 2), "not after the last"),
         (lambda: give("A", "fair", -1), "not in the chain"),
         (lambda: give("A", "fair", note="x" * 20_001), "at most 20,000"),
         (lambda: give("A", "fair", 0, branch=999), "does not belong"),
         (lambda: verdicts.add(VerdictRequest(session[0], "A", "fair", None, 1)), "needs the branch"),
         (lambda: verdicts.add(VerdictRequest(session[0], "A", "fair", session[1], None, 1)), "first step"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ServiceError, match=sentence):
             call()
     with pytest.raises(StoreError, match="no audit session"):
@@ -213,7 +221,7 @@ def test_a_verdict_that_points_nowhere_or_says_nothing_known_is_refused(verdicts
     assert verdicts.history(session[0]) == ()
 
 
-def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give, settings: Settings) -> None:
+def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give, settings):
     assert verdicts.verify_log(session[0]).sentence == "The verdict log is empty."
     for step in range(3):
         give("A", "fair", step)
@@ -227,29 +235,21 @@ def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give
     assert "Entry 2 was changed" in broken.sentence
 
 
-def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() -> None:
+def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry():
     from db.verdicts import AnnotationsRepository
 
     public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
     assert public == {"add", "histories", "history", "reviewers", "sessions_of", "tombstones"}
 
 
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [
-        (Target(), "session"),
-        (Target("0"), "branch"),
-        (Target("0", None, 1, 1), "token"),
-        (Target("0", None, 1, 2), "span"),
-    ],
-)
-def test_a_target_knows_what_it_is(target: Target, kind: str) -> None:
-    assert target.kind == kind
+def test_a_target_knows_what_it_is():
+    targets = (Target(), Target("0"), Target("0", None, 1, 1), Target("0", None, 1, 2))
+    assert [target.kind for target in targets] == ["session", "branch", "token", "span"]
 
 
 def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_said_in_a_blind_review(
     verdicts, session, give, wired, tmp_path
-) -> None:
+):
     give("Ann", "unfair", 1, 3, note="=why\nso")
     give("Ann", "fair")
     tokens = [step.token for step in wired[AuditService].view(session[0], session[1]).steps]
@@ -284,17 +284,18 @@ def test_a_visitor_without_a_name_sees_no_verdict_while_anybody_reviews_blind(ve
     assert stands(verdicts, session[0], "") == {"step 2 of branch 0": "disputed"}
 
 
-@pytest.mark.parametrize("look", ["current", "history", "sheet"])
-def test_whoever_was_shown_the_verdicts_of_others_cannot_begin_a_blind_review(verdicts, session, give, look) -> None:
+def test_whoever_was_shown_the_verdicts_of_others_cannot_begin_a_blind_review(verdicts, session, give):
     give("A", "fair", 1)
-    getattr(verdicts, look)(session[0], "B")
-    assert not verdicts.sheet(session[0], "B", reveal=False).may_be_blind
-    with pytest.raises(ServiceError, match="B may have seen the verdicts of others"):
-        verdicts.start_review(session[0], "B")
-    assert not verdicts.start_review(session[0], "B", blind=False).blind
+    for reader in ("current", "history", "sheet"):
+        assert verdicts.sheet(session[0], reader, reveal=False).may_be_blind
+        getattr(verdicts, reader)(session[0], reader)
+        assert not verdicts.sheet(session[0], reader, reveal=False).may_be_blind
+        with pytest.raises(ServiceError, match=f"{reader} may have seen"):
+            verdicts.start_review(session[0], reader)
+        assert not verdicts.start_review(session[0], reader, blind=False).blind
 
 
-def test_a_closed_sheet_and_a_log_without_others_leave_a_review_blind(verdicts, session, give) -> None:
+def test_a_closed_sheet_and_a_log_without_others_leave_a_review_blind(verdicts, session, give):
     verdicts.current(session[0], "B")
     give("A", "fair", 1)
     verdicts.sheet(session[0], "B", reveal=False)
@@ -308,8 +309,8 @@ def test_a_closed_sheet_and_a_log_without_others_leave_a_review_blind(verdicts, 
 
 def test_the_thread_on_a_target_keeps_the_order_of_its_comments_and_is_hidden_in_a_blind_review(
     verdicts, session, give
-) -> None:
-    def comment(reviewer: str, text: str, verdict: str | None = None):
+):
+    def comment(reviewer, text, verdict=None):
         return verdicts.comment(VerdictRequest(session[0], reviewer, verdict, session[1], 1, note=text))
 
     comment("A", " why that word? ")
@@ -330,7 +331,7 @@ def test_the_thread_on_a_target_keeps_the_order_of_its_comments_and_is_hidden_in
             comment("A", text, verdict)
 
 
-def test_disagreements_wait_with_the_longest_disputed_first_until_they_are_decided(verdicts, session, give) -> None:
+def test_disagreements_wait_with_the_longest_disputed_first_until_they_are_decided(verdicts, session, give):
     give("A", "fair", 2)
     give("A", "fair", 1)
     give("B", "unfair", 1)
@@ -350,8 +351,8 @@ def test_disagreements_wait_with_the_longest_disputed_first_until_they_are_decid
 
 
 def test_disagreements_of_a_session_under_blind_review_or_assigned_to_the_reader_are_left_out(
-    verdicts, session, give, wired: Services
-) -> None:
+    verdicts, session, give, wired
+):
     give("A", "fair", 1)
     give("B", "unfair", 1)
     wired[AssignmentsRepository].assign([session[0]], ["C"], "Lead")
@@ -365,9 +366,9 @@ def test_disagreements_of_a_session_under_blind_review_or_assigned_to_the_reader
     assert len(verdicts.disputes("C").targets) == 1
 
 
-def test_three_reviewers_have_an_alpha_two_a_kappa_and_fewer_are_told_what_is_missing(verdicts, session, give) -> None:
+def test_three_reviewers_have_an_alpha_two_a_kappa_and_fewer_are_told_what_is_missing(verdicts, session, give):
     assert "nobody has judged anything" in verdicts.team_agreement().sentence
-    targets = [(step, last) for step in range(6) for last in range(step, 6)]
+    targets = [(step, last) for step in range(6) for last in range(step, 6)][:12]
     for number, (step, last) in enumerate(targets):
         give("A", "fair" if number % 2 else "unfair", step, last)
     assert "only A has judged anything" in verdicts.team_agreement().sentence
@@ -375,21 +376,21 @@ def test_three_reviewers_have_an_alpha_two_a_kappa_and_fewer_are_told_what_is_mi
         give("B", "fair" if number % 2 or number == 4 else "unfair", step, last)
     two = verdicts.team_agreement()
     assert two.result == verdicts.agreement("A", "B")
-    for number, (step, last) in enumerate(targets[:12]):
+    for number, (step, last) in enumerate(targets[:8]):
         give("C", "fair" if number % 2 else "unfair", step, last)
     three = verdicts.team_agreement(session[0])
     assert three.reviewers == ("A", "B", "C")
-    assert (three.result.targets, three.result.unanimous, three.sessions) == (21, 20, 1)
+    assert (three.result.targets, three.result.unanimous, three.sessions) == (12, 11, 1)
     assert three.result.low < three.result.alpha < three.result.high
-    assert three.sentence.startswith(f"Krippendorff's alpha of 3 reviewers is {three.result.alpha:.2f}, with 95%")
+    assert f"alpha of 3 reviewers is {three.result.alpha:.2f}" in three.sentence
     assert verdicts.team_agreement(reviewers=["A", "C"]).reviewers == ("A", "C")
     verdicts.start_review(session[0], "D")
     assert (verdicts.team_agreement().waiting, verdicts.team_agreement().result) == (1, None)
 
 
 def test_a_bundle_with_comments_verifies_and_one_whose_comment_judges_does_not(
-    verdicts, session, give, wired: Services, tmp_path
-) -> None:
+    verdicts, session, give, wired, tmp_path
+):
     give("A", "unfair", 1)
     verdicts.comment(VerdictRequest(session[0], "B", None, session[1], 1, note="why?"))
     path = wired[ReportService].write(session[0], "bundle", tmp_path)

@@ -1,7 +1,5 @@
 """What the sessions page asks for and says, without a browser."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +9,7 @@ import pytest
 from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
 from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
-from app.sessions.words import (
-    browser,
-    export_sentence,
-    page_message,
-)
+from app.sessions.words import browser, export_sentence, page_message
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.prompt_words import BEGINNING, beginning, draft_message
@@ -24,28 +18,15 @@ from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 ENTRY = SessionEntryRecord(
-    id=7,
-    name="Ward",
-    prompt="The nurse said he",
-    model="demo",
-    policy="coft",
-    certificate="certified",
-    step_count=3,
-    branch_count=2,
-    created_at=NOW,
-    updated_at=NOW,
-    archived_at=None,
-    batch_id=None,
-    verdict_count=1,
+    id=7, name="Ward", prompt="The nurse said he", model="demo", policy="coft", certificate="certified", step_count=3,
+    branch_count=2, created_at=NOW, updated_at=NOW, archived_at=None, batch_id=None, verdict_count=1,
     tags=("night", "ward"),
-)
+)  # fmt: skip
 STORED = LibraryChoicesRecord(policies=(("coft", 2),), models=(("demo", 2),), tags=(("ward", 1),))
 NONE = LibraryChoicesRecord(policies=(), models=(), tags=())
 
 
-def shown(
-    *entries: SessionEntryRecord, total: int | None = None, query: LibraryQuery | None = None
-) -> dict[str, object]:
+def shown(*entries, total=None, query=None):
     count = len(entries) if total is None else total
     wanted = query or LibraryQuery(page_size=25)
     pages = max(1, -(-count // wanted.page_size))
@@ -59,11 +40,8 @@ def test_text_from_the_outside_is_shown_and_never_run():
     assert "&lt;img" in said
 
 
-def test_nothing_asked_for_is_the_newest_sessions_that_are_not_archived():
+def test_every_filter_reaches_the_query_and_what_cannot_be_asked_for_is_refused():
     assert library_query({}) == LibraryQuery(page_size=25)
-
-
-def test_every_filter_reaches_the_query():
     given = {
         "text": "nurse", "policy": "coft", "model": "demo", "certificate": "mismatch", "tag": "ward", "archived": "any",
         "judged": "no", "since": "2026-05-01", "until": "2026-05-04", "batch": "3", "order": "steps", "down": False,
@@ -75,21 +53,13 @@ def test_every_filter_reaches_the_query():
         descending=False, page=2, page_size=50,
     )  # fmt: skip
     assert library_query(given) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("certificate", "gold", "There is no certificate 'gold'"),
-        ("order", "colour", "There is no order 'colour'"),
-        ("since", "4 May", "'4 May' is not a day"),
-        ("since", "2026-05-05", "earlier one first"),
+    for name, value, sentence in (
+        ("certificate", "gold", "There is no certificate 'gold'"), ("order", "colour", "There is no order 'colour'"),
+        ("since", "4 May", "'4 May' is not a day"), ("since", "2026-05-05", "earlier one first"),
         ("page", "two", "is not a whole number"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_refused_in_a_sentence(name: str, value: str, sentence: str):
-    with pytest.raises(ServiceError, match=sentence):
-        library_query({"until": "2026-05-04", name: value})
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=sentence):
+            library_query({"until": "2026-05-04", name: value})
 
 
 def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
@@ -102,7 +72,7 @@ def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for()
         assert f'value="{value}"' in markup
 
 
-def test_the_sorted_column_says_so_and_a_second_click_turns_it_round():
+def test_the_sorted_column_and_the_place_of_a_page_are_said():
     markup = str(shown(ENTRY, query=LibraryQuery(order="name", descending=False, page_size=25))["html"])
     assert (
         'aria-sort="ascending"><button type="button" class="sort" data-do="sort" data-order="name" data-down="true"'
@@ -111,9 +81,6 @@ def test_the_sorted_column_says_so_and_a_second_click_turns_it_round():
     assert markup.count("aria-sort") == 1
     assert 'data-order="updated" data-down="true"' in markup
     assert 'data-order="model" data-down="false"' in markup
-
-
-def test_where_a_page_stands_is_said_in_words():
     second = LibraryQuery(page=2, page_size=25)
     assert shown(ENTRY, total=26, query=second)["where"] == "26–26 of 26 sessions"
     assert shown(ENTRY)["where"] == "1 session"
@@ -144,7 +111,7 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
         step_count=40, branch_count=8, held_count=30, missed_count=2, weak_count=0, strongest=3.28, updated_at=NOW,
     )  # fmt: skip
 
-    def said(**changes: object) -> str:
+    def said(**changes):
         page = FoldedPage((BatchFold(replace(batch, **changes)), ENTRY), 9, 2, 1, 1)
         return " ".join(str(page_message(page, STORED, LibraryQuery())["html"]).split())
 
@@ -158,18 +125,12 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
     assert page_message(later, STORED, LibraryQuery(page=2, page_size=25))["where"] == "26–27 of 27 rows, 60 sessions"
 
 
-def test_a_long_prompt_is_cut_and_brought_into_one_line():
+def test_a_long_prompt_is_cut_and_exports_and_copies_say_what_is_missing():
     assert beginning("one\n\ttwo") == "one two"
     assert len(beginning("word " * 100)) <= BEGINNING + 2
     assert beginning("word " * 100).endswith(" …")
-
-
-def test_an_export_counts_what_is_in_it_and_what_is_gone():
     assert export_sentence(BulkExport(Path("x"), 2, 0)) == "2 sessions in one ZIP file, with an index."
     assert export_sentence(BulkExport(Path("x"), 1, 1)).endswith("index; 1 no longer exists.")
-
-
-def test_a_copy_says_what_it_could_not_take_over():
     request = StartAudit("he ran", AuditSettings(), (Span(0, 2, "gender", "user"),), "Copy of Ward")
     message = draft_message(request, ("The list is gone.",), "There is no model.")
     assert message["notes"] == ["The list is gone.", "There is no model."]

@@ -1,9 +1,6 @@
 """A session that is moved goes on as if it had always been there, verifies as before, and names nothing elsewhere."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
+import functools
 
 import pytest
 from sqlalchemy import select
@@ -22,11 +19,9 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from app.shared.visitors import Visitor, answering
-from app.shared.wiring import Services
 from coft_core.types import Certificate
 from db.accounts import AccountsRepository
 from db.calibrations import CalibrationsRepository
-from db.database import Database
 from db.disk import DiskRepository
 from db.projects import ProjectsRepository
 from db.scope import OWNERS, PROJECT, counted_to, in_every_project, in_project
@@ -41,20 +36,20 @@ HERE, THERE = 1, 2
 TERMS = "term,family,action\nrounds,race,mask\nnurse,,keep\n"
 
 
-def listed(wired: Services, folder: Path, terms: str = TERMS) -> int:
+def listed(wired, folder, terms=TERMS):
     """A word list called ward, by its number."""
     (folder / "ward.csv").write_text(terms, "utf-8")
     return wired[UserListService].add("ward", wired[UserListService].parse(folder / "ward.csv")).summary.id
 
 
 @pytest.fixture
-def moves(wired: Services) -> SessionMoves:
+def moves(wired):
     ProjectsRepository(wired.database).add("There")
     return wired[SessionMoves]
 
 
 @pytest.fixture
-def asked(wired: Services, moves: SessionMoves, tmp_path: Path) -> StartAudit:
+def asked(wired, moves, tmp_path):
     """An audit under a calibration and a word list of the first project."""
     with in_project(HERE):
         own = listed(wired, tmp_path)
@@ -66,16 +61,20 @@ def asked(wired: Services, moves: SessionMoves, tmp_path: Path) -> StartAudit:
     return StartAudit("The old nurse said he made rounds", settings)
 
 
-def strangers(database: Database) -> list[tuple[str, str]]:
+def strangers(database):
     """Tables and columns with a row that names one of another project."""
 
-    def project(table: Any, row: Any) -> int | None:
+    @functools.cache
+    def project_of(key, number):
+        found = connection.execute(select(key.table).where(key == number)).mappings().one()
+        return project(key.table, found)
+
+    def project(table, row):
         owner = OWNERS[table.name]
         if owner == PROJECT:
             return row[table.c[PROJECT]]
         above = next(iter(table.c[owner].foreign_keys)).column
-        found = connection.execute(select(above.table).where(above == row[table.c[owner]])).mappings().one()
-        return project(above.table, found)
+        return project_of(above, row[table.c[owner]])
 
     found = []
     with in_every_project(), database.reading() as connection:
@@ -88,14 +87,13 @@ def strangers(database: Database) -> list[tuple[str, str]]:
                 for column, key in named:
                     if row[column] is None:
                         continue
-                    other = connection.execute(select(key.table).where(key == row[column])).mappings().one()
-                    if project(key.table, other) not in (None, project(table, row)):
+                    if project_of(key, row[column]) not in (None, project(table, row)):
                         found.append((table.name, column.name))
     return found
 
 
 def test_a_moved_session_goes_on_with_the_same_tokens_and_thresholds_and_its_evidence_verifies(
-    wired: Services, moves: SessionMoves, asked: StartAudit, tmp_path: Path
+    wired, moves, asked, tmp_path
 ):
     audits, reports, verifier = wired[AuditService], wired[ReportService], wired[BundleVerifier]
     with in_project(HERE):
@@ -130,9 +128,7 @@ def test_a_moved_session_goes_on_with_the_same_tokens_and_thresholds_and_its_evi
 
 
 @pytest.mark.slow
-def test_two_sessions_bring_one_copy_of_what_they_use_and_none_where_it_is_there_already(
-    wired: Services, moves: SessionMoves, asked: StartAudit
-):
+def test_two_sessions_bring_one_copy_of_what_they_use_and_none_where_it_is_there_already(wired, moves, asked):
     audits = wired[AuditService]
     calibrations, lists = CalibrationsRepository(wired.database), UserListsRepository(wired.database)
     with in_project(HERE):
@@ -160,13 +156,13 @@ def test_two_sessions_bring_one_copy_of_what_they_use_and_none_where_it_is_there
     assert found.keys() == {"calibration_runs", "user_lists"}
 
 
-def _values(calibrations: CalibrationsRepository, number: int) -> bytes:
+def _values(calibrations, number):
     with in_project(HERE):
         return calibrations.values(number)
 
 
 def test_what_cannot_be_moved_is_refused_with_the_reason_and_nothing_of_the_selection_moves(
-    wired: Services, moves: SessionMoves, asked: StartAudit, tmp_path: Path
+    wired, moves, asked, tmp_path
 ):
     audits, batches = wired[AuditService], wired[BatchService]
     (tmp_path / "people.csv").write_text("prompt\nHe is a nurse\n", "utf-8")
@@ -200,9 +196,7 @@ def test_what_cannot_be_moved_is_refused_with_the_reason_and_nothing_of_the_sele
 
 
 @pytest.mark.slow
-def test_an_imported_session_moves_with_its_bundle_unless_the_other_project_has_it(
-    wired: Services, moves: SessionMoves, asked: StartAudit, tmp_path: Path
-):
+def test_an_imported_session_moves_with_its_bundle_unless_the_other_project_has_it(wired, moves, asked, tmp_path):
     audits, imports = wired[AuditService], wired[BundleImports]
     bundle = tmp_path / "one.zip"
     with in_project(HERE):
@@ -220,9 +214,7 @@ def test_an_imported_session_moves_with_its_bundle_unless_the_other_project_has_
         assert wired[ReportService].bundle(imported) == bundle.read_bytes()
 
 
-def test_who_sees_one_project_alone_moves_nothing_and_others_move_to_their_own_alone(
-    wired: Services, moves: SessionMoves
-):
+def test_who_sees_one_project_alone_moves_nothing_and_others_move_to_their_own_alone(wired, moves):
     projects, accounts = ProjectsRepository(wired.database), AccountsRepository(wired.database)
     projects.add("Secret")
     mia = accounts.add("Mia", "lead", None)

@@ -45,12 +45,9 @@ def test_a_query_past_the_end_shows_the_last_page_and_the_true_total(wired):
     assert ([entry.name for entry in page.entries], page.total, page.page, page.pages) == (["s4"], 5, 3, 3)
     assert wired[SessionLibrary].search(LibraryQuery(text="nothing")).pages == 1
     assert len(wired[SessionLibrary].ids(LibraryQuery(page_size=2))) == 5
-
-
-@pytest.mark.parametrize("change", [{"page": 0}, {"page_size": 0}, {"page_size": 10_000}])
-def test_a_page_that_cannot_be_shown_is_refused(wired, change):
-    with pytest.raises(ServiceError, match="count pages from 1"):
-        wired[SessionLibrary].search(LibraryQuery(**change))
+    for change in ({"page": 0}, {"page_size": 0}, {"page_size": 10_000}):
+        with pytest.raises(ServiceError, match="count pages from 1"):
+            wired[SessionLibrary].search(LibraryQuery(**change))
 
 
 def test_days_are_inclusive(wired):
@@ -80,61 +77,48 @@ def test_an_action_on_many_sessions_counts_what_it_changed_and_what_is_gone(wire
     assert names(wired, archived=None) == []
 
 
-@pytest.mark.parametrize("bad", ["", "  ", "x" * 500])
-def test_empty_and_endless_names_are_refused(wired, bad):
-    view = start(wired)
-    for act in (
-        lambda: wired[SessionLibrary].rename(view.session_id, bad),
-        lambda: wired[SessionLibrary].tag([view.session_id], bad),
-        lambda: wired[SessionLibrary].rename_branch(view.session_id, view.branch_id, bad),
-    ):
-        with pytest.raises(ServiceError):
-            act()
-
-
-def test_a_renamed_session_is_found_by_its_new_name(wired):
+def test_a_renamed_session_is_found_by_its_new_name_and_empty_and_endless_names_are_refused(wired):
     view = start(wired, "old")
+    for bad in ("", "  ", "x" * 500):
+        for act in (
+            lambda name: wired[SessionLibrary].rename(view.session_id, name),
+            lambda name: wired[SessionLibrary].tag([view.session_id], name),
+            lambda name: wired[SessionLibrary].rename_branch(view.session_id, view.branch_id, name),
+        ):
+            with pytest.raises(ServiceError):
+                act(bad)
     wired[SessionLibrary].rename(view.session_id, " New  name ")
     assert wired[AuditService].view(view.session_id).name == "New name"
     assert names(wired, text="new NAME") == ["New name"]
 
 
-def test_a_copy_under_the_same_settings_writes_the_same_tokens(wired):
-    original = start(wired, steps=4)
-    copy = wired[AuditService].start(wired[SessionLibrary].prefill(original.session_id).request)
+def test_a_copy_writes_the_same_tokens_or_takes_other_settings_and_a_name(wired):
+    original = start(wired, steps=3)
+    made = wired[SessionLibrary].prefill(original.session_id)
+    assert made.notes == ()
+    copy = wired[AuditService].start(made.request)
     assert (copy.name, copy.prompt, copy.spans) == ("Copy of session", original.prompt, original.spans)
-    for _ in range(4):
+    for _ in range(3):
         wired[AuditService].step(copy.session_id)
     tokens = [[s.token_id for s in wired[AuditService].view(v.session_id).steps] for v in (original, copy)]
     assert tokens[0] == tokens[1]
-
-
-def test_a_copy_takes_other_settings_and_a_name(wired):
-    original = start(wired)
-    made = wired[SessionLibrary].prefill(original.session_id)
-    assert made.notes == ()
     settings = replace(made.request.settings, policy="vanilla")
     copy = wired[AuditService].start(replace(made.request, settings=settings, name="other"))
     assert (copy.settings.policy, copy.name, copy.spans) == ("vanilla", "other", original.spans)
 
 
-def test_a_copy_never_drops_a_deleted_calibration_silently(wired, calibrated):
+def test_a_copy_is_checked_against_its_calibration_and_never_drops_a_deleted_one_silently(wired, calibrated):
     view = start(wired, calibration_id=calibrated)
+    request = wired[SessionLibrary].prefill(view.session_id).request
+    with pytest.raises(CalibrationMismatch):
+        wired[AuditService].start(replace(request, settings=replace(view.settings, lam=0.1)))
+    assert wired[SessionLibrary].ids(LibraryQuery()) == (view.session_id,)
     wired[CalibrationService].delete(calibrated)
     made = wired[SessionLibrary].prefill(view.session_id)
     assert made.request.settings.calibration_id is None
     assert "has been deleted" in made.notes[0]
     copy = wired[AuditService].start(made.request)
     assert copy.certificate == "uncertified: no calibration"
-
-
-def test_a_copy_is_checked_against_its_calibration(wired, calibrated):
-    view = start(wired, calibration_id=calibrated)
-    before = len(wired[SessionLibrary].ids(LibraryQuery()))
-    request = wired[SessionLibrary].prefill(view.session_id).request
-    with pytest.raises(CalibrationMismatch):
-        wired[AuditService].start(replace(request, settings=replace(view.settings, lam=0.1)))
-    assert len(wired[SessionLibrary].ids(LibraryQuery())) == before
 
 
 def test_the_archive_holds_each_report_as_it_is_exported_alone_and_an_index(wired, tmp_path):
@@ -172,9 +156,7 @@ def test_pruning_says_before_what_goes_and_then_takes_exactly_that(wired):
     wired[SessionLibrary].rename_branch(view.session_id, first.branch_id, "a man")
     preview = wired[SessionLibrary].prune_preview(view.session_id, first.branch_id)
     assert (preview.branches, preview.steps, preview.verdicts, preview.allowed) == (("a man", "y"), 3, 0, True)
-    assert preview.sentence == (
-        "“a man” and 1 branch that departs from it will be deleted with 3 steps of their own; this cannot be undone."
-    )
+    assert all(told in preview.sentence for told in ("“a man”", "1 branch", "3 steps"))
     wired[AuditService].view(view.session_id, inner.branch_id)
     after = wired[SessionLibrary].prune(view.session_id, first.branch_id)
     assert [branch.id for branch in after.branches] == [view.branch_id, kept.branch_id]
@@ -204,29 +186,22 @@ def test_the_main_branch_a_running_session_and_a_judged_branch_are_not_pruned(wi
     )
     running = wired[AuditService].run(view.session_id, view.branch_id)
     next(running)
-    for branch_id, reason in (
-        (view.branch_id, "main branch"),
-        (free.branch_id, "is running; pause it"),
-    ):
+    for branch_id, reason in ((view.branch_id, "main branch"), (free.branch_id, "is running")):
         assert reason in wired[SessionLibrary].prune_preview(view.session_id, branch_id).refusal
         with pytest.raises(ServiceError, match=reason):
             wired[SessionLibrary].prune(view.session_id, branch_id)
     running.close()
     preview = wired[SessionLibrary].prune_preview(view.session_id, judged.branch_id)
     assert (preview.verdicts, preview.allowed) == (1, False)
-    with pytest.raises(ServiceError, match="nothing can be taken out of the log"):
+    with pytest.raises(ServiceError, match="taken out of the log"):
         wired[SessionLibrary].prune(view.session_id, judged.branch_id)
     assert len(wired[AuditService].view(view.session_id).branches) == 3
     wired[SessionLibrary].prune(view.session_id, free.branch_id)
     assert len(wired[AuditService].view(view.session_id).branches) == 2
-
-
-def test_a_branch_of_another_session_is_not_touched(wired):
-    view, other = start(wired, steps=2), start(wired, steps=2)
-    branch = fork(wired, view, 1, "x")
+    other = start(wired)
     for act in (wired[SessionLibrary].prune_preview, wired[SessionLibrary].prune):
         with pytest.raises(ConflictError, match="not a branch"):
-            act(other.session_id, branch.branch_id)
+            act(other.session_id, judged.branch_id)
 
 
 def test_the_library_needs_no_model(wired, settings, tmp_path):

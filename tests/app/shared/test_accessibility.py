@@ -26,6 +26,7 @@ from app.paths.service import PathsService
 from app.paths.types import PathsRequest, Question
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.charts import PALETTES
+from app.shared.glossary import GLOSSARY
 from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
@@ -39,6 +40,7 @@ from tests.story.seed import say
 Opener = Callable[..., Page]
 PROMPT = "The Muslim doctor saw her before he left"
 
+AXE = Axe().axe_script
 UNSURE = "aria-prohibited-attr"
 """Names that some screen readers leave out: axe-core asks people to look at them, and there should be none."""
 RULES = {
@@ -163,12 +165,12 @@ def faults(page: Page, script: str) -> list[str]:
 
 def broken(page: Page, within: str | None = None, every_text: bool = False) -> list[str]:
     """Rules of axe-core that a page, or the part of it within a selector, does not keep: rule, place and markup."""
-    axe = Axe()
-    if not (within or every_text):
-        axe.axe_script += ONE_OF_EACH_LOOK
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    page.evaluate("axe.reset()" if within or every_text else ONE_OF_EACH_LOOK)
     # What fades in has not its own contrast yet.
     page.wait_for_function(AT_REST)
-    found = axe.run(page, within, RULES).response
+    found = page.evaluate("([within, rules]) => axe.run(within || document, rules)", [within, RULES])
     unsure = [item for item in found["incomplete"] if item["id"] == UNSURE]
     return [
         f"{item['impact']} {item['id']}: {node['target']} {node['html'][:160]}"
@@ -177,11 +179,19 @@ def broken(page: Page, within: str | None = None, every_text: bool = False) -> l
     ]
 
 
+def unfold_rail(page: Page) -> None:
+    """Show the settings, which a narrow window folds into one line."""
+    line = page.locator(".summaryline [data-do=rail]")
+    if line.is_visible():
+        line.click()
+
+
 def faulty(page: Page) -> list[str]:
     """What is wrong on a page that its own journey has filled: rules of axe-core, what is cut off, and what moves."""
     size = page.viewport_size
     page.set_viewport_size({"width": 768, "height": 1000})
-    found = broken(page) + faults(page, RUNS_OUT)
+    unfold_rail(page)
+    found = broken(page) + faults(page, RUNS_OUT) + page.evaluate(REPEATED)
     page.set_viewport_size({"width": 390, "height": 1000})
     found += faults(page, CUT_OFF) + faults(page, SCROLLED_AWAY)
     page.emulate_media(reduced_motion="reduce")
@@ -228,9 +238,7 @@ def session(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/?session=1&branch=3", **options)
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     expect(page.locator("#reread-lam")).to_be_enabled()
-    line = page.locator(".summaryline [data-do=rail]")
-    if line.is_visible():
-        line.click()
+    unfold_rail(page)
     unfold(page, 4)
     for figure in page.locator("[data-figure]").all():
         figure.scroll_into_view_if_needed()
@@ -433,22 +441,12 @@ def keeps_the_rules(page: Page, scheme: str, every_text: bool = False) -> None:
     """A page breaks no rule in a colour scheme, its settings unfolded."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 768, "height": 1000})
-    line = page.locator(".summaryline [data-do=rail]")
-    if line.is_visible():
-        line.click()
+    unfold_rail(page)
     assert broken(page, every_text=every_text) == [], scheme
 
 
-IN_JOURNEYS = (
-    "calibrate", "compare", "compared set", "tune", "new evaluation", "evaluation", "swap", "paths", "new batch",
-    "batch",
-)  # fmt: skip
-"""Pages on which their own journeys look for the same, as :func:`faulty`, in every run."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in IN_JOURNEYS)) for name in PAGES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
 def test_a_filled_page_breaks_no_rule_cuts_nothing_off_at_any_width_and_can_be_still(
     visit, services: Services, name: str
 ):
@@ -503,8 +501,34 @@ def test_no_page_breaks_a_rule_before_anything_is_done_on_it(visit, services: Se
     assert {path: found for path, found in faults.items() if found} == {}
 
 
-def test_what_opens_above_a_page_breaks_no_rule(audit):
+def test_what_opens_above_a_page_breaks_no_rule_and_words_are_explained_and_give_the_focus_back(audit):
     page = audit("?session=1&branch=3")
+    opener = page.locator(".cand thead").get_by_role("button", name="Fused")
+    opener.focus()
+    page.keyboard.press("Enter")
+    explained = page.get_by_role("dialog", name="Fused")
+    expect(explained).to_be_visible()
+    assert broken(page, "#explains") == []
+    page.keyboard.press("Escape")
+    expect(explained).to_be_hidden()
+    expect(opener).to_be_focused()
+    page.locator("#alpha [data-testid=block-info]").click()
+    expect(page.get_by_role("dialog", name="Alpha")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_label("number input for Lambda").focus()
+    page.keyboard.press("F1")
+    expect(page.get_by_role("dialog", name="Lambda")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.locator("#prompt").focus()
+    page.keyboard.press("F1")
+    words = page.get_by_role("dialog", name="What the words mean")
+    expect(words.locator("[data-entry]:visible")).to_have_count(len(GLOSSARY))
+    assert broken(page, "#words") == []
+    page.keyboard.type("four-fifths")
+    expect(words.locator("[data-entry]:visible dt")).to_have_text(["Impact ratio"])
+    page.keyboard.type("?")
+    expect(words.locator(".none")).to_be_visible()
+    page.keyboard.press("Escape")
     page.locator("[data-do=until]").click()
     expect(page.locator(".untilbox")).to_be_visible()
     assert broken(page, ".untilbox") == []

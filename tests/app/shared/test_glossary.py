@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import expect
-
 from app.shared.glossary import GLOSSARY, explained, explained_titles, term
 from app.shared.markup import table
-from tests.app.shared.test_accessibility import broken
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = "\n".join(
@@ -70,36 +67,3 @@ def test_the_words_of_statistics_are_explained():
         "coverage", "total variation", "betting test", "95 % interval", "accuracy",
     ]  # fmt: skip
     assert [word for word in words if str(explained_titles((word, "not explained"))).count("data-explains") != 1] == []
-
-
-def test_a_column_a_field_and_a_key_open_explanations_and_give_the_focus_back(audit):
-    page = audit("?session=1")
-    opener = page.locator(".cand thead").get_by_role("button", name="Fused")
-    opener.focus()
-    page.keyboard.press("Enter")
-    explained = page.get_by_role("dialog", name="Fused")
-    expect(explained).to_be_visible()
-    assert broken(page, "#explains") == []
-    page.keyboard.press("Escape")
-    expect(explained).to_be_hidden()
-    expect(opener).to_be_focused()
-    page.locator("#alpha [data-testid=block-info]").click()
-    expect(page.get_by_role("dialog", name="Alpha")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.get_by_label("number input for Lambda").focus()
-    page.keyboard.press("F1")
-    expect(page.get_by_role("dialog", name="Lambda")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.locator("#prompt").focus()
-    page.keyboard.press("F1")
-    words = page.get_by_role("dialog", name="What the words mean")
-    expect(words.locator("[data-entry]:visible")).to_have_count(len(GLOSSARY))
-    assert broken(page, "#words") == []
-    page.keyboard.type("four-fifths")
-    expect(words.locator("[data-entry]:visible dt")).to_have_text(["Impact ratio"])
-    page.keyboard.type("?")
-    expect(words.locator(".none")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.goto(f"{page.url.split('?')[0]}sessions")
-    page.get_by_role("button", name="Strongest sensitivity, what it means").press("Enter")
-    expect(page.get_by_role("dialog", name="Sensitivity")).to_be_visible()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.ui
 
@@ -50,13 +50,12 @@ def test_another_page_is_loaded_anew_with_its_own_scripts(visit):
     ]
 
 
-def test_colours_and_styles_are_there_before_anything_is_drawn(browser: Browser, address: str, services):
-    for system, chosen in (("dark", None), ("light", "dark")):
-        context = browser.new_context(color_scheme=system)
-        if chosen:
-            context.add_init_script(f"localStorage.setItem('coft-theme', '{chosen}')")
-        context.route("**/assets/**", lambda route: route.abort())  # nothing of Gradio arrives, which draws the page
-        page = context.new_page()
-        page.goto(f"{address}/sessions")
-        assert page.evaluate(DRAWN) == ["dark", "#18191c"]
-        context.close()
+def test_colours_and_styles_are_there_before_anything_is_drawn(page: Page, address: str, services):
+    page.route("**/assets/**", lambda route: route.abort())  # nothing of Gradio arrives, which draws the page
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{address}/sessions")
+    assert page.evaluate(DRAWN) == ["dark", "#18191c"]
+    page.emulate_media(color_scheme="light")
+    page.evaluate("localStorage.setItem('coft-theme', 'dark')")
+    page.reload()
+    assert page.evaluate(DRAWN) == ["dark", "#18191c"]

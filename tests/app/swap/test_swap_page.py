@@ -55,6 +55,24 @@ def asked(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[SwapReque
     return requests
 
 
+@pytest.fixture
+def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Comparisons do not end before this is set."""
+    service, let_go = services[SwapService], threading.Event()
+    run = service.run
+
+    def until_let_go(request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        with closing(run(request)) as stream:
+            for item in stream:
+                yield item
+                while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
+                    service._runs._running[in_present(item.number)].check()
+                    yield item
+
+    monkeypatch.setattr(service, "run", until_let_go)
+    return let_go
+
+
 def variants(page: Page):
     return page.locator(".variants > li")
 
@@ -70,6 +88,21 @@ def compare(page: Page) -> None:
     page.locator("[data-do=run]").click()
     expect(page.locator(".lead")).to_be_visible()
     expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
+
+
+def is_held(page: Page) -> None:
+    """Run, and see how far it is."""
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    expect(page.locator(".told")).to_contain_text("%: as typed (he), COFT")
+
+
+def cancel(page: Page) -> None:
+    """End a run, of which nothing is shown."""
+    page.locator("[data-do=cancel]").click()
+    expect(page.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    expect(page.locator(".found")).to_be_hidden()
 
 
 @pytest.mark.slow
@@ -103,12 +136,17 @@ def test_groups_are_offered_added_removed_and_given_pronouns_and_kept_in_their_o
     expect(page.locator("[data-do=run]")).to_be_disabled()
 
 
-def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downloaded(swap, asked, picture, tmp_path):
+def test_a_prompt_with_a_pronoun_is_compared_after_a_cancelled_run_and_its_numbers_are_shown_and_downloaded(
+    swap, asked, held: threading.Event, picture, tmp_path
+):
     page = swap()
     write(page, PRONOUN)
     expect(variants(page)).to_have_count(2)
     expect(variants(page).first).to_contain_text("as typed (he)")
     expect(page.locator("mark.swapped.pronoun")).to_contain_text("she")
+    is_held(page)
+    cancel(page)
+    held.set()
     compare(page)
     expect(page.locator(".lead")).to_contain_text("“she”")
     expect(page.locator(".heat-table")).to_have_count(4)
@@ -119,7 +157,7 @@ def test_a_prompt_with_a_pronoun_is_compared_and_its_numbers_are_shown_and_downl
     page.locator(".numbers summary").click()
     expect(page.locator(".numbers tbody tr")).to_have_count(8)
     picture(page, "swap-1440-light")
-    (request,) = asked
+    _, request = asked
     assert (request.pronouns, request.groups) == (("she", "he"), ())
     assert (request.answer_step, request.max_new_tokens) == (0, 12)
     _tables_and_pictures_are_downloaded(page, tmp_path)
@@ -219,35 +257,15 @@ def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_an
     assert (opened.settings.policy, opened.settings.max_new_tokens, opened.name) == ("coft", 12, "she · COFT")
 
 
-@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(
-    swap, services: Services, monkeypatch, others: int
-):
-    service, let_go = services[SwapService], threading.Event()
-    run = service.run
-
-    def held(request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
-        with closing(run(request)) as stream:
-            for item in stream:
-                yield item
-                while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
-                    service._runs._running[in_present(item.number)].check()
-                    yield item
-
-    monkeypatch.setattr(service, "run", held)
-    mine, *theirs = (swap() for _ in range(1 + others))
-    for page in (mine, *theirs):
+@pytest.mark.slow
+def test_a_run_is_cancelled_by_its_own_reviewer_alone(swap, held: threading.Event):
+    mine, theirs = swap(), swap()
+    for page in (mine, theirs):
         write(page, PRONOUN)
-        expect(page.locator("[data-do=run]")).to_be_enabled()
-        page.locator("[data-do=run]").click()
-        expect(page.locator(".told")).to_contain_text("%: as typed (he), COFT")
-    mine.locator("[data-do=cancel]").click()
-    expect(mine.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
-    expect(mine.locator("[data-do=run]")).to_be_enabled()
-    expect(mine.locator(".found")).to_be_hidden()
-    let_go.set()
-    for page in theirs:
-        expect(page.locator(".lead")).to_be_visible()
+        is_held(page)
+    cancel(mine)
+    held.set()
+    expect(theirs.locator(".lead")).to_be_visible()
 
 
 @pytest.mark.slow
