@@ -54,13 +54,15 @@ def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_one
     folder, served = changed
     assert served["steps"] == 2
     assert len(served["pages"]) == 10
-    assert all('href=\\"./families\\"' in page for page in served["pages"].values())
+    assert [path for path, page in served["pages"].items() if 'href=\\"./families\\"' in page] == [
+        page for page in served["pages"] if page in ("sessions", "review", "families")
+    ]
     scripts = " ".join(path.read_text("utf-8") for path in (folder / "assets" / "pages").glob("*.js"))
     for name in STORES:
         # What scripts show where it leads somewhere begins hidden.
         link = rf'href=\\"\./{name}\\"(?! hidden)'
         assert not [path for path, page in served["pages"].items() if re.search(link, page)]
-        assert f'offers("{name}")' in scripts
+        assert f'offers("{name}")' in scripts or f"./{name}" not in scripts
     gone = set().union(*ENDPOINTS.values())
     assert gone & set(served["endpoints"]) == set()
     assert {"/start_audit", "/step", "/run_batch", "/calibrate", "/masked_families"} <= set(served["endpoints"])
