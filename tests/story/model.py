@@ -48,7 +48,7 @@ SHARES = (0.0, 0.5, -0.35, 0.0, 0.3, 0.4, 1.0, 0.2, 0.2, 0.2, 0.2, 0.5)
 SWAPPED = 6
 """Where “she” instead of “he” does half of what masking does, the other way round."""
 CONTEXT_LENGTH = 1024
-EMBEDDED = "embedded"
+EMBEDDED = "shipped"
 """The name by which the story's program loads the model that comes with it; ``demo`` is the story's own."""
 
 

@@ -64,6 +64,11 @@ def test_a_reviewer_calibrates_the_embedded_model_on_her_own_prompts_and_audits_
     assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 18
     page.get_by_role("link", name="Use in audits").click()
     expect(page.locator(".rail .note .badge")).to_contain_text("18 contexts")
+    of_another_model = page.locator(".rail .note", has_text=EMBEDDED)
+    expect(of_another_model).not_to_have_count(0)
+    page.get_by_label("Model", exact=True).fill(EMBEDDED)
+    page.keyboard.press("Enter")
+    expect(of_another_model).to_have_count(0)
     page.locator("#prompt").fill(PROMPT)
     expect(page.locator(".spanlist tbody tr")).to_have_count(1)
     tokens = page.locator(".strip .tok[data-i]")

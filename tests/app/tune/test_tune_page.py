@@ -28,7 +28,7 @@ def tune(visit) -> Page:
 def take_set(page: Page, folder: Path) -> None:
     """Upload pairs of the story's prompts whose right answers are likely."""
     path, rows = folder / "pairs.jsonl", []
-    for number in range(4):
+    for number in range(10):
         who, what = ("cook", "tourist", "doctor", "uncle")[number % 4], ("rounds", "notes")[number % 2]
         for pronoun in ("he", "she"):
             prompt = f"The {who} finished {what} and then {pronoun} prepared the reports"
@@ -37,7 +37,7 @@ def take_set(page: Page, folder: Path) -> None:
             rows.append({"prompt": prompt, "answer": "and", "others": others, "pair": f"pair {number}", "spans": spans})
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     hand_over(page, "#tuning-set", path)
-    expect(page.locator("#read-set")).to_contain_text("8 prompts with a right answer, 4 pairs")
+    expect(page.locator("#read-set")).to_contain_text("20 prompts with a right answer, 10 pairs")
 
 
 def newest_request(services: Services) -> TuningRequest:
