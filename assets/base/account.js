@@ -27,7 +27,7 @@ const projectOf = (form, project, projects) => (projects.length ? html`
 
 export const account = {
   async mount(bar) {
-    const place = bar.querySelector("#account");
+    const place = bar.querySelector("#account-menu");
     if (!place) return;
     limits.mount(bar, here());
     const button = bar.querySelector(".account-button");

@@ -11,7 +11,7 @@ from bench.screenshots import COLOURS, Story, main, scenes, smaller
 
 
 def test_every_page_of_a_laptop_has_a_picture_of_its_own():
-    pictured = {scene.address.split("?")[0] for scene in scenes(Story(1, 2, 3, 4, 5, 6, 7))}
+    pictured = {scene.address.split("?")[0] for scene in scenes(Story(1, 2, 3, 4, 5, 6, 7, 8))}
     assert pictured == {f"/{feature.page.path}" for feature in FEATURES if feature.page and not feature.page.for_admins}
 
 
@@ -30,4 +30,4 @@ def test_a_page_that_does_not_exist_is_refused_with_those_that_do(monkeypatch, c
     monkeypatch.setattr("sys.argv", ["screenshots", "--out", "x", "--pages", "audits"])
     with pytest.raises(SystemExit):
         main()
-    assert "no page 'audits'; the pages are audit, calibrate" in capsys.readouterr().err
+    assert "no page 'audits'; the pages are audit, words" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_who_signs_in_without_scripts_comes_to_the_page_asked_for_signs_with_her
     expect(page.locator(".named")).to_have_text("You are the reviewer.", timeout=PATIENCE_MS)
     expect(page.locator("[data-do=rename]").first).to_be_hidden()
     page.locator(".account-button").click()
-    panel = page.locator("#account")
+    panel = page.locator("#account-menu")
     expect(panel).to_contain_text("Signed in as reviewer")
     assert panel.bounding_box()["x"] > 900
     panel.get_by_role("button", name="Sign out").click()

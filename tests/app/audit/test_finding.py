@@ -113,6 +113,9 @@ def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report
     page.locator("[data-do=take]").first.click()
     expect(page.locator("#prompt")).not_to_have_value("")
     expect(page.locator("[data-do=go]")).to_be_enabled()
+    expect(page.locator("#lam")).to_be_hidden()
+    page.locator("[data-do=rail]:visible").click()
+    expect(page.locator("#lam")).to_be_visible()
     page.locator("[data-do=go]").click()
     finding = page.locator("#finding .found")
     expect(finding.locator(".sentence")).not_to_be_empty()
@@ -127,8 +130,6 @@ def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
     expect(finding).to_be_hidden()
     assert "tab=words" in page.url
-    page.locator("[data-do=rail]:visible").click()
-    expect(page.locator("#lam")).to_be_visible()
     page.get_by_role("link", name="What if someone else?").click()
     expect(page).to_have_url(re.compile(r"/swap\?.*session=\d"))
     expect(page.locator("#prompt")).not_to_have_value("")

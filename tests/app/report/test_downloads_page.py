@@ -23,7 +23,7 @@ def test_every_report_that_there_is_is_offered_and_explained() -> None:
 
 
 def opened(page: Page) -> Page:
-    page.get_by_role("button", name="Download", exact=True).click()
+    page.get_by_role("button", name="Get report", exact=True).click()
     expect(page.get_by_role("menuitem")).to_have_count(len(EXPORTS))
     return page
 

@@ -20,12 +20,25 @@ def weigh(wired: int, prompt: str, settings: dict[str, float] | None = None) -> 
     """Weigh a prompt.
 
     A second paragraph.
+
+    Args:
+        prompt: The text, which goes on
+            for two lines: with a colon.
+        settings: Numbers.
+
+    Returns:
+        Its weight,
+        in grams.
     """
     return wired * len(prompt) + sum((settings or {}).values())
 
 
 def nothing() -> None:
-    """Do nothing."""
+    """Do nothing.
+
+    Returns:
+        Nothing.
+    """
 
 
 def test_a_docstring_is_taken_apart_and_lines_that_go_on_are_joined():

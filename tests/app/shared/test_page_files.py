@@ -40,7 +40,8 @@ def test_no_page_has_many_files_of_ours_and_each_file_is_loaded_once(
 def test_another_page_is_loaded_anew_with_its_own_scripts(visit):
     page = visit("/sessions")
     page.evaluate("window.before = true")
-    page.locator(".topbar .nav a", has_text="Word lists").click()
+    page.locator(".topbar .nav a", has_text="Setup").click()
+    page.locator(".tabs a", has_text="Word lists").click()
     page.wait_for_url("**/lists")
     expect(page.locator("h1")).to_have_text("Word lists")
     assert page.evaluate("[window.before === undefined, 'library' in window.coft, 'list' in window.coft]") == [
