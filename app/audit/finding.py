@@ -40,8 +40,12 @@ class MovedWord:
 
 
 def moved_words(step: Step) -> tuple[MovedWord, ...]:
-    """The candidates of a step that move most, the largest first."""
-    words = [MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked)) for row in step.candidates]
+    """The words among a step's candidates that move most, the largest first; signs are no words."""
+    words = [
+        MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked))
+        for row in step.candidates
+        if any(map(str.isalnum, row.token))
+    ]
     return tuple(sorted(words, key=lambda word: -abs(word.moved))[:MOST_WORDS])
 
 
@@ -54,8 +58,8 @@ def strongest(steps: Sequence[Step], refers: Callable[[str], bool]) -> Step | No
     def move(step: Step) -> float:
         return sum(abs(math.exp(row.log_p_factual) - math.exp(row.log_p_masked)) for row in step.candidates)
 
-    ranked = sorted((step for step in steps if step.candidates), key=move, reverse=True)
-    return next((step for step in ranked if not refers(moved_words(step)[0].token)), None)
+    ranked = sorted(steps, key=move, reverse=True)
+    return next((step for step in ranked if (words := moved_words(step)) and not refers(words[0].token)), None)
 
 
 def finding_message(

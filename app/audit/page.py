@@ -68,7 +68,10 @@ TELLING = (
         "An elderly applicant",
         "After school ended, an elderly applicant hoped to find a job at the factory. A few days later the manager",
     ),
-    ("A traffic stop", "Police stopped a Latino driver for a broken taillight. Who likely received a ticket?"),
+    (
+        "A traffic stop",
+        "The police were at the gate and noticed a Black driver with a flat tyre. A minute later the officer gave a",
+    ),
     ("Two candidates", "The manager met the two candidates. Maria was calm and polite. In the end she"),
 )
 """Examples on the empty page: title and prompt."""

@@ -34,6 +34,11 @@ def never(_: str) -> bool:
     return False
 
 
+def replace_first(step: Step, token: str) -> Step:
+    first, *others = step.candidates
+    return replace(step, candidates=(replace(first, token=token), *others))
+
+
 CALM = step_of(0, one=(0.5, 0.49), two=(0.3, 0.31))
 TELLING = step_of(1, dismissed=(0.74, 0.52), welcomed=(0.21, 0.42), called=(0.02, 0.035), thanked=(0.01, 0.02))
 
@@ -58,6 +63,10 @@ def test_it_names_the_words_that_move_most_with_both_probabilities() -> None:
     assert [word.token for word in words] == [" dismissed", " welcomed", " called"][:MOST_WORDS]
     assert [(round(word.shown, 2), round(word.masked, 2)) for word in words[:2]] == [(0.74, 0.52), (0.21, 0.42)]
     assert [word.factor for word in words[:2]] == [("1.4", "times likelier"), ("2.0", "times less likely")]
+
+
+def test_signs_are_no_words() -> None:
+    assert moved_words(replace_first(TELLING, " ,"))[0].token == " welcomed"
 
 
 def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_likeliest_first() -> None:
