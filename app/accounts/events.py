@@ -112,7 +112,7 @@ class _Door:
         return guarded
 
     def _asking(self) -> tuple[Visitor, str]:
-        """Who asks."""
+        """The account that sent the request."""
         request = LocalContext.request.get(None)
         connection = getattr(request, "request", None)
         visitor = visitor_asking(connection) if isinstance(connection, HTTPConnection) else None

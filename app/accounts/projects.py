@@ -51,7 +51,7 @@ class ProjectService:
         return self._projects.of_account(account.id)
 
     def add(self, name: str) -> ProjectView:
-        """Make a project; whoever asks on a page or by a program becomes its first member."""
+        """Make a project; the account that asks becomes its first member."""
         project = self._projects.add(project_name(name))
         self._accounts.note("add a project", project.name)
         if (asking := present_account()) is not None:

@@ -54,7 +54,7 @@ HASHES_AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks by a token."""
+    """The account that a token belongs to."""
 
     account: AccountRecord
     project_id: int | None
@@ -161,7 +161,7 @@ class AccountService:
         return account
 
     def change_own_password(self, account: AccountRecord, chosen: str, address: str, browser: str = "") -> str:
-        """Change the password of who is signed in and has given the present one; all sign-ins end."""
+        """Change the password of an account that gives its present one, and end all its sign-ins."""
         own = self._local(account.name)
         self._accounts.change_password(own.id, self._hash(usable(chosen, own.name)))
         self.note("change a password", own.name, address=address)
@@ -218,7 +218,7 @@ class AccountService:
         return account, self.begin(account, address, browser=browser)
 
     def confirm(self, account: AccountRecord, password: str, address: str) -> None:
-        """Ask who is signed in for her password again; attempts count like those to sign in."""
+        """Check the password of a signed-in account again; failed attempts count as for signing in."""
         try:
             self._confirmed(account.name, password, address, "confirm a password")
         except SignInError as error:

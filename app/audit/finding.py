@@ -52,7 +52,7 @@ def moved_words(step: Step) -> tuple[MovedWord, ...]:
 def strongest(steps: Sequence[Step], refers: Callable[[str], bool]) -> Step | None:
     """The step whose candidates move most in all, of those whose first word does not refer to the marked words.
 
-    A masked reading cannot name what it does not see: that "he" goes on as "he" is reference, and not prejudice.
+    The masked reading cannot name a hidden word. If "he" continues as "he", that is reference, not prejudice.
     """
 
     def move(step: Step) -> float:

@@ -344,7 +344,7 @@ def _mean(mean: MeanInterval) -> str:
 def impact_message(
     view: BatchView, rule: OutcomeRule, outcomes: Outcomes | str | None, impact: ImpactTable | str | None
 ) -> Reply:
-    """The preview of a rule and the table that comes of it; a refusal stands in place of either."""
+    """The preview of a rule and its table, or the sentence that refuses the rule."""
     found = impact if isinstance(impact, ImpactTable) else None
     low = found is not None and found.lowest is not None and bool(found.lowest.below_four_fifths)
     return {

@@ -253,7 +253,7 @@ class CalibrationService(PromptSetReader):
         return tuple(summary_of(record) for record in self._store.list(model))
 
     def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
-        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id."""
+        """Store a copy of a calibration, weighted for other prompts, without the model; returns its id."""
         record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
         if record.prompt_set_id is None:
             raise ServiceError(

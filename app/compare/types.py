@@ -150,7 +150,7 @@ class SetRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetCell:
-    """What one column says of one prompt; numbers are of the session's main chain."""
+    """The results of one column for one prompt, from the session's main chain."""
 
     state: RowState
     session_id: int | None = None
