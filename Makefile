@@ -1,6 +1,6 @@
 # make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint type unit kernels matrix bench clean
+.PHONY: help run test test-slow lint type unit kernels matrix docs bench clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -18,7 +18,8 @@ help:
 	@echo "make test   lint, types and the tests"
 	@echo "make test-slow  larger versions of some tests, and the container's image"
 	@echo "make kernels numeric tests under the arithmetic of other processors"
-	@echo "make matrix every class of models and several tokenizers; writes docs/models.md"
+	@echo "make matrix every class of models and several tokenizers; writes tests/models/classes.md"
+	@echo "make docs   the documentation as a site in site/"
 	@echo "make bench  measurements, one JSON line each"
 
 $(BIN)/python:
@@ -63,8 +64,13 @@ matrix: $(VENV)/.ready-dev
 	@COFT_MATRIX=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/models/test_vocabularies_of_packages.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.models.table
 
+docs: $(VENV)/.ready-dev
+	@$(BIN)/python -m bench.reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
 bench: $(VENV)/.ready-dev
 	@$(BIN)/python -m bench.decode
 
 clean:
-	@rm -rf $(VENV) .ruff_cache .pytest_cache test-artefacts
+	@rm -rf $(VENV) site docs/reference .ruff_cache .pytest_cache test-artefacts

@@ -26,7 +26,7 @@ class Sharing:
 
     @classmethod
     def of(cls, device: torch.device) -> Sharing:
-        """What pays on a device; ``docs/engine.md`` has the measurements. On a GPU holding once was not measured."""
+        """What pays on a device, as ``docs/decoding_speed.md`` measured it; holding once was not measured on a GPU."""
         return cls(64, 768) if device.type == "cpu" else cls(2048, None)
 
 

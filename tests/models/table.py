@@ -1,4 +1,4 @@
-"""Runs the whole matrix and writes docs/models.md: ``python -m tests.models.table``, or ``make matrix``."""
+"""Runs the whole matrix and writes tests/models/classes.md: ``python -m tests.models.table``, or ``make matrix``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import transformers
 
 from tests.models.matrix import Outcome, configurations, examined, with_images
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "models.md"
+DOCUMENT = Path(__file__).with_name("classes.md")
 SECONDS = 60.0
 """Time of one class from which the table says that it is slow."""
 
 MEMORIES = {"slots": "preallocated", "growing": "growing", "states": "states copied at every step"}
 
-HEAD = """# Which models
+HEAD = """# Classes of models
 
 Written by `make matrix` with transformers {version} and PyTorch {torch}. {total} kinds of configuration are mapped to
 causal models there: {works} are audited, {refused} are refused when they are loaded, and {untried} were not tried.
@@ -31,8 +31,8 @@ forked; texts are scored, and a calibration's values are computed. All logits mu
 texts without any cache, up to {tolerance} of their spread; in float32, on a processor. Nothing is said of how well a
 published checkpoint of such a class works, or of its tokenizer.
 
-*Memory* is how tokens that were read are kept: `engine.md` explains the three ways, of which *preallocated* is the
-fastest. A class that is refused says so in one sentence before it is used.
+*Memory* is how tokens that were read are kept: [engine and speed](../decoding_speed.md) explains the three ways, the
+fastest of which is *preallocated*. A class that is refused says so in one sentence before it is used.
 
 """
 

@@ -88,8 +88,6 @@ def test_the_tables_of_ranges_prompts_and_groups_are_what_the_conformal_law_give
             span_of(realised(risk, fewest)),
             *shown([from_on(risk, FIVE), from_on(risk, THREE)]),
         ]
-    for contexts, ends in table("range"):
-        assert ends == span_of(realised(0.1, int(contexts)))
     for alpha, *numbers in table("bring"):
         needed = [from_on(float(alpha), margin) for margin in (FIVE, THREE)]
         assert numbers == shown([*(bring(n) for n in needed), *(bring(n, ROUNDS) for n in needed)])

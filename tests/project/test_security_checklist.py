@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import functools
 import importlib
 import pkgutil
@@ -13,8 +14,8 @@ from pathlib import Path
 from db.tables import METADATA
 from tests.project.parsed import ROOT, modules, statements
 
-CHECKLIST = ROOT / "docs" / "asvs.md"
-STATES = {"held": "held", "does not apply": "not", "*open*": "open"}
+CHECKLIST = ROOT / "tests" / "project" / "asvs.csv"
+STATES = {"held": "held", "does not apply": "not", "open": "open"}
 
 LEVELS = {
     "1.1": "22", "1.2": "1111122223", "1.3": "112222222223", "1.4": "222", "1.5": "123",
@@ -42,10 +43,8 @@ LEVELS = {
 
 def rows() -> list[tuple[str, str, str, str]]:
     """Number, level, state and reason of each line of the checklist."""
-    cells = re.findall(
-        r"^\| (\d+\.\d+\.\d+) \| (\d) \| [^|]+ \| ([^|]+) \| (.+) \|$", CHECKLIST.read_text("utf-8"), re.MULTILINE
-    )
-    return [(number, level, state, reason) for number, level, state, reason in cells]
+    with CHECKLIST.open(newline="", encoding="utf-8") as file:
+        return [(row["requirement"], row["level"], row["state"], row["reason"]) for row in csv.DictReader(file)]
 
 
 def test_every_requirement_of_levels_1_and_2_stands_once_with_its_level():

@@ -1,4 +1,4 @@
-"""How the pages' events wait for each other; ``docs/decisions.md`` says why."""
+"""How the pages' events wait for each other; ``docs/architecture.md`` says why."""
 
 from __future__ import annotations
 
