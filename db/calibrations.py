@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Connection, ForeignKey, Index, Integer, Select, Table, insert, select
 
-from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -115,7 +114,6 @@ def add_calibration(connection: Connection, fields: CalibrationFields, bins: Seq
     if bins:
         rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
         connection.execute(insert(calibration_bins), rows)
-    recount(connection, calibrations, key)
     return key
 
 

@@ -22,11 +22,10 @@ from sqlalchemy import (
 from db.accounts import tokens
 from db.audits import branches, sessions
 from db.database import Database
-from db.disk import COUNTED
 from db.jobs import UNFINISHED, jobs
 from db.logit_bases import sweep_bases
 from db.projects import projects
-from db.scope import DEFAULT, PROJECT, in_every_project
+from db.scope import DEFAULT, PROJECT, ROOTS, in_every_project
 from db.tables import fields_in, find
 from db.types import ConflictError, utc_now
 from db.verdicts import Tombstone, log_entries, tombstones
@@ -34,7 +33,7 @@ from db.verdicts import Tombstone, log_entries, tombstones
 # By name: whoever deletes a project need not know the features that have filled these tables. A prompt set cannot be
 # deleted before the batches that are made of it.
 _CONTENTS: tuple[TableClause, ...] = tuple(
-    table(name, column(PROJECT)) for name in sorted(COUNTED, key="prompt_sets".__eq__)
+    table(name, column(PROJECT)) for name in sorted(ROOTS, key="prompt_sets".__eq__)
 )
 _SWEEP_OUTCOMES = text(
     "DELETE FROM evaluation_contents WHERE "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text
 
@@ -44,9 +44,7 @@ def make_tables(engine: Engine) -> None:
         one_writer(connection, _MAKING)
         if _is_made(connection):
             return
-        # The tables of a feature are known once its module is read.
-        for module in pkgutil.iter_modules(db.__path__):
-            importlib.import_module(f"db.{module.name}")
+        every_table()
         METADATA.create_all(connection, checkfirst=False)
         _VERSION.create(connection)
         for statement in _guards(connection.dialect.name):
@@ -54,6 +52,13 @@ def make_tables(engine: Engine) -> None:
         # Without its number, so that PostgreSQL counts on from it.
         connection.execute(text("INSERT INTO projects (name, created_at) VALUES ('Default', CURRENT_TIMESTAMP)"))
         connection.execute(insert(_VERSION).values(version_num=VERSION))
+
+
+def every_table() -> Mapping[str, Table]:
+    """All tables by their names; those of a feature are known once its module is read."""
+    for module in pkgutil.iter_modules(db.__path__):
+        importlib.import_module(f"db.{module.name}")
+    return METADATA.tables
 
 
 def _is_made(connection: Connection) -> bool:

@@ -88,6 +88,9 @@ OWNERS: Mapping[str, str | None] = {
 }  # fmt: skip
 """By a table's name: the column that says to whom its rows belong; None where they belong to no project."""
 
+ROOTS = tuple(name for name, owner in OWNERS.items() if owner == PROJECT and name != "verdict_tombstones")
+"""The tables whose rows say whose they are; what a deletion leaves of a verdict log is nobody's."""
+
 WHOLE = {"coft_whole": True}
 """Execution options of a statement that is about all projects, whoever asks: counts for limits, and what is in use."""
 
@@ -160,7 +163,8 @@ def owner_of(table: Table[Any]) -> str | None:
     return OWNERS[table.name]
 
 
-def _referred(column: ColumnElement[Any]) -> Column[Any]:
+def referred(column: ColumnElement[Any]) -> Column[Any]:
+    """The column that a foreign key names."""
     return next(iter(column.foreign_keys)).column
 
 
@@ -173,7 +177,7 @@ def _visible(rows: FromClause, table: Table[Any], shared: bool = True) -> Column
     if owner == PROJECT:
         own = column == _number(_seen)
         return or_(own, column.is_(None)) if shared and table.c[owner].nullable else own
-    target = _referred(table.c[owner])
+    target = referred(table.c[owner])
     above = target.table.alias()
     condition = _visible(above, target.table, shared)
     query: Select[Any] = select(literal_column("1")).select_from(above).where(above.c[target.name] == column)
@@ -247,12 +251,12 @@ def require_seen_references(
         _require_project(connection)
     given = [*many, *([one] if one else [])]
     for column in statement.table.c:
-        if not column.foreign_keys or owner_of(_referred(column).table) is None:
+        if not column.foreign_keys or owner_of(referred(column).table) is None:
             continue
         wanted = {row[column.name] for row in given if row.get(column.name) is not None}
         wanted |= set(_constants(statement, column))
         if wanted:
-            _require(connection, _referred(column), wanted)
+            _require(connection, referred(column), wanted)
 
 
 def _require_project(connection: Connection) -> None:

@@ -99,15 +99,12 @@ def project_column(shared: bool = False) -> Column[Any]:
     return Column(PROJECT, Integer, nullable=shared, server_default=str(DEFAULT))
 
 
-STORED_BYTES = "stored_bytes"
-
-
 def counted_columns() -> Iterator[Column[Any] | Index]:
-    """The columns of a table whose rows are counted to who made them: the account, and what the row takes."""
+    """The columns of a table whose rows are counted to the account that made them."""
     yield Column(ACCOUNT, Integer)
-    yield Column(STORED_BYTES, BigInteger, nullable=False, server_default="0")
-    # What an account has is summed up without reading the rows, which are long.
-    yield Index(None, ACCOUNT, STORED_BYTES)
+    # Stores of this version have the column; nothing is written into it.
+    yield Column("stored_bytes", BigInteger, nullable=False, server_default="0")
+    yield Index(None, ACCOUNT, "stored_bytes")
 
 
 def _plain(hint: Any) -> tuple[Any, bool]:
