@@ -16,7 +16,7 @@ from sqlalchemy.types import TypeDecorator
 
 from db.database import Database
 from db.schema import every_table
-from db.scope import ACCOUNT, OWNERS, ROOTS, WHOLE, referred
+from db.scope import ACCOUNT, PROJECT, SHARED, WHOLE, owner_of, referred
 
 ROW_BYTES = 100
 """What a row takes beside its texts and bytes: its header, its numbers, and its entries in indexes."""
@@ -56,18 +56,15 @@ def _sums(dialect: str) -> Iterator[tuple[Table, Select[int | None, int]]]:
     """For each table of projects: the one that its rows hang on, and their bytes by the account of that row."""
     tables = every_table()
     contents = tables["evaluation_contents"]
-    for name, owner in OWNERS.items():
-        if owner is None or name == "verdict_tombstones":
-            continue
+    for name in sorted({*tables} - SHARED - {"verdict_tombstones"}):
         rows, size, links = tables[name], _size(dialect, tables[name]), []
         if name.startswith("evaluation_"):
             size = size + _length(dialect, contents.c.content)
             links.append(contents.c.key == rows.c.key)
         root = rows
-        while root.name not in ROOTS:
-            above = referred(root.c[str(OWNERS[root.name])])
-            links.append(root.c[str(OWNERS[root.name])] == above)
-            root = above.table
+        while (owner := owner_of(root)) is not None and owner.name != PROJECT:
+            links.append(owner == referred(owner))
+            root = referred(owner).table
         query = select(root.c[ACCOUNT], func.sum(size)).where(*links).group_by(root.c[ACCOUNT])
         yield root, query.execution_options(**WHOLE)
 

@@ -10,6 +10,7 @@ from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, inse
 
 import db
 from db.database import ACCESS
+from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
@@ -59,6 +60,11 @@ def every_table() -> Mapping[str, Table]:
     for module in pkgutil.iter_modules(db.__path__):
         importlib.import_module(f"db.{module.name}")
     return METADATA.tables
+
+
+def roots() -> list[str]:
+    """The tables whose rows say whose they are; what a deletion leaves of a verdict log is nobody's."""
+    return sorted(name for name, table in every_table().items() if ACCOUNT in table.c and name not in SHARED)
 
 
 def _is_made(connection: Connection) -> bool:
