@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, T
 
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
-from db.disk import recount
 from db.jobs import UNFINISHED, jobs
 from db.tables import (
     METADATA,
@@ -110,7 +109,6 @@ class BatchesRepository(Repository[BatchRecord]):
             key = add_row(connection, batches, **values)
             if lines:
                 connection.execute(insert(batch_rows), [{"batch_id": key, "line": line} for line in sorted(lines)])
-            recount(connection, batches, key)
             return self._one(connection, key)
 
     def list(self) -> Sequence[BatchRecord]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Connection, ForeignKey, Index, Integer, Select, Table, insert, select
 
-from db.disk import recount
+from db.scope import PROJECT, present_project
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -109,13 +109,12 @@ calibration_bins = Table(
 def add_calibration(connection: Connection, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> int:
     """Store a finished calibration in a transaction, and return its id."""
     columns = field_values(fields, CalibrationFields)
-    if fields.embedded:
-        columns["project_id"] = None
+    if fields.embedded and not isinstance(present_project(), int):
+        columns[PROJECT] = None
     key = add_row(connection, calibrations, **columns, values=values, created_at=utc_now())
     if bins:
         rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
         connection.execute(insert(calibration_bins), rows)
-    recount(connection, calibrations, key)
     return key
 
 

@@ -6,14 +6,13 @@ A step is stored by whichever thread writes at that moment, together with those 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from threading import Condition, Lock
-from time import perf_counter
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import (
@@ -41,10 +40,9 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
-from db.disk import rows_bytes
 from db.logit_bases import PackedLogits, keep_basis, session_logit_bases
 from db.scope import in_every_project, present_project
-from db.tables import METADATA, STORED_BYTES, Rewritten, columns, field_values, fields_in, missing
+from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
     ConflictError,
@@ -206,9 +204,6 @@ def chain_length(connection: Connection, branch_id: int, fork_step: int | None) 
     return (fork_step or 0) if last is None else last + 1
 
 
-LONGEST_WAIT = 0.05
-"""Seconds for which a step waits for others at most, however long a write took: another process may have held it up."""
-
 # Built once: an append is a matter of milliseconds.
 _PLACE = (
     select(
@@ -233,11 +228,7 @@ _PLACE = (
 )
 _BRANCH_SEEN = select(branches.c.id).where(branches.c.id == bindparam("own"))
 _INSERT_STEP, _INSERT_CANDIDATES = insert(steps), insert(candidates)
-_TOUCH = (
-    update(sessions)
-    .where(sessions.c.id == bindparam("own"))
-    .values({"updated_at": bindparam("now"), STORED_BYTES: sessions.c[STORED_BYTES] + bindparam("added")})
-)
+_TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
 
 
 @dataclass(eq=False)
@@ -248,44 +239,26 @@ class _Append:
     step: dict[str, Any]
     candidates: list[dict[str, Any]]
     packed: PackedLogits | None
-    stored: bool = False
+    done: bool = False
     error: Exception | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.stored or self.error is not None
 
 
 class StepWriter:
-    """Stores the steps of many branches, those that are appended at the same time in one transaction.
+    """Stores the steps of many branches; those that are appended while one is written share the next transaction.
 
-    A durable write waits for the disk, and SQLite has one writer at a time: of threads that step at once each would
-    wait for the disk of all others. Whoever comes first writes; those who come meanwhile are written together by the
-    next. Branches that were written together come together again, so that the first of them waits for the others, at
-    most as long as that write took: whoever misses a write waits for the whole of it.
-
-    An error is nobody's yet: each step is then written alone, and only those fail that fail by themselves.
+    A durable write waits for the disk, and SQLite has one writer at a time: otherwise each thread would wait for the
+    disk of all others.
     """
 
     def __init__(self, database: Database) -> None:
         """Work on an open store; nobody waits."""
-        self._database = database
-        lock = Lock()
-        self._changed, self._arrived = Condition(lock), Condition(lock)
-        self._newest: frozenset[int] = frozenset()
-        self._seconds = 0.0
-        self._waiting: deque[_Append] = deque()
-        self._led = False
-
-    @property
-    def waiting(self) -> int:
-        """Steps that no transaction has taken yet."""
-        return len(self._waiting)
+        self._database, self._writing = database, Lock()
+        self._waiting: list[_Append] = []
 
     def append(
         self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None, packed: PackedLogits | None
     ) -> None:
-        """Store the next step of a branch; see :meth:`Chains.append_step`."""
+        """Store the next step of a branch; see :meth:`BranchChains.append_step`."""
         logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
         cost = {"seconds": seconds, "peak_bytes": peak_bytes}
         if isinstance(present_project(), int):
@@ -294,51 +267,15 @@ class StepWriter:
                 if connection.execute(_BRANCH_SEEN, {"own": branch_id}).first() is None:
                     raise missing(branches, branch_id)
         request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step), packed)
+        self._waiting.append(request)
         try:
-            if self._leads(request):
-                self._lead()
-        except BaseException:
-            self._withdraw(request)
-            raise
-        if not request.stored:
-            raise request.error or RuntimeError("A step was neither stored nor refused.")
-
-    def _leads(self, request: _Append) -> bool:
-        """Wait until the step is stored or nobody writes, which is then for this thread to do."""
-        with self._changed:
-            self._waiting.append(request)
-            self._arrived.notify()
-            self._changed.wait_for(lambda: request.done or not self._led)
-            if request.done:
-                return False
-            self._led = True
-            return True
-
-    def _lead(self) -> None:
-        """Write all that wait, the own step among them."""
-        taken: tuple[_Append, ...] = ()
-        seconds = 0.0
-        try:
-            with self._changed:
-                self._arrived.wait_for(self._gathered, min(self._seconds, LONGEST_WAIT))
-                taken = tuple(self._waiting)
-                self._waiting.clear()
-            began = perf_counter()
-            with in_every_project():
-                self._write(taken)
-            seconds = perf_counter() - began
+            with self._writing, in_every_project():
+                if not request.done:
+                    self._write([one for one in self._waiting if not one.done])
         finally:
-            with self._changed:
-                # Whoever was interrupted here has left others' steps unwritten; they keep their places.
-                self._waiting.extendleft(request for request in reversed(taken) if not request.done)
-                self._newest, self._seconds = frozenset(request.branch_id for request in taken), seconds
-                self._led = False
-                self._changed.notify_all()
-
-    def _gathered(self) -> bool:
-        """Whether all are here with whom the first one was written the last time."""
-        waiting = {request.branch_id for request in self._waiting}
-        return not self._waiting or self._waiting[0].branch_id not in self._newest or self._newest <= waiting
+            self._waiting.remove(request)
+        if request.error is not None:
+            raise request.error
 
     def _write(self, taken: Sequence[_Append]) -> None:
         begun = False
@@ -348,38 +285,32 @@ class StepWriter:
                 _insert(connection, taken)
         except Exception as error:
             if begun and len(taken) > 1:
+                # The error is one step's: only those fail that fail by themselves.
                 for request in taken:
                     self._write((request,))
                 return
-            # Where no transaction could begin it is everybody's, and none would fare better alone.
             for request in taken:
-                request.error = error
+                request.done, request.error = True, error
             return
         for request in taken:
-            request.stored = True
-
-    def _withdraw(self, request: _Append) -> None:
-        with self._changed:
-            if request in self._waiting:
-                self._waiting.remove(request)
-            self._changed.notify_all()
+            request.done = True
 
 
 def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     """Store the next steps of some branches, in a transaction that is rolled back on an error."""
     now = utc_now()
     listed: list[dict[str, Any]] = []
-    added: defaultdict[int, int] = defaultdict(int)
+    changed = set[int]()
     for request in taken:
         session, names_basis = _session_of_next(connection, request)
-        added[session] += rows_bytes(steps, [request.step]) + rows_bytes(candidates, request.candidates)
+        changed.add(session)
         if request.packed is not None and not names_basis:
             keep_basis(connection, session, request.packed)
         key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
         listed += [{"step_id": key[0], **row} for row in request.candidates]
     if listed:
         connection.execute(_INSERT_CANDIDATES, listed)
-    connection.execute(_TOUCH, [{"own": session, "now": now, "added": size} for session, size in added.items()])
+    connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
 def _session_of_next(connection: Connection, request: _Append) -> tuple[int, bool]:

@@ -13,7 +13,6 @@ from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, Select, T
 from db.audits import batch_rows, sessions
 from db.batches import of_root_branches
 from db.chains import in_chain, steps
-from db.disk import recount
 from db.prompt_sets import prompt_sets
 from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, counted_columns, fields_in, project_column
 from db.types import JsonObject, utc_now
@@ -92,7 +91,6 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
             key = add_row(connection, comparisons, name=name, prompt_set_id=prompt_set_id, created_at=utc_now())
             rows = [{"comparison_id": key, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)]
             connection.execute(insert(comparison_columns), rows)
-            recount(connection, comparisons, key)
             return self._one(connection, key)
 
     def list(self) -> Sequence[ComparisonRecord]:

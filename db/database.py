@@ -6,19 +6,19 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, get_args
 
 from platformdirs import user_data_dir
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from db.scope import Scope, in_project, present_project, require_seen_references, scoped_dialect
+from db.scope import in_project, narrowed_engine, present_project
 from db.types import ConflictError, StoreError, UnstorableValueError, require_whole
 
 DIRECTORY_NAME = "coft-audit"
@@ -159,7 +159,7 @@ class _Together:
     """A transaction that several repositories share: its connection, and what is done after it, or if it fails."""
 
     connection: Connection
-    scoped: bool
+    narrowed: bool
     afterwards: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
 
 
@@ -233,9 +233,11 @@ class Database:
             engine.dispose()
             raise
         # An engine with options of its own is built once: it costs more than a small transaction.
-        engines = {False: engine, True: _scoped(engine)}
+        engines = {False: engine, True: narrowed_engine(engine)}
+        if engine.dialect.name == "sqlite":
+            event.listen(engines[True], "begin", _begin)
         self._binds = {
-            (access, scoped): _bound(one, access) for access in get_args(Access) for scoped, one in engines.items()
+            (access, narrowed): _bound(one, access) for access in get_args(Access) for narrowed, one in engines.items()
         }
         self._engine = engine
         return self
@@ -258,19 +260,16 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Give a connection in a transaction: committed at the end, rolled back on an error.
 
-        On SQLite it holds the only write lock from its first statement on, so do not open a second
-        one inside it.
+        On SQLite it holds the only write lock, so do not open a second one inside it.
         """
-        with self._said():
-            bind, shared = self._bind("write"), self._joined()
-            if shared is not None:
-                # An error that somebody catches inside the block must not leave half of what it came from.
-                with _plain_errors(), shared.connection.begin_nested():
-                    yield shared.connection
-                return
-            with _plain_errors(), bind.begin() as connection:
-                yield connection
-            self._require_files()
+        with self._transaction("write") as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection that sees one state of the store, never waits for a writer and cannot write."""
+        with self._transaction("read") as connection:
+            yield connection
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -279,15 +278,9 @@ class Database:
         It holds SQLite's only write lock from its first statement on, so no model runs inside it. What another thread
         is to do with the rows is begun by :meth:`afterwards`.
         """
-        with self._said():
-            yield from self._together()
-
-    def _together(self) -> Iterator[None]:
-        outer = self._joined()
-        begun = self._bind("write").begin() if outer is None else outer.connection.begin_nested()
-        with _plain_errors(), begun as given:
-            connection = outer.connection if outer is not None else cast(Connection, given)
-            shared = _Together(connection, self._is_scoped(present_project()))
+        outer = self._shared.get()
+        with self._transaction("write") as connection:
+            shared = _Together(connection, self._is_narrowed())
             token = self._shared.set(shared)
             try:
                 yield
@@ -300,7 +293,6 @@ class Database:
         if outer is not None:
             outer.afterwards.extend(shared.afterwards)
             return
-        self._require_files()
         for call, _ in shared.afterwards:
             call()
 
@@ -313,22 +305,29 @@ class Database:
             shared.afterwards.append((call, undone))
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of the store, never waits for a writer and cannot write."""
-        with self._said():
-            bind, shared = self._bind("read"), self._joined()
-            if shared is not None:
-                with _plain_errors():
-                    yield shared.connection
+    def _transaction(self, access: Access) -> Iterator[Connection]:
+        """A transaction, or a part of the one that this thread shares."""
+        unsaid = present_project() is None and self.project is not None
+        with in_project(self.project) if unsaid else nullcontext(), _plain_errors():
+            if not self._binds:
+                raise StoreError(NOT_OPEN)
+            self._require_files()
+            narrowed, shared = self._is_narrowed(), self._shared.get()
+            if shared is None:
+                with self._binds[access, narrowed].begin() as connection:
+                    yield connection
+                if access == "write":
+                    self._require_files()
                 return
-            with _plain_errors(), bind.connect() as connection:
-                yield connection
+            if shared.narrowed != narrowed:
+                raise StoreError("One transaction cannot be about one project and about all of them.")
+            # An error that somebody catches inside the block must not leave half of what it came from.
+            with shared.connection.begin_nested() if access == "write" else nullcontext():
+                yield shared.connection
 
-    def _bind(self, access: Access) -> Engine:
-        if not self._binds:
-            raise StoreError(NOT_OPEN)
-        self._require_files()
-        return self._binds[access, self._is_scoped(present_project())]
+    def _is_narrowed(self) -> bool:
+        """Whether statements see the rows of one project only."""
+        return isinstance(present_project(), int) or (present_project() is None and self._by_project)
 
     def _require_files(self) -> None:
         """Refuse to go on where SQLite's files are no longer those that are open: what it writes would be lost."""
@@ -339,25 +338,6 @@ class Database:
                     "stored; stop every program that uses the store, and look whether its newest entries are there "
                     "before you go on."
                 )
-
-    def _is_scoped(self, scope: Scope) -> bool:
-        return isinstance(scope, int) or (scope is None and self._by_project)
-
-    @contextmanager
-    def _said(self) -> Iterator[None]:
-        """Say for which project, where nobody has."""
-        if self.project is None or present_project() is not None:
-            yield
-            return
-        with in_project(self.project):
-            yield
-
-    def _joined(self) -> _Together | None:
-        """The transaction that this thread shares, if any."""
-        shared = self._shared.get()
-        if shared is not None and shared.scoped != self._is_scoped(present_project()):
-            raise StoreError("One transaction cannot be about one project and about all of them.")
-        return shared
 
 
 def _files_of(engine: Engine, path: Path) -> dict[Path, tuple[int, int] | None]:
@@ -378,15 +358,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _scoped(engine: Engine) -> Engine:
-    """An engine over the same connections that keeps projects apart."""
-    scoped = Engine(engine.pool, scoped_dialect(engine.dialect), engine.url)
-    if engine.dialect.name == "sqlite":
-        event.listen(scoped, "begin", _begin)
-    event.listen(scoped, "before_execute", require_seen_references)
-    return scoped
 
 
 def _bound(engine: Engine, access: Access) -> Engine:

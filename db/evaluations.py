@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from db.disk import grow, octets, recount, rows_bytes
 from db.jobs import UNFINISHED, jobs
 from db.scope import WHOLE
 from db.tables import (
@@ -141,7 +140,6 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         told = {"name": name, "request": request, "plan": plan, "created_at": utc_now()}
         with self._database.writing() as connection:
             key = add_row(connection, evaluations, **told)
-            recount(connection, evaluations, key)
             return self._one(connection, key)
 
     def list(self) -> Sequence[EvaluationRecord]:
@@ -300,14 +298,8 @@ def _add_contents(connection: Connection, given: Mapping[str, bytes]) -> None:
 
 def _refer(connection: Connection, table: Table, evaluation_id: int, records: Sequence[Any]) -> None:
     rows = [{"evaluation_id": evaluation_id, **field_values(record, type(record))} for record in records]
-    if not rows:
-        return
-    connection.execute(insert(table), rows)
-    query, added = select(contents.c.key, octets(connection.dialect.name, contents.c.content)), rows_bytes(table, rows)
-    for some in _portions({record.key for record in records}):
-        sizes = dict(connection.execute(query.where(contents.c.key.in_(some))).tuples().all())
-        added += sum(sizes[record.key] for record in records if record.key in sizes)
-    grow(connection, evaluations, evaluation_id, added)
+    if rows:
+        connection.execute(insert(table), rows)
 
 
 def _portions(keys: Collection[str]) -> Iterable[Sequence[str]]:

@@ -22,7 +22,6 @@ from db.audits import (
 from db.calibrations import BinRecord, CalibrationFields, add_calibration, calibrations
 from db.chains import insert_past_step
 from db.database import Database
-from db.disk import recount
 from db.library import session_tags
 from db.tables import add_row, change_row, field_values, one_writer
 from db.types import ConflictError, JsonObject, NotFoundError
@@ -103,7 +102,6 @@ class ImportsRepository:
             # Last, since what is written of a session that stands here is refused.
             told = field_values(origin, SessionOrigin)
             connection.execute(insert(imported_sessions), {"session_id": key, **told, "bundle": bundle})
-            recount(connection, sessions, key)
             return key
 
 

@@ -24,7 +24,6 @@ from sqlalchemy import (
 )
 
 from db.database import Database
-from db.disk import recount
 from db.scope import WHOLE
 from db.tables import (
     METADATA,
@@ -143,7 +142,6 @@ class JobsRepository(Repository[JobRecord]):
         told |= {"owner": owner, "process": process, "created_at": now, "heartbeat_at": now}
         with self._database.writing() as connection:
             key = add_row(connection, jobs, **told, status="queued", progress=0.0, message="")
-            recount(connection, jobs, key)
             return self._one(connection, key)
 
     def list(
@@ -248,13 +246,11 @@ class JobsRepository(Repository[JobRecord]):
         ended["error"] = None if error is None else mended(error)
         with self._database.writing() as connection:
             change_row(connection, jobs, job_id, **ended)
-            recount(connection, jobs, job_id)
 
     def set_result(self, job_id: int, result: JsonObject) -> None:
         """Write what is kept of a job so far, or what became of one that has ended already."""
         with self._database.writing() as connection:
             change_row(connection, jobs, job_id, result=result)
-            recount(connection, jobs, job_id)
 
     def counts(self) -> dict[JobStatus, int]:
         """Return how many jobs of all projects there are in each state."""
@@ -303,7 +299,6 @@ class LedgersRepository:
         with self._database.writing() as connection:
             connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
             connection.execute(insert(ledgers).values(**values))
-            recount(connection, jobs, job_id)
 
     def load(self, job_id: int) -> bytes | None:
         """Return a job's ledger; None if it has none."""
@@ -317,11 +312,8 @@ class LedgersRepository:
             if connection.execute(select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
                 raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")
             connection.execute(update(ledgers).where(ledgers.c.job_id == job_id).values(job_id=to_job_id))
-            recount(connection, jobs, job_id)
-            recount(connection, jobs, to_job_id)
 
     def delete(self, job_id: int) -> None:
         """Delete a job's ledger, if it has one."""
         with self._database.writing() as connection:
             connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
-            recount(connection, jobs, job_id)

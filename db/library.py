@@ -31,7 +31,6 @@ from db.audits import BranchRecord, batch_rows, branch_record, branches, own_bra
 from db.batches import batches
 from db.chains import steps
 from db.database import Database
-from db.disk import recount
 from db.tables import METADATA, change_row, fields_in, find
 from db.types import AnyText, ConflictError, utc_now
 from db.verdicts import log_entries
@@ -370,7 +369,6 @@ class LibraryRepository:
                 change_row(connection, sessions, session_id, active_branch_id=branch.parent_id)
             touch(connection, session_id)
             connection.execute(delete(branches).where(branches.c.id == branch_id))
-            recount(connection, sessions, session_id)
             return extent
 
 

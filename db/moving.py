@@ -16,10 +16,9 @@ from db.audits import batch_rows, imported_sessions, sessions
 from db.batches import batches
 from db.calibrations import calibration_bins, calibrations
 from db.database import Database
-from db.disk import recount
 from db.projects import projects
 from db.scope import ACCOUNT, PROJECT, counted_account, in_every_project
-from db.tables import STORED_BYTES, find
+from db.tables import find
 from db.types import ConflictError
 from db.user_lists import user_lists, user_terms
 
@@ -105,7 +104,6 @@ def _calibration(connection: Connection, calibration_id: int, project_id: int) -
             return int(there.id)
     key = _copy(connection, calibrations, calibration_id, project_id, prompt_set_id=None, job_id=None)
     _copy_parts(connection, calibration_bins, "run_id", calibration_id, key)
-    recount(connection, calibrations, key)
     return key
 
 
@@ -127,14 +125,13 @@ def _user_list(connection: Connection, list_id: int, project_id: int, session_id
         return int(there.id)
     key = _copy(connection, user_lists, list_id, project_id)
     _copy_parts(connection, user_terms, "user_list_id", list_id, key)
-    recount(connection, user_lists, key)
     return key
 
 
 def _copy(connection: Connection, table: Table, key: int, project_id: int, **changes: Any) -> int:
     """Copy a row into a project, counted to who asks, and return the number of the copy."""
     row = {column.name: value for column, value in _row(connection, table, key).items()}
-    own = {PROJECT: project_id, ACCOUNT: counted_account(), STORED_BYTES: 0}
+    own = {PROJECT: project_id, ACCOUNT: counted_account()}
     del row["id"]
     made: Any = connection.execute(insert(table).values({**row, **own, **changes})).inserted_primary_key
     return int(made[0])

@@ -9,12 +9,10 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Select,
-    TableClause,
-    column,
+    Table,
     delete,
     func,
     select,
-    table,
     text,
     update,
 )
@@ -22,20 +20,15 @@ from sqlalchemy import (
 from db.accounts import tokens
 from db.audits import branches, sessions
 from db.database import Database
-from db.disk import COUNTED
 from db.jobs import UNFINISHED, jobs
 from db.logit_bases import sweep_bases
 from db.projects import projects
+from db.schema import every_table, roots
 from db.scope import DEFAULT, PROJECT, in_every_project
 from db.tables import fields_in, find
 from db.types import ConflictError, utc_now
 from db.verdicts import Tombstone, log_entries, tombstones
 
-# By name: whoever deletes a project need not know the features that have filled these tables. A prompt set cannot be
-# deleted before the batches that are made of it.
-_CONTENTS: tuple[TableClause, ...] = tuple(
-    table(name, column(PROJECT)) for name in sorted(COUNTED, key="prompt_sets".__eq__)
-)
 _SWEEP_OUTCOMES = text(
     "DELETE FROM evaluation_contents WHERE "
     "NOT EXISTS (SELECT 1 FROM evaluation_items WHERE evaluation_items.key = evaluation_contents.key) AND "
@@ -74,7 +67,7 @@ class ProjectContents:
         )
         going = select(func.count()).select_from(jobs).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
         with in_every_project(), self._database.reading() as connection:
-            rows = {one.name: connection.scalar(_count(one, project_id)) or 0 for one in _CONTENTS}
+            rows = {one.name: connection.scalar(_count(one, project_id)) or 0 for one in _contents()}
             there = {name: int(number) for name, number in rows.items() if number}
             return ProjectExtent(there, int(connection.scalar(entries) or 0), int(connection.scalar(going) or 0))
 
@@ -104,7 +97,7 @@ class ProjectContents:
                 going = select(jobs.c.id).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
                 if connection.execute(going.limit(1)).first() is not None:
                     raise ConflictError(f"Jobs of “{name}” are at work or wait; cancel them, or wait for them.")
-                for one in _CONTENTS:
+                for one in _contents():
                     connection.execute(delete(one).where(_of(one, project_id)))
                 connection.execute(_SWEEP_OUTCOMES)
                 bound = update(tokens).where(tokens.c.project_id == project_id, tokens.c.revoked_at.is_(None))
@@ -119,10 +112,15 @@ class ProjectContents:
             return [Tombstone(**row._asdict()) for row in connection.execute(query.order_by(tombstones.c.id))]
 
 
+def _contents() -> list[Table]:
+    """What a project consists of; a prompt set cannot be deleted before the batches that are made of it."""
+    return [every_table()[name] for name in sorted(roots(), key="prompt_sets".__eq__)]
+
+
 def _of(rows: FromClause, project_id: int) -> ColumnElement[bool]:
     belongs: ColumnElement[bool] = rows.c[PROJECT] == project_id
     return belongs
 
 
-def _count(rows: TableClause, project_id: int) -> Select[int]:
+def _count(rows: Table, project_id: int) -> Select[int]:
     return select(func.count()).select_from(rows).where(_of(rows, project_id))

@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Column, ForeignKey, Index, Integer, Table, insert, select
 
 from coft_core.types import Example, Span
-from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -95,7 +94,6 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
                     for row in rows
                 ]
                 connection.execute(insert(prompt_rows), values)
-            recount(connection, prompt_sets, key)
             return self._one(connection, key)
 
     def list(self, digest: str | None = None) -> list[PromptSetRecord]:

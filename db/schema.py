@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text
 
 import db
 from db.database import ACCESS
+from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
@@ -44,9 +45,7 @@ def make_tables(engine: Engine) -> None:
         one_writer(connection, _MAKING)
         if _is_made(connection):
             return
-        # The tables of a feature are known once its module is read.
-        for module in pkgutil.iter_modules(db.__path__):
-            importlib.import_module(f"db.{module.name}")
+        every_table()
         METADATA.create_all(connection, checkfirst=False)
         _VERSION.create(connection)
         for statement in _guards(connection.dialect.name):
@@ -54,6 +53,18 @@ def make_tables(engine: Engine) -> None:
         # Without its number, so that PostgreSQL counts on from it.
         connection.execute(text("INSERT INTO projects (name, created_at) VALUES ('Default', CURRENT_TIMESTAMP)"))
         connection.execute(insert(_VERSION).values(version_num=VERSION))
+
+
+def every_table() -> Mapping[str, Table]:
+    """All tables by their names; those of a feature are known once its module is read."""
+    for module in pkgutil.iter_modules(db.__path__):
+        importlib.import_module(f"db.{module.name}")
+    return METADATA.tables
+
+
+def roots() -> list[str]:
+    """The tables whose rows say whose they are; what a deletion leaves of a verdict log is nobody's."""
+    return sorted(name for name, table in every_table().items() if ACCOUNT in table.c and name not in SHARED)
 
 
 def _is_made(connection: Connection) -> bool:

@@ -28,7 +28,6 @@ from db.audits import (
 )
 from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
-from db.disk import grow, recount, rows_bytes
 from db.library import active_length, names_it
 from db.logit_bases import sweep_bases
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
@@ -62,7 +61,6 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
                 claim_row(connection, fields.batch, key)
             root = add_row(connection, branches, session_id=key, path=root_path, name=root_name, created_at=now)
             change_row(connection, sessions, key, active_branch_id=root)
-            recount(connection, sessions, key)
             return session_record(connection, key)
 
     def delete(self, key: int, /) -> None:
@@ -140,7 +138,6 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             require_calibration(owner.calibration_id, owner.calibration_label)
             row = {"session_id": session_id, "parent_id": parent_id, "fork_step": fork_step, "path": path, "name": name}
             key = add_row(connection, branches, **row, created_at=utc_now())
-            grow(connection, sessions, session_id, rows_bytes(branches, [row]))
             touch(connection, session_id)
             return branch_record(connection, key)
 

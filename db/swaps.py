@@ -8,7 +8,6 @@ from datetime import datetime
 
 from sqlalchemy import Column, Table, UniqueConstraint, delete, select, update
 
-from db.disk import recount
 from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, counted_columns, fields_in, project_column
 from db.types import CompressedBytes, JsonObject, NotFoundError, utc_now
 
@@ -50,16 +49,13 @@ class SwapsRepository(Repository[SwapRecord]):
         key = secrets.token_hex(16)
         with self._database.writing() as connection:
             number = add_row(connection, swaps, key=key, created_at=utc_now(), form=form, data=data)
-            recount(connection, swaps, number)
             connection.execute(delete(swaps).where(swaps.c.id <= number - MOST))
         return key
 
     def write(self, key: str, data: bytes) -> None:
         """Store more of what was found, unless the comparison is gone."""
         with self._database.writing() as connection:
-            changed = update(swaps).where(swaps.c.key == key).values(data=data).returning(swaps.c.id)
-            for number in connection.scalars(changed).all():
-                recount(connection, swaps, number)
+            connection.execute(update(swaps).where(swaps.c.key == key).values(data=data))
 
     def named(self, key: str) -> SwapRecord:
         """The comparison of a key."""

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from db.database import Database
-from db.scope import ACCOUNT, DEFAULT, PROJECT
+from db.scope import ACCOUNT, DEFAULT, PROJECT, counted_account, written_project
 from db.types import AnyText, CompressedBytes, NotFoundError, RealNumber, UtcDateTime
 
 METADATA = MetaData(
@@ -96,18 +96,15 @@ def columns(
 
 def project_column(shared: bool = False) -> Column[Any]:
     """The column of a table whose rows belong to a project, the first one unless another is present."""
-    return Column(PROJECT, Integer, nullable=shared, server_default=str(DEFAULT))
-
-
-STORED_BYTES = "stored_bytes"
+    return Column(PROJECT, Integer, nullable=shared, default=written_project, server_default=str(DEFAULT))
 
 
 def counted_columns() -> Iterator[Column[Any] | Index]:
-    """The columns of a table whose rows are counted to who made them: the account, and what the row takes."""
-    yield Column(ACCOUNT, Integer)
-    yield Column(STORED_BYTES, BigInteger, nullable=False, server_default="0")
-    # What an account has is summed up without reading the rows, which are long.
-    yield Index(None, ACCOUNT, STORED_BYTES)
+    """The columns of a table whose rows are counted to the account that made them."""
+    yield Column(ACCOUNT, Integer, default=counted_account)
+    # Stores of this version have the column; nothing is written into it.
+    yield Column("stored_bytes", BigInteger, nullable=False, server_default="0")
+    yield Index(None, ACCOUNT, "stored_bytes")
 
 
 def _plain(hint: Any) -> tuple[Any, bool]:

@@ -9,7 +9,6 @@ from datetime import datetime
 from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
 from coft_core.types import UserTerm
-from db.disk import recount
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -78,7 +77,6 @@ class UserListsRepository(Repository[UserListRecord]):
                     for position, term in enumerate(terms)
                 ]
                 connection.execute(insert(user_terms), rows)
-            recount(connection, user_lists, key)
             return self._one(connection, key)
 
     def find(self, name: str) -> UserListRecord | None:

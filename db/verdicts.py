@@ -15,7 +15,6 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstrai
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.database import Database
-from db.disk import grow, rows_bytes
 from db.tables import (
     METADATA,
     NEVER_REUSED,
@@ -278,9 +277,7 @@ class AnnotationsRepository:
                 digest="",
             )
             entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
-            row = field_values(entry, AnnotationRecord, NOT_STORED)
-            key = add_row(connection, log_entries, **row)
-            grow(connection, sessions, session_id, rows_bytes(log_entries, [row]))
+            key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, NOT_STORED))
             change_row(connection, sessions, session_id, updated_at=entry.created_at)
             return replace(entry, id=key)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cachetools import TTLCache
+
 from app.accounts.service import AccountService
+from app.shared.limits import SECONDS
 from app.shared.wiring import Services
 from db.accounts import AccountRecord
 from db.disk import DiskRepository
@@ -59,6 +62,7 @@ class DiskService:
         """Wire the service to the store; limits are in bytes, 0 for none."""
         self._accounts, self._disk = accounts, disk
         self._account_limit, self._store_limit = account_limit, store_limit
+        self._measured: TTLCache[str, Mapping[int | None, Mapping[str, int]]] = TTLCache(1, SECONDS)
 
     @classmethod
     def wired(cls, services: Services) -> DiskService:
@@ -72,8 +76,9 @@ class DiskService:
         )
 
     def use(self) -> DiskUse:
-        """Who takes how much."""
-        found = self._disk.by_account()
+        """Who takes how much, measured once a minute."""
+        if (found := self._measured.get("all")) is None:
+            found = self._measured["all"] = self._disk.by_account()
         accounts = [AccountDisk(account, found.get(account.id, {})) for account in self._accounts.list()]
         return DiskUse(accounts, self._disk.of_all, self._account_limit, self._store_limit)
 

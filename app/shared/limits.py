@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cachetools import TTLCache
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
@@ -22,6 +23,8 @@ from db.disk import DiskRepository
 from db.types import StoreError
 
 HOUR = 3600.0
+SECONDS = 60.0
+"""For how long an account that has room is not measured again: it takes a walk through all that it made."""
 SHARES = 4
 """A visitor's events take at most this part of the places that wait for their turn."""
 NOT_OFFERED = (
@@ -66,6 +69,7 @@ class DiskRoom:
         """Allow the store so many megabytes, and what each account made so many of them; 0 sets no limit."""
         self._database, self._disk = database, DiskRepository(database)
         self._most, self._each = megabytes * 1_000_000, per_account * 1_000_000
+        self._roomy: TTLCache[int, bool] = TTLCache(10_000, SECONDS)
 
     @classmethod
     def wired(cls, services: Services) -> DiskRoom:
@@ -82,8 +86,11 @@ class DiskRoom:
             return ""
 
     def _of(self, account: AccountRecord) -> str:
-        used = self._disk.of_account(account.id) if self._each else 0
-        if not self._each or used < self._each:
+        if not self._each or account.id in self._roomy:
+            return ""
+        used = self._disk.of_account(account.id)
+        if used < self._each:
+            self._roomy[account.id] = True
             return ""
         return (
             f"What {account.name} has made takes {used / 1e6:,.0f} MB in the store, and this server allows each "

@@ -11,7 +11,8 @@ from db.jobs import JobsRepository
 from db.logit_bases import logit_bases
 from db.project_contents import ProjectContents
 from db.projects import ProjectsRepository, members
-from db.scope import DEFAULT, OWNERS, PROJECT, in_every_project, in_project
+from db.schema import roots
+from db.scope import DEFAULT, SHARED, in_every_project, in_project
 from db.sessions import SessionsRepository
 from db.tables import METADATA
 from db.types import ConflictError, NotFoundError, utc_now
@@ -35,9 +36,9 @@ def rows(database, project):
     """How many rows of each table a project has."""
     with in_project(project), database.reading() as connection:
         return {
-            name: connection.scalar(select(func.count()).select_from(METADATA.tables[name]))
-            for name, owner in OWNERS.items()
-            if owner is not None
+            name: connection.scalar(select(func.count()).select_from(table))
+            for name, table in METADATA.tables.items()
+            if name not in SHARED
         }
 
 
@@ -45,7 +46,7 @@ def test_a_project_goes_whole_or_not_at_all_and_the_other_one_keeps_every_row(da
     contents_of = ProjectContents(database)
     extent = contents_of.extent(other.id)
     assert (extent.sessions, extent.verdicts, extent.running) == (1, 1, 0)
-    assert set(extent.rows) == {name for name, owner in OWNERS.items() if owner == PROJECT} - {"verdict_tombstones"}
+    assert set(extent.rows) == set(roots())
     before, kept = rows(database, DEFAULT), rows(database, other.id)
     # Nothing goes where one statement of its deletion fails.
     with monkeypatch.context() as patch:

@@ -6,7 +6,7 @@ import shutil
 from contextlib import ExitStack
 
 import pytest
-from sqlalchemy import delete, exists, func, insert, select, text, update
+from sqlalchemy import Column, Integer, MetaData, Table, delete, exists, func, insert, select, text, update
 
 from coft_core.types import Example, Span, UserTerm
 from db.assignments import AssignmentsRepository, ReadingsRepository
@@ -22,7 +22,8 @@ from db.library import LibraryRepository, SessionFilter
 from db.logit_bases import logit_bases, session_logit_bases
 from db.projects import ProjectsRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
-from db.scope import OWNERS, PROJECT, in_every_project, in_project
+from db.schema import every_table
+from db.scope import PROJECT, SHARED, in_every_project, in_project, owner_of, referred
 from db.sessions import SessionsRepository
 from db.swaps import SwapsRepository
 from db.tables import METADATA
@@ -110,23 +111,22 @@ def full(request, full_stores, tmp_path):
 
 
 def test_every_table_says_to_whom_its_rows_belong():
-    assert set(METADATA.tables) == set(OWNERS)
-    for name, owner in OWNERS.items():
-        if owner is not None and owner != PROJECT:
-            column = METADATA.tables[name].c[owner]
-            assert not column.nullable, name
-            assert OWNERS[next(iter(column.foreign_keys)).column.table.name] is not None, name
+    assert set(METADATA.tables) > SHARED
+    for name in {*every_table()} - SHARED:
+        owner = owner_of(METADATA.tables[name])
+        if owner.name != PROJECT:
+            assert owner_of(referred(owner).table) is not None, name
 
 
-def test_a_table_that_says_nothing_cannot_be_read_in_a_project(database, monkeypatch):
-    monkeypatch.delitem(OWNERS, "swaps")
-    with in_project(FIRST), pytest.raises(StoreError, match="rows of swaps"):
-        SwapsRepository(database).named("x")
+def test_a_table_that_says_nothing_cannot_be_read_in_a_project(database):
+    strange = Table("strange", MetaData(), Column("id", Integer))
+    with in_project(FIRST), pytest.raises(StoreError, match="rows of strange"), database.reading() as connection:
+        connection.execute(select(strange))
 
 
 def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(full):
     database, _ = full
-    owned = [METADATA.tables[name] for name, owner in OWNERS.items() if owner is not None]
+    owned = [table for name, table in METADATA.tables.items() if name not in SHARED]
     for table in owned:
         count = select(func.count()).select_from(table)
         aliased = select(func.count()).select_from(table.alias())
@@ -163,7 +163,7 @@ def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_see
     database, filled = full
     for table in METADATA.tables.values():
         for column in table.c:
-            owned = [key.column for key in column.foreign_keys if OWNERS[key.column.table.name] is not None]
+            owned = [key.column for key in column.foreign_keys if key.column.table.name not in SHARED]
             if not owned:
                 continue
             with in_project(OTHER), pytest.raises(NotFoundError), database.writing() as connection:

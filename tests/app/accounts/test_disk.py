@@ -30,7 +30,9 @@ def visitor(served, name):
 @pytest.fixture
 def bounded(served, monkeypatch):
     """A prompt set of a lead, which alone takes more than the megabyte that each account may have."""
-    monkeypatch.setattr(served.wired[DiskRoom], "_each", 1_000_000)
+    room = served.wired[DiskRoom]
+    monkeypatch.setattr(room, "_each", 1_000_000)
+    room._roomy.clear()
     prompts = PromptSetsRepository(served.wired.database)
     with answering(visitor(served, "the lead")):
         kept = prompts.add("large", "large.csv", "0", [PromptRow(2, Example(token_hex(1_000_000)))])

@@ -24,7 +24,7 @@ from db.accounts import AccountsRepository
 from db.calibrations import CalibrationsRepository
 from db.disk import DiskRepository
 from db.projects import ProjectsRepository
-from db.scope import OWNERS, PROJECT, counted_to, in_every_project, in_project
+from db.scope import PROJECT, SHARED, counted_to, in_every_project, in_project, owner_of, referred
 from db.sessions import SessionsRepository
 from db.tables import METADATA
 from db.types import ConflictError, NotFoundError
@@ -70,18 +70,15 @@ def strangers(database):
         return project(key.table, found)
 
     def project(table, row):
-        owner = OWNERS[table.name]
-        if owner == PROJECT:
-            return row[table.c[PROJECT]]
-        above = next(iter(table.c[owner].foreign_keys)).column
-        return project_of(above, row[table.c[owner]])
+        owner = owner_of(table)
+        return row[owner] if owner.name == PROJECT else project_of(referred(owner), row[owner])
 
     found = []
     with in_every_project(), database.reading() as connection:
         for table in METADATA.tables.values():
             named = [(column, key.column) for column in table.c for key in column.foreign_keys]
-            named = [(column, key) for column, key in named if OWNERS[key.table.name] is not None]
-            if OWNERS[table.name] is None or not named:
+            named = [(column, key) for column, key in named if key.table.name not in SHARED]
+            if table.name in SHARED or not named:
                 continue
             for row in connection.execute(select(table)).mappings():
                 for column, key in named:
