@@ -81,8 +81,8 @@ class Settings(BaseSettings):
         log: ``COFT_LOG``: how the server's log is written: ``text`` for people, or ``json``, one object a line.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
-        full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
-            the heads are kept, and with 0 nothing.
+        full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept, so that it can be
+            read at another lambda or alpha without the model.
         faster_steps: ``COFT_FASTER_STEPS``: whether loading a model ends with capturing or tracing its steps, which
             takes a second or several: ``on`` or ``off``.
         data: ``COFT_DATA``: folder with the files of the suites that are evaluated on; empty names none.

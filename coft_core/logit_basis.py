@@ -79,10 +79,10 @@ class LogitBasis:
     def packed(self, stored: StoredLogits) -> bytes | None:
         """Logits of a step as bytes for :func:`unpacked`; None where they would not be fewer than plain ones.
 
-        That is where they are the head of a vocabulary, have 16 bits, are infinite, or are no product with this matrix.
+        That is where they have 16 bits, are infinite, or are no product with this matrix.
         """
         vocabulary, width = self.rows.shape
-        if stored.tail is not None or stored.dtype != "float32" or stored.vocabulary_size != vocabulary:
+        if stored.dtype != "float32" or stored.vocabulary_size != vocabulary:
             return None
         values = np.frombuffer(stored.values, dtype="<f4").reshape(-1, vocabulary)  # (B, V)
         if not np.isfinite(values).all():

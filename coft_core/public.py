@@ -16,10 +16,9 @@ from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_rati
 from coft_core.conformal.split import context_numbers
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead
-from coft_core.decode.heads import Bounds
 from coft_core.decode.loop import Rollout, generate, score
 from coft_core.decode.plan import plan
-from coft_core.decode.reread import RereadFamily, RereadStep, reread
+from coft_core.decode.reread import reread
 from coft_core.errors import CalibrationMismatch, CoftError, LedgerMismatchError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
@@ -50,7 +49,6 @@ from coft_core.types import (
 __all__ = [
     "FAMILIES",
     "PROXY_FAMILIES",
-    "Bounds",
     "Calibration",
     "CalibrationMismatch",
     "CalibrationOptions",
@@ -75,8 +73,6 @@ __all__ = [
     "MemoryLedger",
     "NumericNoise",
     "Overhead",
-    "RereadFamily",
-    "RereadStep",
     "Rollout",
     "Run",
     "RunView",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from app.shared.audits import AuditSettings, SettingsFit
+from app.shared.decoding import SAMPLED
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts, mask_settings
 from app.shared.model_host import ModelHost
@@ -70,9 +71,7 @@ class Fitting:
             calibration_id=settings.calibration_id,
             group=settings.group,
             alpha=stored.alpha,
-            temperature=fingerprint.temperature,
-            top_p=fingerprint.top_p,
-            top_k=fingerprint.top_k,
+            **{name: getattr(fingerprint, name) for name in SAMPLED},
             proceed_uncertified=False,
             prompt_format=self._prompt_format(settings, fingerprint),
             chat_date=moment_of(fingerprint.rendering),
@@ -93,7 +92,7 @@ class Fitting:
         # Thresholds of the factual reading alone depend neither on lambda nor on any mask.
         masks_count = readings_of(calibration) == "both"
         lam = {"lam": getattr(policy, "lam", calibrated.lam)} if masks_count else {}
-        used = lam | {name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")}
+        used = lam | {name: getattr(policy.sampling, name) for name in SAMPLED}
         yield from self._of_the_model(settings, calibrated)
         yield from _unequal((name, getattr(calibrated, name), value) for name, value in used.items())
         if not masks_count:

@@ -11,7 +11,7 @@ from app.audit.branch_words import beside_message, prune_message, tree_message
 from app.audit.finding import finding_message
 from app.audit.panel import SettingsHandlers
 from app.audit.reread_service import RereadService
-from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message
+from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message, waiting_message
 from app.audit.service import AuditService
 from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
@@ -214,13 +214,14 @@ class RereadingHandlers:
         self._rereads = services[RereadService]
         self._audits = services[AuditService]
 
-    @shown
-    def reread(self, event: gr.EventData) -> Message:
+    @shown_stream
+    def reread(self, event: gr.EventData) -> Iterator[Message]:
         """Read the chain; why it cannot be read is shown in the panel and not as an error."""
-        message = or_refusal(lambda: rereading_message(self._rereads.read(_reading(event))))
-        if isinstance(message, str):
-            message = refusal_message(message, event.session, event.branch)
-        return reply(event, message)
+        ids, asked = (event.session, event.branch), _reading(event)
+        if or_refusal(lambda: self._rereads.needs_model(asked)) is True:
+            yield reply(event, waiting_message(*ids))
+        message = or_refusal(lambda: rereading_message(self._rereads.read(asked)))
+        yield reply(event, refusal_message(message, *ids) if isinstance(message, str) else message)
 
     @shown_stream
     def depart(self, event: gr.EventData) -> Iterator[Message]:

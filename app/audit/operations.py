@@ -17,6 +17,7 @@ from app.audit.until import stop_sentence, until_from_text
 from app.report.service import ReportService
 from app.shared.audits import AuditSettings, AuditView, ParameterValue, PolicyInfo, StartAudit
 from app.shared.calibrations import CalibrationStore
+from app.shared.decoding import DECODING, settings_of
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
@@ -25,16 +26,13 @@ from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_va
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
 from app.shared.step_words import certificate_words, counted_claim, finding, quoted, set_size
-from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
+from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options_of, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.effects import masked_words
 from coft_core.types import Span, Step
-
-UNKNOWN = "?"
-"""Stands where an answer hangs on logits that were not kept."""
 
 STATES = {
     "calibrated": "",
@@ -108,20 +106,13 @@ def _print_rereading(rereading: Rereading) -> None:
 
 
 def _reread_row(row: RereadRow) -> str:
-    now = row.now
-    other = UNKNOWN if row.differs is None else _shown(now.policy_token or "") if row.differs else ""
-    fused = math.exp(now.log_p_fused.low)
-    size = f"{now.set_size.low:.0f}" if now.set_size.exact else f"{now.set_size.low:.0f}-{now.set_size.high:.0f}"
-    certified = f"{_word(row.then.certified)}, {_word(now.certified)}"
-    forced = " forced" if row.then.forced else ""
+    then, now = row.then, row.now
+    other = _shown(now.policy_token) if row.differs else ""
+    certified = ", ".join("yes" if step.certified else "no" for step in (then, now))
     return (
-        f"{row.index + 1:>4}  {_shown(row.then.token):<16} {other:<16} {fused:>8.4f} {math.exp(now.log_tau):>8.4f} "
-        f"{size:>8}  {certified}{forced}"
+        f"{row.index + 1:>4}  {_shown(then.token):<16} {other:<16} {math.exp(now.log_p_fused):>8.4f} "
+        f"{math.exp(now.log_tau):>8.4f} {now.set_size:>8}  {certified}{' forced' if then.forced else ''}"
     )
-
-
-def _word(certified: bool | None) -> str:
-    return UNKNOWN if certified is None else "yes" if certified else "no"
 
 
 def _shown(token: str) -> str:
@@ -278,7 +269,9 @@ def list_policies(wired: Services) -> tuple[PolicyInfo, ...]:
 def reread_audit(
     wired: Services, session: int, *, lam: float | None = None, alpha: float | None = None, branch: int | None = None
 ) -> Rereading:
-    """Read a stored audit at another lambda or alpha, without the model; what is left out stays the audit's own.
+    """Read a stored audit at another lambda or alpha; what is left out stays the audit's own.
+
+    The model runs again where the logits of the audit's steps are not kept.
 
     Each step is read after the tokens that stand before it, so that what follows the first step with another
     token is a reading of the old text and not what would be written.
@@ -290,32 +283,30 @@ def reread_audit(
         branch: The branch; without one, the active branch.
 
     Returns:
-        The steps as they read now; differs and certified are null where they hang on logits that were not kept.
+        The steps as they read now.
     """
     return wired[RereadService].read(RereadRequest(session, lam, alpha, branch))
 
 
+OF_AN_AUDIT = {name: said for name, said in settings_of(AuditSettings).items() if said.help and name not in DECODING}
+_OfAnAudit = options_of("_OfAnAudit", OF_AN_AUDIT, AuditSettings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DecodingOptions(PolicyOptions):
+class DecodingOptions(_OfAnAudit, PolicyOptions):
     """Everything that describes how a prompt is decoded, but the policies' names.
 
     Attributes:
         parameters: a parameter of the policy, as 'policies' lists them; may be given several times
         tuned: take the strength that the newest fitting tuning found
         calibration: number of a calibration, 'embedded' or 'none'
-        group: group whose own thresholds are used (default: all contexts together)
-        proceed_uncertified: use a calibration of another policy
         steps: tokens to generate at most
-        greedy: take the likeliest certified token
     """
 
     parameters: Annotated[list[str], typer.Option("--set", metavar="[POLICY.]NAME=VALUE")] = field(default_factory=list)
     tuned: bool = False
     calibration: str = EMBEDDED
-    group: str | None = None
-    proceed_uncertified: bool = False
     steps: int = USUAL.max_new_tokens
-    greedy: bool = False
 
     def decoding(self, wired: Services, policies: str) -> list[AuditSettings]:
         """The settings of each of the policies that are named, separated by commas.
@@ -338,10 +329,8 @@ class DecodingOptions(PolicyOptions):
             **self.settings(wired),
             policy="coft" if policy == FACTORIZED else policy,
             calibration_id=self._calibration_id(wired, policy),
-            greedy=self.greedy,
             max_new_tokens=self.steps,
-            proceed_uncertified=self.proceed_uncertified,
-            group=self.group,
+            **{name: getattr(self, name) for name in OF_AN_AUDIT},
         )
         fitting = fitted(settings, policy)
         if self.tuned and fitting.policy != "vanilla":

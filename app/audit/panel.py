@@ -19,6 +19,7 @@ from app.shared.prompt_words import preview_message, refused_message, spans_from
 from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
+    SETTINGS,
     SettingsRail,
     StoredChoices,
     as_kept,
@@ -44,14 +45,12 @@ LOADING_PHASES = {
     LoadingPhase.WARM_UP: "running it for the first time",
 }
 
-UNRELATED = ("greedy", "max_new_tokens", "seed")
+UNRELATED = tuple(name for name, said in SETTINGS.items() if not said.calibrated)
 """Settings that no calibration depends on."""
 
-TUNED_BY = (
-    "policy", "model", "mask", "temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "whitelist",
-    "prompt_format", "system_prompt", "thinking", "prefill",
-)  # fmt: skip
-"""Settings that must be those of a tuning for its strengths to be offered."""
+STRENGTH = ("lam", "alpha", "calibration_id", "group", "parameters")
+TUNED_BY = tuple(name for name in FIELDS if name not in (*UNRELATED, *STRENGTH))
+"""Settings with which the strengths that a tuning offers can change."""
 
 
 class SettingsHandlers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from threading import Lock
 from typing import cast
@@ -47,6 +48,11 @@ class StoredChain:
 
     steps: tuple[Step, ...] = ()
     texts: dict[int, str] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the logits of every step are kept."""
+        return all(step.logits is not None for step in self.steps)
 
     @property
     def size(self) -> int:
@@ -104,10 +110,6 @@ NOT_COFT = (
     "This audit was made with {}; only the steps of policies that fuse both readings, as COFT does, can be read again "
     "at another lambda or alpha, so audit the prompt with one of them."
 )
-NOT_KEPT = (
-    "This audit was made without keeping its logits, so it cannot be read again; make a new audit of the prompt. "
-    "Whether they are kept is a setting of the program, COFT_FULL_LOGITS_KB."
-)
 NO_ALPHA = "This audit has no thresholds, so there is no alpha to read them at; change lambda alone."
 NO_THRESHOLDS = "No threshold is applied in this audit, so only lambda can be changed."
 
@@ -157,19 +159,17 @@ class RereadService:
         if calibration is None and request.alpha is not None:
             raise ServiceError(NO_ALPHA)
         chain = self._chains.of(branch)
-        kept = [step for step in chain.steps if step.logits is not None]
-        if chain.steps and not kept:
-            raise ServiceError(NOT_KEPT)
-        readings = reread(
-            kept,
-            # Whether the thresholds fit is told by comparing fingerprints, and then nothing counts as certified.
-            policy_of(replace(settings, proceed_uncertified=True), calibration),
+        # Whether the thresholds fit is told by comparing fingerprints, and then nothing counts as certified.
+        read = partial(
+            reread,
+            policy=policy_of(replace(settings, proceed_uncertified=True), calibration),
             seed=settings.seed,
             path=branch.path,
             greedy=settings.greedy,
             fingerprint=Fingerprint.from_dict(record.fingerprint),
             text_of=self._texts(record, settings, chain),
         )
+        readings = read(chain.steps) if chain.whole else self._audits.read_again(record.id, chain.steps, read)
         return Rereading(
             session_id=record.id,
             branch_id=branch.id,
@@ -178,10 +178,14 @@ class RereadService:
             own_lam=stored.lam,
             own_alpha=None if calibration is None else stored.alpha,
             thresholds=told,
-            rows=tuple(RereadRow(step, reading) for step, reading in zip(kept, readings, strict=True)),
-            unread=tuple(step.index for step in chain.steps if step.logits is None),
+            rows=tuple(RereadRow(step, reading) for step, reading in zip(chain.steps, readings, strict=True)),
             offers=_offers(alike) if calibration is not None else (),
+            computed=not chain.whole,
         )
+
+    def needs_model(self, request: RereadRequest) -> bool:
+        """Whether a reading runs the model, because logits of the chain are not kept."""
+        return not self._chains.of(self._asked(request)[1]).whole
 
     def depart(self, request: RereadRequest) -> Iterator[Departure]:
         """Begin an audit with the settings of a reading and run it to the first step that differs; needs the model.
@@ -324,13 +328,12 @@ class RereadService:
     def _texts(self, record: SessionRecord, settings: AuditSettings, chain: StoredChain) -> Callable[[int], str]:
         """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
         known = chain.texts or {}
-        loaded = self._host.loaded(settings.model)
-        named = record.fingerprint["tokenizer"]
-        same = loaded if loaded and same_digests(loaded.tokenizer_digest, named) else None
+        named = str(record.fingerprint["tokenizer"])
 
         def text_of(token_id: int) -> str:
-            if token_id not in known and same is not None:
-                known[token_id] = same.token_text(token_id)
+            loaded = None if token_id in known else self._host.loaded(settings.model)
+            if loaded is not None and same_digests(loaded.tokenizer_digest, named):
+                known[token_id] = loaded.token_text(token_id)
             return known.get(token_id, f"<token {token_id}>")
 
         return text_of
@@ -376,7 +379,7 @@ def _forks(path: str, target: int) -> list[tuple[int, int]]:
 
 
 def _target(reading: Rereading) -> int:
-    return reading.steps if reading.first is None else reading.first.index + 1
+    return len(reading.rows) if reading.first is None else reading.first.index + 1
 
 
 def _sentence(repeats: int, departs: int | None, reading: Rereading, stopped: bool) -> str:
@@ -387,6 +390,4 @@ def _sentence(repeats: int, departs: int | None, reading: Rereading, stopped: bo
     told = f"{begun} and departs at step {departs + 1}."
     if departs + 1 >= _target(reading):
         return told
-    if any(row.index == departs for row in reading.undecided):
-        return f"{told} The reading could not tell that, because parts of the vocabulary were not kept."
     return f"{told} The reading did not say so: the model no longer computes what it did."

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from app.shared.prompt_words import Message
 from app.shared.step_words import shown_token
-from coft_core.decode.heads import Bounds
-from coft_core.decode.reread import RereadStep
 from coft_core.types import Certificate, Step
 
+COMPUTED = "The model read this chain again, because the logits of its steps are not kept."
 ThresholdKind = Literal["own", "other", "mismatch", "none"]
 """Whose thresholds a reading uses: the audit's own calibration, another one that was made for this lambda, the audit's
 own although it was made for another policy, or none."""
@@ -55,7 +53,7 @@ class RereadRow:
     """One step as it was audited and as it reads now."""
 
     then: Step
-    now: RereadStep
+    now: Step
 
     @property
     def index(self) -> int:
@@ -63,31 +61,26 @@ class RereadRow:
         return self.then.index
 
     @property
-    def differs(self) -> bool | None:
-        """Whether another token would stand here after the same prefix; None if that hangs on what was not kept.
-
-        A forced token stays whatever the policy says.
-        """
-        return False if self.then.forced else self.now.changed
+    def moved(self) -> bool:
+        """Whether the policy would choose another token after the same prefix."""
+        return self.now.policy_token_id != self.then.policy_token_id
 
     @property
-    def recertified(self) -> bool | None:
-        """Whether the written token's certificate differs; None if it is not known now."""
-        return None if self.now.certified is None else self.now.certified != self.then.certified
+    def differs(self) -> bool:
+        """Whether another token would be written after the same prefix; a forced token stays."""
+        return self.moved and not self.then.forced
 
     @property
     def token_mark(self) -> str:
-        """``other``, ``forced`` (it stays, but the policy would choose otherwise), ``unknown``, or nothing."""
-        if self.then.forced:
-            return "forced" if self.now.changed else ""
-        return "unknown" if self.differs is None else "other" if self.differs else ""
+        """``other``, ``forced`` (it stays, but the policy would choose otherwise), or nothing."""
+        return "" if not self.moved else "forced" if self.then.forced else "other"
 
     @property
     def certificate_mark(self) -> str:
-        """``lost``, ``gained``, ``unknown``, or nothing."""
-        if self.recertified is None:
-            return "unknown"
-        return "" if not self.recertified else "lost" if self.then.certified else "gained"
+        """``lost``, ``gained``, or nothing."""
+        if self.now.certified == self.then.certified:
+            return ""
+        return "lost" if self.then.certified else "gained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +95,14 @@ class Rereading:
     own_alpha: float | None
     thresholds: RereadThresholds
     rows: tuple[RereadRow, ...]
-    unread: tuple[int, ...] = ()
     offers: tuple[CalibrationOffer, ...] = ()
-
-    @property
-    def steps(self) -> int:
-        """Length of the chain."""
-        return len(self.rows) + len(self.unread)
+    computed: bool = False
+    """Whether the model ran again, because logits of this chain were not kept."""
 
     @property
     def differing(self) -> tuple[RereadRow, ...]:
         """Steps at which another token would stand."""
         return tuple(row for row in self.rows if row.differs)
-
-    @property
-    def undecided(self) -> tuple[RereadRow, ...]:
-        """Steps whose token hangs on what was not kept."""
-        return tuple(row for row in self.rows if row.differs is None)
 
     @property
     def first(self) -> RereadRow | None:
@@ -127,17 +111,17 @@ class Rereading:
 
     @property
     def certified_then(self) -> int:
-        """How many of the steps that can be read were certified when they were audited."""
+        """How many of the steps were certified when they were audited."""
         return sum(row.then.certified for row in self.rows)
 
     @property
     def certified_now(self) -> int:
-        """How many of them are certified for sure now."""
-        return sum(row.now.certified is True for row in self.rows)
+        """How many of them are certified now."""
+        return sum(row.now.certified for row in self.rows)
 
     @property
     def claim(self) -> str:
-        """What may be claimed of the steps that can be read, with at how many of them."""
+        """What may be claimed of the steps, with at how many of them."""
         return Certificate.read(self.thresholds.certificate).at(self.certified_now, len(self.rows)).text
 
     @property
@@ -149,19 +133,21 @@ class Rereading:
     def token_sentence(self) -> str:
         """How many tokens would be others, and the first of them."""
         if not self.rows:
-            return "No step of this chain can be read." if self.unread else "The chain has no token yet."
+            return "The chain has no token yet."
         differing, first = self.differing, self.first
         if first is None:
             text = "The token would be the same." if len(self.rows) == 1 else "Every token would be the same."
-            text = "No token is known to differ." if self.undecided else text
         else:
             noun = "token" if len(self.rows) == 1 else "tokens"
             told = "others, the first at" if len(differing) > 1 else "another one, at"
             text = (
                 f"{len(differing)} of {len(self.rows)} {noun} would be {told} "
-                f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token or '')})."
+                f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token)})."
             )
-        return " ".join((text, *self._reservations()))
+        if moved := sum(row.token_mark == "forced" for row in self.rows):
+            forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
+            text += f" {forced}, although the policy by itself would now choose otherwise."
+        return text
 
     @property
     def certificate_sentence(self) -> str:
@@ -173,14 +159,11 @@ class Rereading:
             return f"Thresholds held: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
         marks = Counter(row.certificate_mark for row in self.rows)
         silent = sum(row.now.state == "uninformative" for row in self.rows)
-        hanging = sum(row.now.hangs_on_tail for row in self.rows)
         text = f"Thresholds held: {self.certified_now} of {len(self.rows)} now, {then}"
         if silent:
             text += f"; at {silent} the threshold says nothing, and counts as missed"
         if marks["lost"] or marks["gained"]:
             text += f"; {marks['lost']} would lose the certificate and {marks['gained']} would gain one"
-        if hanging:
-            text += f"; {hanging} cannot be told, because parts of the vocabulary were not kept"
         return f"{text}."
 
     @property
@@ -194,28 +177,15 @@ class Rereading:
         )
 
     @property
-    def unread_sentence(self) -> str:
-        """Which steps cannot be read; empty if all can."""
-        if not self.unread:
-            return ""
-        first, last, count = self.unread[0] + 1, self.unread[-1] + 1, len(self.unread)
-        if count == 1:
-            return f"Step {first} was stored without its logits and cannot be read."
-        return f"{count} steps between {first} and {last} were stored without their logits and cannot be read."
+    def source_sentence(self) -> str:
+        """Where the numbers are from, if not from the store."""
+        return COMPUTED if self.computed else ""
 
     @property
     def summary(self) -> str:
         """The reading in a few sentences."""
-        parts = (self.token_sentence, self.certificate_sentence, self.reach_sentence, self.unread_sentence)
+        parts = (self.token_sentence, self.certificate_sentence, self.reach_sentence, self.source_sentence)
         return " ".join(filter(None, parts))
-
-    def _reservations(self) -> Iterator[str]:
-        if count := len(self.undecided):
-            steps = "1 step" if count == 1 else f"{count} steps"
-            yield f"At {steps} the token hangs on parts of the vocabulary that were not kept."
-        if moved := sum(row.then.forced and row.now.changed is True for row in self.rows):
-            forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
-            yield f"{forced}, although the policy alone would now choose otherwise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +207,7 @@ def _quoted(token: str) -> str:
 
 
 def rereading_json(rereading: Rereading) -> dict[str, Any]:
-    """A reading with all its steps; steps count from 1, and what hangs on logits that were not kept is null."""
+    """A reading with all its steps; steps count from 1, and every number is exact."""
     told = rereading.thresholds
     return {
         "session_id": rereading.session_id,
@@ -257,14 +227,14 @@ def rereading_json(rereading: Rereading) -> dict[str, Any]:
         "first": None if rereading.first is None else rereading.first.index + 1,
         "certified_then": rereading.certified_then,
         "certified": rereading.certified_now,
-        "not_kept": [index + 1 for index in rereading.unread],
+        "not_kept": [],
         "other_lambdas": [asdict(offer) for offer in rereading.offers],
         "steps": [row_json(row) for row in rereading.rows],
     }
 
 
 def row_json(row: RereadRow) -> dict[str, Any]:
-    """One step as it was audited and as it reads now; numbers that are only bounded are ``[low, high]``."""
+    """One step as it was audited and as it reads now."""
     then, now = row.then, row.now
     return {
         "step": row.index + 1,
@@ -284,16 +254,12 @@ def row_json(row: RereadRow) -> dict[str, Any]:
         "tau_then": math.exp(then.log_tau),
         "tau": math.exp(now.log_tau),
         "p_fused_then": math.exp(then.log_p_fused),
-        "p_fused": _number(Bounds(math.exp(now.log_p_fused.low), math.exp(now.log_p_fused.high))),
+        "p_fused": math.exp(now.log_p_fused),
         "set_size_then": then.set_size,
-        "set_size": _number(now.set_size),
-        "exact": now.mode == "full",
-        "note": now.note,
+        "set_size": now.set_size,
+        "exact": True,
+        "note": "",
     }
-
-
-def _number(bounds: Bounds) -> float | list[float]:
-    return bounds.low if bounds.exact else [bounds.low, bounds.high]
 
 
 MOST_ROWS = 60
@@ -311,7 +277,7 @@ def rereading_message(rereading: Rereading) -> Message:
         "kind": "reread",
         "session": rereading.session_id,
         "branch": rereading.branch_id,
-        "steps": rereading.steps,
+        "steps": len(rereading.rows),
         "lam": rereading.lam,
         "alpha": rereading.alpha,
         "own": [rereading.own_lam, rereading.own_alpha],
@@ -323,8 +289,7 @@ def rereading_message(rereading: Rereading) -> Message:
         "token": rereading.token_sentence,
         "certificate": rereading.certificate_sentence,
         "reach": rereading.reach_sentence,
-        "gap": rereading.unread_sentence,
-        "unread": list(rereading.unread),
+        "source": rereading.source_sentence,
         "first": None if first is None else first.index,
         "marks": [mark(row, fits) for row in remarkable],
         "rows": [table_row(row, fits) for row in remarkable[:MOST_ROWS]],
@@ -333,6 +298,11 @@ def rereading_message(rereading: Rereading) -> Message:
         "now_text": settings_text(rereading.lam, rereading.alpha),
         "renewal": renewal(rereading),
     }
+
+
+def waiting_message(session: int, branch: int | None) -> Message:
+    """The model is run, which takes longer than to read what was kept."""
+    return {"kind": "waiting", "session": session, "branch": branch, "text": "The model reads this chain again …"}
 
 
 def refusal_message(text: str, session: int, branch: int | None) -> Message:
@@ -354,17 +324,9 @@ def departure_message(departure: Departure) -> Message:
 
 def mark(row: RereadRow, fits: bool) -> Message:
     """The marks of one token: ``t`` of the token, ``c`` of its certificate where the thresholds fit, and the words."""
-    other = shown_token(row.now.policy_token or "")
-    of_token = {
-        "other": f"would be {other}",
-        "forced": f"forced; the policy would now choose {other}",
-        "unknown": "the token cannot be told",
-    }
-    of_certificate = {
-        "lost": "would lose its certificate",
-        "gained": "would be certified",
-        "unknown": "its certificate cannot be told",
-    }
+    other = shown_token(row.now.policy_token)
+    of_token = {"other": f"would be {other}", "forced": f"forced; the policy would now choose {other}"}
+    of_certificate = {"lost": "would lose its certificate", "gained": "would be certified"}
     certificate = row.certificate_mark if fits else ""
     words = filter(None, (of_token.get(row.token_mark), of_certificate.get(certificate)))
     return {"i": row.index, "t": row.token_mark, "c": certificate, "sr": "; ".join(words)}
@@ -372,13 +334,12 @@ def mark(row: RereadRow, fits: bool) -> Message:
 
 def table_row(row: RereadRow, fits: bool) -> Message:
     """One row of the table; ``id`` is the token that can be forced there, if it is known and another one."""
-    other = row.differs is True and row.now.policy_token_id is not None
     return {
         "i": row.index,
         "step": row.index + 1,
         "written": shown_token(row.then.token),
         "would": _would(row),
-        "id": row.now.policy_token_id if other else None,
+        "id": row.now.policy_token_id if row.differs else None,
         "then": certificate_word(row.then.certified, row.then.state),
         "now": certificate_word(row.now.certified, row.now.state),
         "t": row.token_mark,
@@ -386,10 +347,8 @@ def table_row(row: RereadRow, fits: bool) -> Message:
     }
 
 
-def certificate_word(certified: bool | None, state: str) -> str:
+def certificate_word(certified: bool, state: str) -> str:
     """Whether a token is certified, in a word or two."""
-    if certified is None:
-        return "cannot be told"
     if state == "none":
         return "no threshold"
     if state == "mismatch":
@@ -410,11 +369,7 @@ def renewal(rereading: Rereading) -> str:
     """What a new audit at these settings would be."""
     unchanged = "Same prompt, spans and seed."
     if rereading.first is None:
-        way = (
-            "It repeats this whole chain."
-            if not rereading.undecided
-            else "It repeats this chain as far as can be told."
-        )
+        way = "It repeats this whole chain."
     elif rereading.first.index == 0:
         way = "It departs at the first step."
     else:
@@ -428,12 +383,8 @@ def renewal(rereading: Rereading) -> str:
 
 
 def _would(row: RereadRow) -> str:
-    kind = row.token_mark
-    if kind == "unknown":
-        return "cannot be told"
-    if kind == "forced":
-        return f"forced (else {shown_token(row.now.policy_token or '')})"
-    return shown_token(row.now.policy_token or "") if kind == "other" else "the same"
+    other = shown_token(row.now.policy_token)
+    return {"forced": f"forced (else {other})", "other": other}.get(row.token_mark, "the same")
 
 
 def _badge(rereading: Rereading) -> tuple[str, str]:

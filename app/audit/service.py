@@ -38,6 +38,7 @@ from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, generate_together
+from coft_core.decode.reread import with_logits
 from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
@@ -67,7 +68,7 @@ class AuditService:
         marks: Sequence[ThinkingMarks] = (),
         room: DiskRoom | None = None,
     ) -> None:
-        """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads.
+        """Wire the service; a step's logits are kept if they take at most ``full_logits_kb``.
 
         ``marks`` of thinking are looked for before the known ones. Without ``room`` the store may grow.
         """
@@ -267,6 +268,15 @@ class AuditService:
         size = rows_size(model, rows, len(prepared.prompt.factual_ids) + len(tokens))
         work = partial(leave_one_out, model, record.prompt, prepared.policy, tokens, spans, detector=detector)
         return self._host.memory.run(size, work)
+
+    def read_again(
+        self, session_id: int, steps: Sequence[Step], read: Callable[[Sequence[Step]], Sequence[Step]]
+    ) -> list[Step]:
+        """What a function reads of a chain's steps with their logits, which the model computes again."""
+        prepared = self._live.plan(self._sessions.get(session_id), thresholds=False)
+        prompt = prepared.prompt
+        size = rows_size(prepared.model, len(prepared.policy.branches(prompt)), len(prompt.factual_ids) + len(steps))
+        return self._host.memory.run(size, lambda: [one for part in with_logits(prepared, steps) for one in read(part)])
 
     def overhead(self, session_id: int) -> Overhead:
         """Measured time per token of the session's policy against vanilla decoding; needs the model."""

@@ -12,6 +12,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
+from app.shared.decoding import FRAMED
 from app.shared.markup import hint, laid_out, markup, upload
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
@@ -25,8 +26,7 @@ FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    "temperature", "top_p", "top_k", "by_group", "verification_share", "prompt_format", "chat_date",
-    "system_prompt", "thinking", "prefill", "seed",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", *FRAMED, "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 

@@ -53,12 +53,13 @@ from app.evaluate.sources import HUB
 from app.evaluate.table_service import TableRequest, TableService
 from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
+from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
 from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
-from app.shared.settings_rail import FRAMED, frame_settings, prompt_format
+from app.shared.settings_rail import frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside, Suite

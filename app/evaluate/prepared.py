@@ -11,6 +11,7 @@ from app.evaluate.items import digest_of
 from app.evaluate.methods import check_method
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
 from app.shared.audits import AuditSettings
+from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, pinned, policy_of, prompted
@@ -172,7 +173,7 @@ def _shared(method: EvaluationMethod) -> Hashable:
     """Equal for methods that can be read together."""
     settings, policy = method.settings, policy_of(method.settings, None)
     return (
-        settings.prompt_format, settings.chat_date, settings.system_prompt, settings.thinking, settings.prefill,
+        *(getattr(settings, name) for name in FRAMED),
         settings.masked_families, settings.user_list_id, method.dropped,
         tuple(sorted(policy.models.items())), tuple(sorted(policy.scorers.items())),
     )  # fmt: skip

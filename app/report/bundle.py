@@ -22,7 +22,7 @@ from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
 from coft_core.errors import CoftError
-from coft_core.stored_logits import StoredLogits
+from coft_core.stored_logits import StoredLogits, holds_all
 from coft_core.text.user_list import UserList
 from coft_core.types import UserTerm
 from db.prompt_sets import PromptRow, PromptSetRecord
@@ -139,7 +139,8 @@ def _entries(archive: zipfile.ZipFile) -> Iterator[tuple[tuple[int, int], Stored
             raise ServiceError(
                 f"{LOGITS_FILE} holds {entry.filename!r}, which is no step's logits, or too large for them."
             )
-        yield (int(named[1]), int(named[2]) - 1), StoredLogits.from_bytes(archive.read(entry))
+        if holds_all(data := archive.read(entry)):
+            yield (int(named[1]), int(named[2]) - 1), StoredLogits.from_bytes(data)
 
 
 PROMPTS_FILE = "calibration_prompts.json"

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from app.shared.decoding import DecodingSettings, setting
 from coft_core.conformal.bins import BinEvenness
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.chain import ChainCertificate
@@ -17,7 +18,6 @@ from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter
-from coft_core.text.turns import Thinking
 from coft_core.types import Span, Step
 from db.audits import BatchPlace
 from db.chains import BranchOutline
@@ -242,68 +242,19 @@ class ModelView:
     details: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditSettings:
-    """Everything a reviewer can set for one audit; the defaults equal those of the embedded calibration.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings(DecodingSettings):
+    """Everything that a reviewer can set for one audit; policies declare their own parameters."""
 
-    Attributes:
-        model: ``"demo"``, a hub id or a folder.
-        policy: Name of a policy of ``app.shared.policies``.
-        lam: Fusion weight.
-        alpha: Risk level at which the calibration is read.
-        calibration_id: Calibration run; None audits without certificate.
-        temperature: Sampling temperature.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Tokens kept; 0 is off.
-        greedy: Take the likeliest token instead of drawing.
-        seed: Seed of the keyed draws.
-        max_new_tokens: Steps at most.
-        sentinel: Sentinel text; None takes the model's own.
-        proceed_uncertified: Go on although the calibration belongs to another policy.
-        masked_families: Families whose detected spans are masked, spans of the others being suggested; None takes
-            the program's own choice, which is all but the proxies unless it is set otherwise.
-        user_list_id: Word list whose terms win over what is detected; None uses none.
-        mask_layout: ``joint`` (one masked branch) or ``factorized`` (one for each attribute family).
-        mask_mode: ``hard`` (sentinels) or ``soft`` (a neutral hint).
-        mask_hint: Hint of the soft mask; None takes the usual one.
-        whitelist: Terms that the policy never masks.
-        group: Group whose own thresholds are used, of a calibration by group; None takes all contexts together.
-        parameters: The policy's own parameters by name; those that are left out have their defaults.
-        prompt_format: ``auto`` (the model's chat template if it has one), ``chat`` or ``plain`` (the text alone).
-        chat_date: Local day, or day and time, as of which a chat template that prints the date is rendered, such as
-            ``"2026-11-21"``; None takes the present.
-        system_prompt: Put before every prompt that has no system prompt of its own; None puts nothing there.
-        thinking: Whether the model is asked to think before it answers: ``auto`` (as its chat template has it), ``on``
-            or ``off``.
-        prefill: What the answer begins with, where a prompt says nothing else; None is nothing.
-    """
-
-    model: str = "demo"
-    policy: str = "coft"
-    lam: float = 0.6
-    alpha: float = 0.1
-    calibration_id: int | None = None
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
-    greedy: bool = False
-    seed: int = 0
-    max_new_tokens: int = 64
-    sentinel: str | None = None
-    proceed_uncertified: bool = False
-    masked_families: tuple[str, ...] | None = None
-    user_list_id: int | None = None
-    mask_layout: str = "joint"
-    mask_mode: str = "hard"
-    mask_hint: str | None = None
-    whitelist: tuple[str, ...] = ()
-    group: str | None = None
-    parameters: tuple[tuple[str, ParameterValue], ...] = ()
-    prompt_format: str = "auto"
-    chat_date: str | None = None
-    system_prompt: str | None = None
-    thinking: Thinking = "auto"
-    prefill: str | None = None
+    policy: str = setting("coft")
+    calibration_id: int | None = setting(None)
+    greedy: bool = setting(
+        False, "Greedy: take the likeliest token", help="take the likeliest certified token", fold="sampling",
+        control="Checkbox", calibrated=False,
+    )  # fmt: skip
+    proceed_uncertified: bool = setting(False, help="use a calibration of another policy")
+    group: str | None = setting(None, help="group whose own thresholds are used (default: all contexts together)")
+    parameters: tuple[tuple[str, ParameterValue], ...] = setting(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,34 +396,19 @@ def _value(value: ParameterValue | list[str]) -> ParameterValue:
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationRequest:
+class CalibrationRequest(DecodingSettings):
     """A request to calibrate on a parsed prompt set."""
 
     name: str
-    model: str = "demo"
-    lam: float = 0.6
-    alpha: float = 0.1
     estimator: str = "hierarchical"
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
-    sentinel: str | None = None
-    seed: int = 0
     verification_share: float = 0.25
     accept_errors: bool = False
-    masked_families: tuple[str, ...] | None = None
-    user_list_id: int | None = None
     source: str = "reference"
     draws: int = 1
     by_group: bool = False
-    mask_layout: str = "joint"
     alpha_by_family: tuple[tuple[str, float], ...] | None = None
-    mask_mode: str = "hard"
-    mask_hint: str | None = None
-    whitelist: tuple[str, ...] = ()
     bin_width: int = 8
     max_position: int = 256
-    max_new_tokens: int = 64
     tolerance: float = 0.01
     max_iterations: int = 4
     record_chains: bool = False
@@ -481,11 +417,6 @@ class CalibrationRequest:
     deployment: tuple[str, ...] = ()
     certified_in: str = "both"
     bin_spacing: str = "finest"
-    prompt_format: str = "auto"
-    chat_date: str | None = None
-    system_prompt: str | None = None
-    thinking: Thinking = "auto"
-    prefill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

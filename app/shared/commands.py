@@ -87,7 +87,9 @@ def _fields(record: Any) -> Iterator[Argument]:
     for field in fields(record):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         default = inspect.Parameter.empty if default is MISSING else default
-        yield Argument(field.name, hints[field.name], default, True, meanings.get(field.name, ""))
+        said = field.metadata.get("setting")
+        meaning = meanings.get(field.name) or (said.help if said else "")
+        yield Argument(field.name, hints[field.name], default, True, meaning)
 
 
 def _parameter(argument: Argument) -> inspect.Parameter:

@@ -11,6 +11,7 @@ from cachetools import LRUCache
 from app.shared.wiring import Services
 from coft_core.logit_basis import LogitBasis, basis_named, basis_of, is_packed
 from coft_core.model.language_model import LanguageModel
+from coft_core.stored_logits import holds_all
 from coft_core.types import Step
 from db.logit_bases import LogitBases, PackedLogits
 from db.sessions import SessionsRepository
@@ -43,7 +44,8 @@ class KeptLogits:
 
     def of(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
         """Logits of a chain from a step on, by the step's index, as :meth:`StoredLogits.to_bytes` gives them."""
-        rows = self._sessions.logits(branch_id, first)
+        stored = self._sessions.logits(branch_id, first)
+        rows = {index: data for index, data in stored.items() if is_packed(data) or holds_all(data)}
         named: defaultdict[str, list[int]] = defaultdict(list)
         for index, data in rows.items():
             if is_packed(data):

@@ -29,6 +29,7 @@ from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
 from app.shared.policy_menu import policies_shown
 from app.shared.request_gate import EVERYWHERE_FORBIDDEN, POLICY
+from app.shared.settings_rail import FIELDS
 from app.shared.web import ASSETS
 from app.shared.wiring import Page
 
@@ -120,6 +121,7 @@ def page_files() -> PageFiles:
         "frames": frames(),
         "sensitive": SENSITIVE,
         "policies": policies_shown(),
+        "settings": FIELDS,
     }
     contents[PLOTLY] = get_plotlyjs()
     contents[SHARED] = f"export const shared = {json.dumps(shared)};\n"

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from threading import Lock
-from typing import TypedDict, TypeVar, cast
+from typing import Any, TypeVar
 
 from app.settings import Settings
-from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit, preview_to_json
+from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, StartAudit, preview_to_json
+from app.shared.decoding import OF_POLICIES, DecodingSettings
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
@@ -28,7 +29,7 @@ from coft_core.policies.base import Policy
 from coft_core.policies.factorized import PREFIX
 from coft_core.policies.registry import method
 from coft_core.text.detection import SpanDetector
-from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, masked_pieces
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, masked_pieces
 from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
 from coft_core.text.thinking import ThinkingMarks
@@ -40,10 +41,10 @@ from db.audits import SessionFields
 from db.types import JsonObject
 from db.user_lists import UserListRecord, UserListsRepository
 
-Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
+Asked = TypeVar("Asked", bound=DecodingSettings)
 
 
-def prompted(model: LanguageModel, settings: AuditSettings | CalibrationRequest) -> LanguageModel:
+def prompted(model: LanguageModel, settings: DecodingSettings) -> LanguageModel:
     """A model as the settings prompt it: all prompts in their frame, and rendered as of one moment."""
     frame = Frame(settings.system_prompt or "", settings.prefill or "", settings.thinking)
     return model.formatted(settings.prompt_format).dated(settings.chat_date).framed(frame)
@@ -108,13 +109,13 @@ class Detectors:
         """What finds spans where nobody chooses."""
         return self._detector
 
-    def choose(self, choices: AuditSettings | CalibrationRequest) -> SpanDetector:
+    def choose(self, choices: DecodingSettings) -> SpanDetector:
         """The detector of a request."""
         families = choices.masked_families
         user_list = None if choices.user_list_id is None else self._user_list(choices.user_list_id)
         return self._detector.adapted(self.masked_families if families is None else families, user_list)
 
-    def list_name(self, choices: AuditSettings | CalibrationRequest) -> str:
+    def list_name(self, choices: DecodingSettings) -> str:
         """Name of the request's word list; empty if it has none."""
         return "" if choices.user_list_id is None else self._user_lists.get(choices.user_list_id).name
 
@@ -123,7 +124,7 @@ class Detectors:
         stored = self._user_lists.list()
         return next((item.id for item in stored if same_digests(f"list {item.name!r}+{item.digest}", label)), None)
 
-    def list_is_gone(self, choices: AuditSettings | CalibrationRequest) -> bool:
+    def list_is_gone(self, choices: DecodingSettings) -> bool:
         """Whether the request's word list has been deleted."""
         return choices.user_list_id is not None and all(
             item.id != choices.user_list_id for item in self._user_lists.list()
@@ -191,18 +192,6 @@ LAYOUTS = ("joint", "factorized")
 MODES = ("hard", "soft")
 
 
-class Controls(TypedDict):
-    """What all policies have in common."""
-
-    temperature: float
-    top_p: float
-    top_k: int
-    sentinel: str | None
-    mask_mode: MaskMode
-    mask_hint: str
-    whitelist: tuple[str, ...]
-
-
 def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Policy:
     """The policy of the settings.
 
@@ -235,18 +224,13 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     return Certificate.mismatch(f"mask_layout: calibrated {calibrated}, used {used}, so no threshold is applied")
 
 
-def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
+def controls_of(settings: DecodingSettings) -> dict[str, Any]:
     """What all policies of the settings have in common."""
     if settings.mask_mode not in MODES:
         raise ServiceError(f"There is no mask mode {settings.mask_mode!r}; choose {' or '.join(MODES)}.")
-    return {
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
+    return {name: getattr(settings, name) for name in OF_POLICIES} | {
         "sentinel": settings.sentinel or None,
-        "mask_mode": cast(MaskMode, settings.mask_mode),
         "mask_hint": (settings.mask_hint or "").strip() or DEFAULT_HINT,
-        "whitelist": settings.whitelist,
     }
 
 
@@ -266,7 +250,7 @@ class Planner:
         full_logits_kb: int = 0,
         marks: Sequence[ThinkingMarks] = (),
     ) -> None:
-        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, and the heads of larger ones.
+        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept.
 
         ``marks`` of thinking are looked for before the known ones.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import gradio as gr
@@ -11,6 +11,7 @@ from gradio.components import Component
 
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
+from app.shared.decoding import FRAMED, settings_of
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
 from app.shared.markup import hint, html, laid_out, place
@@ -22,16 +23,15 @@ from coft_core.conformal.groups import GroupSummary
 from coft_core.types import FAMILIES
 from db.user_lists import UserListRecord
 
-FIELDS = (
-    "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
-    "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
-    "whitelist", "group", "prompt_format", "chat_date",
-    "system_prompt", "thinking", "prefill", "parameters",
-)  # fmt: skip
+SETTINGS = settings_of(AuditSettings)
+OWN_CONTROLS = {"mask_layout": ("mask", "attribute"), "proceed_uncertified": ()}
+"""Controls of settings that have others than one under their own name."""
+
+FIELDS = tuple(name for setting in SETTINGS for name in OWN_CONTROLS.get(setting, (setting,)))
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
-TEXTS = ("sentinel", "mask_hint", "group", "chat_date", "system_prompt")
-"""Fields whose empty text is none."""
+KINDS = {item.name: str(item.type) for item in fields(AuditSettings)}
+"""The settings' types as they are written."""
 
 SINGLE = "single"
 """A mask of one attribute alone: the joint layout with one masked family."""
@@ -55,20 +55,25 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     policy = str(given["policy"])
     mask, attribute = given.pop("mask"), str(given.pop("attribute") or FAMILIES[0])
     families = [attribute] if mask == SINGLE else given["masked_families"]
+    given = {name: setting_from(name, value) for name, value in given.items()}
     given["mask_layout"] = "factorized" if mask == "factorized" else "joint"
     given["parameters"] = parameters_from(policy, given["parameters"])
-    given["calibration_id"] = int(str(given["calibration_id"] or 0)) or None
-    given["whitelist"] = terms(given["whitelist"])
-    for name in TEXTS:
-        given[name] = str(given[name] or "").strip() or None
-    # Blanks at the end of an answer's beginning are part of it.
-    given["prefill"] = str(given["prefill"] or "") if str(given["prefill"] or "").strip() else None
     if given["mask_mode"] == "hard":
         given["mask_hint"] = None
-    for name in ("top_k", "max_new_tokens", "seed"):
-        given[name] = int(float(str(given[name] or 0)))
     given.update(masking_from(given["user_list_id"], families))
     return fitted(AuditSettings(**given, proceed_uncertified=proceed), policy)
+
+
+def setting_from(name: str, value: object) -> Any:
+    """What a control holds, as the setting; an empty text and the number 0 of what is stored are none."""
+    kind = KINDS[name]
+    if kind == "str | None":
+        written = str(value or "")
+        return None if not written.strip() else written if SETTINGS[name].blanks else written.strip()
+    if kind in ("int", "int | None"):
+        number = int(float(str(value or 0)))
+        return number if kind == "int" else number or None
+    return terms(value) if name == "whitelist" else value
 
 
 def without_parameters(values: Sequence[object]) -> list[object]:
@@ -118,7 +123,7 @@ def control_values(settings: AuditSettings, stored: StoredChoices) -> list[objec
     values = {name: getattr(settings, name, None) for name in FIELDS}
     for name, known in (("calibration_id", stored.calibrations), ("user_list_id", stored.user_lists)):
         values[name] = values[name] if values[name] in {item.id for item in known} else 0
-    values |= {name: getattr(settings, name) or "" for name in (*TEXTS, "prefill")}
+    values |= {name: values[name] or "" for name, kind in KINDS.items() if kind == "str | None"}
     values["whitelist"] = ", ".join(settings.whitelist)
     values["parameters"] = parameters_text(settings)
     values["mask"] = SINGLE if single else settings.mask_layout
@@ -197,9 +202,6 @@ MASKS = [
     ("One attribute alone", SINGLE),
     ("One mask for each family", "factorized"),
 ]
-MODES = [("Hard: the sentinel", "hard"), ("Soft: a neutral hint", "soft")]
-THINKING = [("As the chat template has it", "auto"), ("On", "on"), ("Off", "off")]
-PROMPT_FORMATS = [("As the model has it", "auto"), ("Chat template", "chat"), ("Plain text", "plain")]
 CHANGED = "(...values) => coft.settings(values)"
 """Runs in the browser with all values whenever one changes; ``input`` events of text fields lag one key behind."""
 
@@ -231,6 +233,9 @@ def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> Setting
     return settings_controls(defaults, families)
 
 
+FOLDS = {"sampling": "Sampling", "masking": "Masking", "prompt": "Prompt format", "length": "Length and seed"}
+
+
 def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
     """The controls without the rail's head, for a page that has a heading of its own."""
     put: dict[str, Component] = {}
@@ -248,18 +253,33 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
     calibration_note = _note()
     drift_note = _under("drift-note")
     adopt = gr.Button("Use its settings", size="sm", visible=False, elem_id="adopt")
-    _strength(put, defaults)
-    with gr.Accordion("Sampling", open=False, elem_classes=["fold", "ruled"]):
-        _sampling(put, defaults)
-    with gr.Accordion("Masking", open=False, elem_classes=["fold"]):
-        _masking(put, defaults, families)
-    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"]):
-        prompt_format(put)
-    with gr.Accordion("Length and seed", open=False, elem_classes=["fold"]):
-        put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
-        put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0, elem_id="seed")
-        hint("The same seed draws the same tokens.")
+    own = {
+        "user_list_id": {"choices": list_choices(()), "value": 0},
+        "masked_families": {"choices": _ATTRIBUTES, "value": list(families)},
+    }
+    place_settings(put, "strength", defaults)
+    for fold, title in FOLDS.items():
+        classes = ["fold", "ruled"] if fold == "sampling" else ["fold"]
+        with gr.Accordion(title, open=False, elem_classes=classes):
+            place_settings(put, fold, defaults, own)
     return SettingsRail(put, model_note, method_note, calibration_note, drift_note, adopt, tuned_note, use_tuned)
+
+
+def place_settings(
+    put: dict[str, Component],
+    fold: str,
+    defaults: AuditSettings | None = None,
+    own: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """Place the controls of one part of the rail, as they are declared; ``own`` are further arguments by setting."""
+    for name, said in SETTINGS.items():
+        if said.fold == fold:
+            value = getattr(defaults or AuditSettings(), name)
+            usual = {"value": "" if KINDS[name] == "str | None" or value == () else value}
+            how = {**said.how, **usual, **(own or {}).get(name, {})}
+            put[name] = getattr(gr, said.control)(label=said.label, elem_id=name.replace("_", "-"), **how)
+            if said.hint:
+                hint(said.hint, f"{name}-hint")
 
 
 def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
@@ -278,88 +298,14 @@ def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
     return _under("method-note")
 
 
-def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
-    put["lam"] = gr.Slider(
-        0, 1, defaults.lam, step=0.01, label="Lambda", buttons=[], elem_id="lam", elem_classes=["ruled"]
-    )
-    hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
-    put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[], elem_id="alpha")
-    hint(
-        "How often the true next token may be missed: 0.10 keeps it 9 times in 10, averaged over the steps of a bin.",
-        "alpha-hint",
-    )
-
-
-def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:
-    put["temperature"] = gr.Slider(0.1, 2, defaults.temperature, step=0.05, label="Temperature", buttons=[])
-    put["top_p"] = gr.Slider(0.05, 1, defaults.top_p, step=0.01, label="Top-p (1 is off)", buttons=[])
-    put["top_k"] = gr.Slider(0, 200, defaults.top_k, step=1, label="Top-k (0 is off)", buttons=[])
-    put["greedy"] = gr.Checkbox(defaults.greedy, label="Greedy: take the likeliest token")
-
-
-def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple[str, ...]) -> None:
-    put["user_list_id"] = gr.Dropdown(list_choices(()), value=0, label="Word list", elem_id="user-list")
-    hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
-    put["masked_families"] = gr.CheckboxGroup(
-        _ATTRIBUTES,
-        value=list(families),
-        label="Families that are masked",
-        elem_id="masked-families",
-        elem_classes=["families-masked"],
-    )
-    hint(
-        "Words of the others are suggested: shown, and not masked until you accept them. With the protected families "
-        "alone, what hints at an attribute is masked where the prompt says none outright."
-    )
-    put["whitelist"] = gr.Textbox(
-        "", label="Never masked", placeholder="terms, separated by commas", lines=1, max_lines=4, elem_id="whitelist"
-    )
-    put["mask_mode"] = gr.Dropdown(MODES, value=defaults.mask_mode, label="In place of a word", elem_id="mask-mode")
-    put["mask_hint"] = gr.Textbox("", label="Hint", placeholder="a person", max_lines=1, elem_id="mask-hint")
-    put["sentinel"] = gr.Textbox(
-        defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
-    )
-    hint("One token that stands for every masked one, by its text or name; a hint is filled up with it.")
-
-
-FRAMED = ("prompt_format", "chat_date", "system_prompt", "thinking", "prefill")
-"""The fields of :func:`prompt_format`."""
-
-
-def frame_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the fields of :func:`prompt_format` hold, as settings; empty texts are none."""
-
-    def text(name: str) -> str | None:
-        return str(fields[name] or "").strip() or None
-
-    return {
-        "prompt_format": str(fields["prompt_format"]),
-        "chat_date": text("chat_date"),
-        "system_prompt": text("system_prompt"),
-        "thinking": fields["thinking"],
-        "prefill": str(fields["prefill"]) if text("prefill") else None,
-    }
+def frame_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the controls of :func:`prompt_format` hold, as settings; empty texts are none."""
+    return {name: setting_from(name, given[name]) for name in FRAMED}
 
 
 def prompt_format(put: dict[str, Component]) -> None:
-    """How prompts are put before the model: template, its day, system prompt, thinking; also on the calibrate page."""
-    put["prompt_format"] = gr.Dropdown(
-        PROMPT_FORMATS, value=AuditSettings().prompt_format, label="Prompt format", elem_id="prompt-format"
-    )
-    put["chat_date"] = gr.Textbox(
-        "", label="Day that the template prints", placeholder="today", max_lines=1, elem_id="chat-date"
-    )
-    hint("A chat template may print the date; a calibration then holds for prompts of its own day, such as 2026-11-21.")
-    put["system_prompt"] = gr.Textbox(
-        "", label="System prompt", placeholder="none", lines=1, max_lines=6, elem_id="system-prompt"
-    )
-    hint("Stands before every prompt that has none of its own; its sensitive words are found and masked like others.")
-    put["thinking"] = gr.Dropdown(THINKING, value=AuditSettings().thinking, label="Thinking", elem_id="thinking")
-    hint("Whether the model is asked to think before it answers, where its chat template asks for it.")
-    put["prefill"] = gr.Textbox(
-        "", label="The answer begins with", placeholder="nothing", lines=1, max_lines=4, elem_id="prefill"
-    )
-    hint("The model goes on behind these words, which are part of the prompt.")
+    """How prompts are put before the model; also on the pages that have no rail."""
+    place_settings(put, "prompt")
 
 
 def _under(name: str) -> gr.HTML:

@@ -3,117 +3,82 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
-
-import typer
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from app.settings import Settings
 from app.shared.calibrations import CalibrationStore
 from app.shared.commands import Stopped, progress_bar
+from app.shared.decoding import DECODING, DecodingSettings, Setting
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
 from app.shared.operations import Json
-from app.shared.planning import families_from_text, named_list
+from app.shared.planning import LAYOUTS, families_from_text, named_list
 from app.shared.policies import KNOWN_POLICIES
-from app.shared.settings_json import USUAL
 from app.shared.wiring import Services
 from coft_core.types import FAMILIES
 from db.user_lists import UserListsRepository
 
 EMBEDDED = "embedded"
-LAYOUTS = ("joint", "factorized")
 POLICY_KEYS = tuple(item.key for item in KNOWN_POLICIES)
 POLL_SECONDS = 0.5
 
 
+def options_of(name: str, settings: Mapping[str, Setting], record: type) -> Any:
+    """A record whose fields are the options of those settings that have one."""
+    defaults = {item.name: item.default for item in fields(record)}
+    kinds = get_type_hints(record)
+    options = []
+    for key, said in settings.items():
+        if said.help:
+            kind = said.typed or kinds[key]
+            usual: Any = {"default_factory": list} if get_origin(kind) is list else {"default": defaults[key]}
+            annotation = kind if said.option is None else Annotated[kind, said.option]
+            options.append((key, annotation, field(metadata={"setting": said}, **usual)))
+    return make_dataclass(name, options, frozen=True, kw_only=True)
+
+
+_Shared = options_of("_Shared", DECODING, DecodingSettings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
+class PolicyOptions(_Shared):
     """Everything that describes a decoding policy.
 
     Attributes:
         model: 'demo', a hub id, or a folder
-        lam: fusion weight, 0 to 1
-        alpha: risk level
-        temperature: sampling temperature
-        top_p: nucleus mass; 1 is off
-        top_k: 0 is off
-        seed: seed of the draws
-        prompt_format: 'chat' puts prompts into the model's chat template, 'plain' gives the text alone, 'auto' takes
-            the template where the model has one
         no_chat_template: --prompt-format plain
-        chat_date: day as of which a chat template that prints the date is rendered, such as 2026-11-21 (default: today)
-        system: system prompt that is put before every prompt without one of its own
-        thinking: whether the model is asked to think before it answers: 'auto' as its chat template has it, 'on', 'off'
-        prefill: what the answer begins with
-        mask: 'joint' (one masked branch), 'factorized' (one for each attribute family), or one family that alone is
-            masked
-        mask_mode: sentinels, or a neutral hint
-        mask_hint: hint of the soft mask (default: 'a person')
-        sentinel: one token that stands for masked ones, by text or name; default: chosen and told
-        whitelist: a term that is never masked; may be given several times
-        mask_families: attribute families whose spans are masked, others being suggested: names separated by commas,
-            'protected' (all but proxies, whose spans are masked only in texts that say no attribute outright) or 'all'
-            (default: COFT_MASK_FAMILIES or 'protected')
-        word_list: word list whose terms win over what is detected
     """
 
     model: str = field(default_factory=lambda: Settings().model)
-    lam: float = USUAL.lam
-    alpha: float = USUAL.alpha
-    temperature: float = USUAL.temperature
-    top_p: float = USUAL.top_p
-    top_k: int = USUAL.top_k
-    seed: int = USUAL.seed
-    prompt_format: Literal["auto", "chat", "plain"] = "auto"
     no_chat_template: bool = False
-    chat_date: Annotated[str | None, typer.Option("--chat-date", metavar="DAY")] = None
-    system: Annotated[str | None, typer.Option("--system", metavar="TEXT")] = None
-    thinking: Literal["auto", "on", "off"] = "auto"
-    prefill: Annotated[str | None, typer.Option("--prefill", metavar="TEXT")] = None
-    mask: Annotated[str, typer.Option("--mask", metavar="LAYOUT")] = "joint"
-    mask_mode: Literal["hard", "soft"] = "hard"
-    mask_hint: Annotated[str | None, typer.Option("--mask-hint", metavar="TEXT")] = None
-    sentinel: str | None = None
-    whitelist: Annotated[list[str], typer.Option("--whitelist", metavar="TERM")] = field(default_factory=list)
-    mask_families: Annotated[str | None, typer.Option("--mask-families", metavar="NAMES")] = None
-    word_list: Annotated[str | None, typer.Option("--list", metavar="NAME")] = None
 
     def settings(self, wired: Services) -> Json:
         """What they say, by the names of settings that audits, calibrations and tunings share."""
         layout, families = self._layout_and_families()
-        listed = None if self.word_list is None else named_list(wired[UserListsRepository], self.word_list)
-        return {
-            **{
-                name: getattr(self, name) for name in ("model", "lam", "alpha", "temperature", "top_p", "top_k", "seed")
-            },
+        listed = None if self.user_list_id is None else named_list(wired[UserListsRepository], self.user_list_id)
+        return {name: getattr(self, name) for name, said in DECODING.items() if said.help} | {
             "prompt_format": "plain" if self.no_chat_template else self.prompt_format,
-            "chat_date": self.chat_date,
-            "system_prompt": self.system,
-            "thinking": self.thinking,
-            "prefill": self.prefill,
-            "mask_layout": layout,
-            "mask_mode": self.mask_mode,
-            "mask_hint": self.mask_hint,
-            "sentinel": self.sentinel,
             "whitelist": tuple(self.whitelist),
+            "mask_layout": layout,
             "masked_families": families,
             "user_list_id": None if listed is None else listed.id,
         }
 
     def _layout_and_families(self) -> tuple[str, tuple[str, ...] | None]:
         """Mask layout and masked families; None takes the program's own families."""
-        named = None if self.mask_families is None else families_from_text(self.mask_families)
-        if self.mask in LAYOUTS:
-            return self.mask, named
-        if self.mask not in FAMILIES:
+        named = None if self.masked_families is None else families_from_text(self.masked_families)
+        if self.mask_layout in LAYOUTS:
+            return self.mask_layout, named
+        if self.mask_layout not in FAMILIES:
             raise ServiceError(
-                f"There is no mask {self.mask!r}; choose 'joint', 'factorized' or one family: {', '.join(FAMILIES)}."
+                f"There is no mask {self.mask_layout!r}; choose 'joint', 'factorized' or one family: "
+                f"{', '.join(FAMILIES)}."
             )
         if named is not None:
             raise ServiceError("--mask names one family and --mask-families others; give one of them.")
-        return "joint", (self.mask,)
+        return "joint", (self.mask_layout,)
 
 
 def calibration_id(wired: Services, text: str, model: str | None = None) -> int:

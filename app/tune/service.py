@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from app.shared.audits import AuditSettings
+from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobContext, JobRunner
@@ -362,4 +363,5 @@ class TuningService:
 
 def _prompting(settings: AuditSettings) -> tuple[str | None, ...]:
     """Which model reads prompts, and how they are put before it."""
-    return settings.model, settings.prompt_format, settings.system_prompt, settings.thinking, settings.prefill
+    # A strength that was best on one day is so on the next.
+    return settings.model, *(getattr(settings, name) for name in FRAMED if name != "chat_date")

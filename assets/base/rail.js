@@ -4,6 +4,7 @@ import { formatWords, samplingWords, tellFolds } from "./forms.js";
 import { frame } from "./frame.js";
 import { keys } from "./keys.js";
 import { aboutPolicy, mountParameters, parameterWords, policies, policyGroups, policyOf } from "./parameters.js";
+import { shared } from "./shared.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 /* the parts that change with every token hold no fold */
@@ -11,25 +12,21 @@ const BUSY = "#transcript, #inspector, .js-plotly-plot, #js-plotly-tester";
 const watchers = [];
 let latest = null;
 
-/* the rail's values by name, in the order of its fields */
-const named = ([model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, list, families, mask, attribute, mode, hint,
-  whitelist, , format, chatDate, system, thinking, prefill, parameters]) => ({
-  model, policy, lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, list, families, mask, attribute, mode, hint, whitelist, format,
-  chatDate, system, thinking, prefill, parameters,
-});
+/* the rail's values by name */
+const named = (values) => Object.fromEntries(shared.settings.map((name, at) => [name, values[at]]));
 const flat = (value) => (Array.isArray(value) ? [...value].sort().join() : String(value ?? ""));
 export const sameValue = (one, other) => flat(one) === flat(other);
 /* what decides which spans are found: word list, masked families and what is never masked */
 export const choice = (values) => {
   if (!values) return null;
-  const { list, mask, attribute, families, whitelist } = named(values);
+  const { user_list_id: list, mask, attribute, masked_families: families, whitelist } = named(values);
   return [list, mask === "single" ? [attribute] : families, whitelist].map(flat).join(":");
 };
 /* what decides how the prompt and its masked spans read: one mask or several, hard or soft, the hint; what stands around it */
 export const look = (values) => {
   if (!values) return null;
-  const { mask, mode, hint, format, system, thinking, prefill } = named(values);
-  return [mask, mode, hint, format, system, thinking, prefill].map(flat).join(":");
+  const of = named(values);
+  return [of.mask, of.mask_mode, of.mask_hint, of.prompt_format, of.system_prompt, of.thinking, of.prefill].map(flat).join(":");
 };
 /* how a method and its strengths are named in one line */
 export const strengths = (values) => {
@@ -58,13 +55,13 @@ const summarize = (values) => {
   const rail = document.querySelector(".rail");
   if (rail) {
     const { fuses, certifies, layouts } = info;
-    Object.assign(rail.dataset, { policy: of.policy, mask: of.mask, mode: of.mode, fuses, certifies, layouts: layouts.length });
+    Object.assign(rail.dataset, { policy: of.policy, mask: of.mask, mode: of.mask_mode, fuses, certifies, layouts: layouts.length });
   }
   const folded = [
-    samplingWords(of.temperature, of.topP, of.topK, of.greedy),
-    `${of.mode}${of.sentinel ? `, ${of.sentinel}` : ""}${Number(of.list) ? ", word list" : ""}${of.whitelist ? ", some kept" : ""}`,
-    formatWords(of.format, of.chatDate, of.system, of.thinking, of.prefill),
-    `${of.steps} steps, ${of.seed}`,
+    samplingWords(of.temperature, of.top_p, of.top_k, of.greedy),
+    `${of.mask_mode}${of.sentinel ? `, ${of.sentinel}` : ""}${Number(of.user_list_id) ? ", word list" : ""}${of.whitelist ? ", some kept" : ""}`,
+    formatWords(of.prompt_format, of.chat_date, of.system_prompt, of.thinking, of.prefill),
+    `${of.max_new_tokens} steps, ${of.seed}`,
   ];
   document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
   const line = document.querySelector(".summaryline");

@@ -21,18 +21,17 @@ const now = () => session.state();
 const fits = (message, state) => message && message.session === state.session && message.branch === state.branch;
 
 /* ---- the strip with its marks: the cards are the transcript's; new ones get their marks with the next answer ---- */
-const SIGNS = { other: "≠", unknown: "?", forced: "≠" };
+const SIGNS = { other: "≠", forced: "≠" };
 const ICONS = { lost: "cross", gained: "tick" };
-const signs = ({ t = "", c = "" }) => html`${t ? html`<b>${SIGNS[t]}</b>` : nothing}${!c ? nothing
-  : ICONS[c] ? icon(ICONS[c]) : t === "unknown" ? nothing : html`<b>?</b>`}`;
+const signs = ({ t = "", c = "" }) => html`${t ? html`<b>${SIGNS[t]}</b>` : nothing}${c ? icon(ICONS[c]) : nothing}`;
 const strip = ({ cards, selected }, message) => {
-  const { marks, unread, first } = message || { marks: [], unread: [], first: null };
-  const known = new Map(marks.map((mark) => [mark.i, mark])), gaps = new Set(unread);
+  const { marks, first } = message || { marks: [], first: null };
+  const known = new Map(marks.map((mark) => [mark.i, mark]));
   draw(find(".restrip"), cards.map(({ i, w }) => {
-    const mark = known.get(i), gap = !mark && gaps.has(i);
+    const mark = known.get(i);
     const classes = [first !== null && i > first && "after", i === first && "first", i === selected && "sel"].filter(Boolean);
-    return html`<span class=${["rt", ...classes].join(" ")} data-i=${i} data-mark=${mark ? `${mark.t} ${mark.c}` : gap ? "gap" : ""}
-      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk" dir="ltr">${mark ? signs(mark) : nothing}</span><span
+    return html`<span class=${["rt", ...classes].join(" ")} data-i=${i} data-mark=${mark ? `${mark.t} ${mark.c}` : ""}
+      title=${mark ? mark.sr : ""}><span class="mk" dir="ltr">${mark ? signs(mark) : nothing}</span><span
       class="w">${w}</span></span>`;
   }));
 };
@@ -58,13 +57,13 @@ const ask = () => {
   const state = now();
   soon.cancel();
   if (state.session === null || !state.cards.length || leaving) return;
-  if (flight && performance.now() - flight.at < PATIENCE) { wanted = true; return; }
+  if (flight && (flight.slow || performance.now() - flight.at < PATIENCE)) { wanted = true; return; }
   wanted = false;
   steps = state.cards.length;
   const mine = { nonce: send("reread", { session: state.session, branch: state.branch, ...wish }), at: performance.now() };
   flight = mine;
   /* an answer that a slow browser has dropped is asked for again */
-  setTimeout(() => { if (flight === mine) { flight = null; ask(); } }, PATIENCE);
+  setTimeout(() => { if (flight === mine && !mine.slow) { flight = null; ask(); } }, PATIENCE);
 };
 const soon = pausing(ask, TYPE);
 const unlessSoon = (wait) => { if (!soon.waiting()) soon(wait); };
@@ -111,7 +110,8 @@ const typed = (name) => {
 const slid = (name) => {
   const value = Number(range(name).value);
   set(name, value);
-  want(name, value, SLIDE);
+  /* where the model has to run, only for a value on which the slider rests */
+  want(name, value, last && last.source ? TYPE : SLIDE);
 };
 const reset = () => {
   if (!last) return;
@@ -143,7 +143,7 @@ const answer = (message) => {
   badge.className = `badge ${message.state[0]}`;
   const texts = {
     ".told-now .token": message.moved ? message.token : "These are the audit’s own values. Move a slider to read the chain at others.",
-    ".told-now .certificate": message.certificate, ".reach": [message.reach, message.gap].filter(Boolean).join(" "),
+    ".told-now .certificate": message.certificate, ".reach": [message.reach, message.source].filter(Boolean).join(" "),
     ".standing .badge": message.state[1], ".standing .words": message.told,
   };
   Object.entries(texts).forEach(([selector, text]) => put(find(selector), text));
@@ -228,7 +228,16 @@ const show = (state) => {
   onward(state);
 };
 const bodies = (body, why) => { find(".body").hidden = !body; find("p.why").hidden = !why; };
+/* the model runs, which may take longer than any answer that was kept */
+const waiting = (message) => {
+  if (!flight || message.nonce !== flight.nonce) return;
+  flight.slow = true;
+  const shown = !find(".body").hidden;
+  if (!shown) bodies(false, true);
+  put(find(shown ? ".told-now .token" : "p.why"), message.text);
+};
 const receive = (message) => {
+  if (message.kind === "waiting") { waiting(message); return; }
   if (message.kind === "departing" || message.kind === "departed") {
     if (!leaving || message.nonce !== leaving.nonce) return;
     leaving.made = message.session;

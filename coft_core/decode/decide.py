@@ -64,7 +64,7 @@ class StepForm:
         packed = pack_step(views, choice, emitted, self.noise)
         if self.keeper is None:
             return packed, None
-        return packed, self.keeper.pack(logits, torch.stack([emitted, choice.token_ids], dim=-1))
+        return packed, self.keeper.pack(logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class NextSteps:
         plan = step.plan
         if others or step.forced is not None or not plan.policy.reads_rowwise:
             return None
-        kept = (plan.full_bytes, plan.head_tokens) if plan.keep_logits else None
+        kept = plan.full_bytes if plan.keep_logits else None
         return (plan.policy.form, step.branches, plan.greedy, kept)
 
     def alone(self, logits: Tensor) -> list[Step]:
@@ -156,7 +156,8 @@ def _form(step: NextStep, logits: Tensor) -> StepForm:
     plan = step.plan
     keeper = None
     if plan.keep_logits and plan.policy.fusion_weight is not None:
-        keeper = Keeper.of(plan.policy, step.branches, logits[0], plan.full_bytes, plan.head_tokens)
+        layout = Keeper.of(plan.policy, step.branches, logits[0])
+        keeper = layout if layout.size <= plan.full_bytes else None
     return StepForm(plan.policy, step.index, step.branches, plan.greedy, keeper, plan.noise.nats)
 
 

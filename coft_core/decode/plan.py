@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coft_core.decode.keep import FULL_BYTES, HEAD_TOKENS
+from coft_core.decode.keep import FULL_BYTES
 from coft_core.errors import InvalidInputError
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
@@ -70,7 +70,6 @@ class Plan:
     max_new_tokens: int = 64
     keep_logits: bool = False
     full_bytes: int = FULL_BYTES
-    head_tokens: int = HEAD_TOKENS
     models: Mapping[str, LanguageModel] = field(default_factory=dict)
 
     @property
@@ -119,7 +118,7 @@ def plan(
         max_new_tokens: Steps at most.
         detector: Finds the spans when none are given; its version is part of the fingerprint either way.
         keep_logits: Keep the logits of every step; see :func:`coft_core.decode.reread`.
-        full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
+        full_bytes: Logits of a step that take more bytes than this, before compression, are not kept.
         models: Further models that the policy runs, by name; None loads them as the audited one was loaded.
         scorers: Toxicity scorers by the name that the policy asks for them; None loads them.
 

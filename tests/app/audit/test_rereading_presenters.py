@@ -1,6 +1,5 @@
 """What the page says of a chain that is read at another lambda or alpha."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,8 +18,6 @@ from app.audit.rereading import (
     rereading_message,
     settings_text,
 )
-from coft_core.decode.heads import Bounds
-from coft_core.decode.reread import RereadStep
 from tests.records import make_step
 from tests.story.model import STORY
 
@@ -32,28 +29,18 @@ CERTIFICATES: Mapping[ThresholdKind, str] = {
 }  # fmt: skip
 
 
-def reread(step, other, state, hangs):
+def reread(step, other, state):
     """A step of which nothing changes but the token and what its threshold rests on."""
-    told = step.policy_token if other is None else other
-    return RereadStep(
-        index=step.index, token_id=step.token_id, token=step.token, mode="full",
-        log_p_fused=Bounds.at(step.log_p_fused), log_tau=step.log_tau, state=state,
-        in_set=None if hangs else math.exp(step.log_tau) <= math.exp(min(step.log_p_fused, step.log_p_masked)),
-        set_size=Bounds.at(step.set_size), certified_mass=Bounds.at(step.certified_mass), margin=Bounds.at(0.0),
-        kl_fused_masked=Bounds.at(0.0), fallback=step.fallback,
-        policy_token_id=None if hangs else 7 if other else step.policy_token_id,
-        policy_token=None if hangs else told, changed=None if hangs else other is not None,
-    )  # fmt: skip
+    certified = state in ("calibrated", "inherited") and step.log_tau <= min(step.log_p_fused, step.log_p_masked)
+    now = replace(step, state=state, certified=certified)
+    return now if other is None else replace(now, policy_token_id=7, policy_token=other)
 
 
-def reading(lam, kind, others=OTHERS, hanging=(), length=38):
+def reading(lam, kind, others=OTHERS, length=38):
     """The story as it was audited at lambda 0.6, read at another lambda."""
     state = {"mismatch": "mismatch", "none": "none"}.get(kind)
     steps = [make_step(index, word, "none" if kind == "none" else None) for index, word in enumerate(STORY[:length])]
-    rows = tuple(
-        RereadRow(step, reread(step, others.get(step.index), state or step.state, step.index in hanging))
-        for step in steps
-    )
+    rows = tuple(RereadRow(step, reread(step, others.get(step.index), state or step.state)) for step in steps)
     alpha = None if kind == "none" else 0.1
     return Rereading(
         1, 3, lam, alpha, 0.6, alpha, RereadThresholds(kind, CERTIFICATES[kind], "Whose thresholds count."), rows
@@ -92,14 +79,6 @@ def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new
     assert {mark["c"] for mark in message["marks"]} == {""}
 
 
-def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_same():
-    found = reading(0.4, "other", hanging={5})
-    message = rereading_message(replace(found, rows=found.rows[4:7]))
-    assert [(mark["i"], mark["t"], mark["c"]) for mark in message["marks"]] == [(5, "unknown", "unknown")]
-    assert (message["rows"][0]["would"], message["rows"][0]["id"]) == ("cannot be told", None)
-    assert "1 cannot be told" in message["certificate"]
-
-
 def test_a_forced_token_stays_and_cannot_be_forced_again(found):
     row = found.rows[3]
     forced = replace(row, then=replace(row.then, forced=True))
@@ -119,7 +98,6 @@ def test_a_table_of_a_long_chain_is_cut_and_says_so(found):
 
 
 def test_certificates_are_named_with_what_they_rest_on_and_the_way_to_a_new_audit_counts_its_tokens():
-    assert certificate_word(None, "calibrated") == "cannot be told"
     assert certificate_word(True, "uninformative") == "says nothing"
     assert certificate_word(True, "inherited") == "held, borrowed"
     assert certificate_word(False, "mismatch") == "uncertified"

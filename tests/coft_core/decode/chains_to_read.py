@@ -47,12 +47,10 @@ def factorized(model, lam=0.6):
     return replace(bare, calibration=FactorizedCalibration(0.1, parts))
 
 
-def rollout(model, policy, steps=(), path="0", head_tokens=None, **options):
+def rollout(model, policy, steps=(), path="0", **options):
     text, spans = (TEXT, SPANS) if model.name.startswith("tiny") else (DEMO_TEXT, DEMO_SPANS)
     settings = {"seed": 3, "max_new_tokens": 16, "keep_logits": True, **options}
     prepared = cc.plan(model, text, policy, spans, detector=PlainDetector(), **settings)
-    if head_tokens is not None:
-        prepared = replace(prepared, full_bytes=0, head_tokens=head_tokens)
     return cc.Rollout(prepared, path, steps)
 
 
@@ -74,14 +72,10 @@ def assert_agrees(reading, fresh):
     assert (reading.state, reading.token_id, reading.fallback) == (fresh.state, fresh.token_id, fresh.fallback)
     assert reading.certified == fresh.certified
     assert reading.policy_token_id == fresh.policy_token_id
-    assert reading.set_size == cc.Bounds(fresh.set_size, fresh.set_size)
-    for bounds, value in (
-        (reading.log_p_fused, fresh.log_p_fused),
-        (reading.certified_mass, fresh.certified_mass),
-        (reading.margin, fresh.diagnostics.margin),
-        (reading.kl_fused_masked, fresh.diagnostics.kl_fused_masked),
-    ):
-        assert bounds.exact
-        assert close(bounds.low, value)
+    assert reading.set_size == fresh.set_size
+    for one, other in ((reading, fresh), (reading.diagnostics, fresh.diagnostics)):
+        for name in ("log_p_fused", "certified_mass", "margin", "kl_fused_masked"):
+            if hasattr(one, name):
+                assert close(getattr(one, name), getattr(other, name))
     for own, part in zip(reading.families, fresh.families, strict=True):
-        assert (own.family, own.log_tau, own.in_set) == (part.family, part.log_tau, part.certified)
+        assert (own.family, own.log_tau, own.certified) == (part.family, part.log_tau, part.certified)

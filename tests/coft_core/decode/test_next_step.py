@@ -59,9 +59,6 @@ def test_together_each_gets_its_own_step_at_its_own_threshold_and_position(polic
         following(model, policy, index=place, uniform=0.11 + 0.2 * place, **options)
         for place, policy in enumerate(policies)
     ]
-    steps = [
-        NextSteps((replace(step, plan=replace(step.plan, head_tokens=20)),)) for (step,) in (s.steps for s in steps)
-    ]
     assert len({own.key for own in steps}) == 1
     logits = random_logits(4, dtype=dtype)
     alone = [step for own, rows in zip(steps, logits, strict=True) for step in own.alone(rows)]
