@@ -33,34 +33,28 @@ class UserListRequest:
     replace: bool = False
 
 
-def user_list_summary_json(item: UserListRecord) -> Json:
-    """A word list without its terms."""
+Lists = UserListView | tuple[UserListRecord, ...]
+"""A word list with its terms, or all of them without."""
+
+
+def user_list_json(item: UserListView | UserListRecord) -> Json:
+    """A word list; where its terms are known, each has its family and its action, ``"mask"`` or ``"keep"``."""
+    summary, terms = (item.summary, item.terms) if isinstance(item, UserListView) else (item, None)
+    plain = [{"term": t.term, "family": t.family, "action": "keep" if t.keep else "mask"} for t in terms or ()]
     return {
-        "name": item.name,
-        "digest": item.digest,
-        "terms": item.term_count,
-        "created_at": item.created_at.isoformat(),
-        "user_list_id": item.id,
+        "name": summary.name,
+        "digest": summary.digest,
+        "terms": summary.term_count if terms is None else plain,
+        "created_at": summary.created_at.isoformat(),
+        "user_list_id": summary.id,
     }
 
 
-def user_list_json(view: UserListView) -> Json:
-    """A word list; each term has its family and its action, ``"mask"`` or ``"keep"``."""
-    return {
-        **user_list_summary_json(view.summary),
-        "terms": [
-            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
-        ],
-    }
+def _lists_json(lists: Lists | list[UserListView]) -> Any:
+    return user_list_json(lists) if isinstance(lists, UserListView) else [user_list_json(item) for item in lists]
 
 
-def _lists_json(lists: UserListView | tuple[UserListRecord, ...]) -> Any:
-    if isinstance(lists, UserListView):
-        return user_list_json(lists)
-    return [user_list_json(item) if isinstance(item, UserListView) else user_list_summary_json(item) for item in lists]
-
-
-def _print(lists: UserListView | tuple[UserListRecord, ...]) -> None:
+def _print(lists: Lists) -> None:
     """A word list term by term, or one line a list."""
     if isinstance(lists, UserListView):
         print(f"Word list “{lists.summary.name}”: {lists.masked} masked, {lists.kept} kept; {lists.summary.digest}")
@@ -73,7 +67,7 @@ def _print(lists: UserListView | tuple[UserListRecord, ...]) -> None:
         print(f"{item.term_count:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
 
 
-def _write(wired: Services, lists: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
+def _write(wired: Services, lists: Lists, file: Path) -> str:
     """Write the list as CSV to this file."""
     if isinstance(lists, UserListView):
         write_text(file, user_list_csv(lists.terms))
@@ -94,7 +88,7 @@ def user_lists(wired: Services, name: str = "") -> list[UserListView] | tuple[Us
 
 
 @command("lists show", json=_lists_json, text=_print, write=_write)
-def show_user_lists(wired: Services, name: str | None = None) -> UserListView | tuple[UserListRecord, ...]:
+def show_user_lists(wired: Services, name: str | None = None) -> Lists:
     """Show a word list, or all of them without their terms.
 
     Args:

@@ -9,15 +9,18 @@ from typing import Any
 import gradio as gr
 
 from app.lists.service import UserListService
-from app.lists.words import EMPTY, parsed_list, shown_list, stored_lists
+from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, or_refusal, shown
-from app.shared.markup import listing, markup, upload
+from app.shared.markup import laid_out, listing, markup, upload
 from app.shared.prompt_form import refused_file
 from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
 from app.shared.wiring import Services
 
+SHOWN_ERRORS = 12
+SHOWN_TERMS = 500
+EMPTY = laid_out("lists/empty.html")
 ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
 
 
@@ -37,7 +40,9 @@ class ListHandlers:
         parsed = or_refusal(lambda: self._lists.parse(Path(path), Path(path).name, action, family))
         if isinstance(parsed, str):
             return [refused_file(parsed), gr.Button(interactive=False)]
-        return [parsed_list(parsed), gr.Button(interactive=bool(parsed.terms) and not parsed.errors)]
+        kept = sum(term.keep for _, term in parsed.terms)
+        told = laid_out("lists/parsed_list.html", parsed=parsed, kept=kept, shown=SHOWN_ERRORS)
+        return [told, gr.Button(interactive=bool(parsed.terms) and not parsed.errors)]
 
     @shown
     def add(self, path: str | None, name: str, action: str, family: str, replace: bool) -> list[Any]:
@@ -76,8 +81,11 @@ class ListHandlers:
         return [first, *self._shown(first)]
 
     def _shown(self, shown_id: int | None) -> list[str]:
-        listed = stored_lists(self._lists.list(), shown_id)
-        return [listed, EMPTY if shown_id is None else shown_list(self._lists.view(shown_id))]
+        listed = laid_out("lists/stored_lists.html", lists=self._lists.list(), shown=shown_id)
+        if shown_id is None:
+            return [listed, EMPTY]
+        view = self._lists.view(shown_id)
+        return [listed, laid_out("lists/shown_list.html", view=view, shown=SHOWN_TERMS, families=FAMILY_NAMES)]
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

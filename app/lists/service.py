@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user_list_csv
+from app.lists.upload import ParsedUserList, parse_user_list, user_list_csv
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
@@ -43,30 +43,18 @@ class UserListView:
 class UserListService:
     """Keeps word lists, and gives them to the detector."""
 
-    def __init__(
-        self,
-        lists: UserListsRepository,
-        calibrations: CalibrationsRepository,
-        jobs: JobsRepository,
-        batches: BatchesRepository,
-        max_upload_bytes: int = LARGEST_FILE,
-        room: DiskRoom | None = None,
-    ) -> None:
-        """Wire to the lists, to the stores that tell which of them are needed, and to what may refuse another one."""
-        self._lists = lists
-        self._calibrations = calibrations
-        self._jobs = jobs
-        self._batches = batches
-        self._max_upload_bytes = max_upload_bytes
-        self._room = room
+    def __init__(self, services: Services) -> None:
+        self._lists = services[UserListsRepository]
+        self._calibrations = services[CalibrationsRepository]
+        self._jobs = services[JobsRepository]
+        self._batches = services[BatchesRepository]
+        self._room = services[DiskRoom]
+        self._max_upload_bytes = services.largest_upload
 
     @classmethod
     def wired(cls, services: Services) -> UserListService:
         """Built from the program's services."""
-        return cls(
-            services[UserListsRepository], services[CalibrationsRepository], services[JobsRepository],
-            services[BatchesRepository], services.largest_upload, services[DiskRoom],
-        )  # fmt: skip
+        return cls(services)
 
     def parse(
         self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
@@ -76,8 +64,7 @@ class UserListService:
 
     def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
         """Store a word list."""
-        if self._room is not None:
-            self._room.require()
+        self._room.require()
         if parsed.errors:
             first = parsed.errors[0]
             raise ServiceError(

@@ -240,7 +240,7 @@ def manifest_of(report: ReportPart, files: dict[str, bytes]) -> dict[str, object
     return {
         "kind": KIND,
         "version": VERSION,
-        "program": report.program.model_dump(),
+        "program": asdict(report.program),
         "session": {"id": report.session.id, "name": report.session.name},
         "digests": digests_of(report),
         "files": {

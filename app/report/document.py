@@ -10,23 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
+from functools import cache
 from statistics import fmean
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    StrictBool,
-    StrictInt,
-    ValidationError,
-    WithJsonSchema,
-    model_serializer,
-)
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from app.report.tables import SessionData
 from app.shared.audits import SENSITIVE
@@ -36,32 +26,183 @@ from app.shared.json import chain_json
 from app.shared.thinking import thinking_json, thinking_view
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.families import AnyCalibration
-from coft_core.types import BinState, Candidate, Certificate, CertificateState, Diagnostics, FamilyStep, Span, Step
+from coft_core.stored_logits import StoredLogits
+from coft_core.types import BinState, Certificate, Diagnostics, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
 
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("should be text")
-    return value
-
-
-def _real(value: object) -> float:
-    if value in ("Infinity", "-Infinity"):
-        return float(str(value))
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ValueError('should be a number, "Infinity" or "-Infinity"')
-    return float(value)
+KIND = "coft-audit-report"
+FORMAT_VERSION = 1
+"""Version of the document that is written; another one is refused, never guessed at."""
+NAME = "COFT Audit"
+VERSION = "0.1.0"
+"""Version of the program; a test holds it together with the project's."""
 
 
-# Plain validators keep lone surrogates, which a pasted prompt can hold and which the library's own text type refuses.
-Text = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string"})]
-Real = Annotated[
-    float, PlainValidator(_real), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]})
-]
-Whole = StrictInt
-Flag = StrictBool
+@dataclass(frozen=True, slots=True)
+class ProgramPart:
+    """The program that wrote the report."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPart:
+    """A branch with its own steps and their times; earlier steps of its chain are those of its parent."""
+
+    id: int
+    path: str
+    parent_id: int | None
+    fork_step: int | None
+    name: str
+    finished: Literal["length", "end", "context"] | None
+    created_at: datetime
+    steps: tuple[Step, ...]
+    times: tuple[datetime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BinPart:
+    """Threshold of the steps ``first_step`` to ``last_step``; the last bin has no end."""
+
+    first_step: int
+    last_step: int | None
+    log_tau: float
+    state: BinState
+    contexts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyBinsPart:
+    """Thresholds of one attribute family, or of the joint mask (no family)."""
+
+    family: str | None
+    alpha: float
+    bins: tuple[BinPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdsPart:
+    """Thresholds that were used, and the calibration that they were read off.
+
+    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied. ``uneven``
+    lists the bins whose steps differ beyond noise, by their steps; it is None where that was not yet looked for.
+    """
+
+    calibration: str
+    calibration_digest: str
+    alpha: float
+    group: str | None
+    layout: Literal["joint", "factorized"]
+    applied: bool
+    families: tuple[FamilyBinsPart, ...]
+    digest: str
+    uneven: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPart:
+    """Counts and extremes of one branch's whole chain; steps count from 0."""
+
+    branch: str
+    steps: int
+    certified: int
+    inherited: int
+    uninformative: int
+    uncertified: int
+    fallback: int
+    forced: int
+    outside: int
+    sensitive: int
+    most_sensitive_step: int | None
+    largest_log_ratio: float | None
+    least_log_joint: float | None
+    least_log_factual: float | None
+    mean_set_size: float | None
+    mean_certified_mass: float | None
+    mean_kl_fused_masked: float | None
+    chain: dict[str, Any] | None
+    too_weak: int | None
+    thinking: dict[str, Any] | None
+    certificate: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPart:
+    """The whole document."""
+
+    program: ProgramPart
+    session: SessionRecord
+    branches: tuple[BranchPart, ...]
+    steps_digest: str
+    thresholds: ThresholdsPart | None
+    log: tuple[AnnotationRecord, ...]
+    log_head: str
+    summary: tuple[SummaryPart, ...]
+    drift: str | None
+
+
+_STORED_AS = {"branch": "branch_path", "first_step": "step_index", "last_step": "last_step_index", "at": "created_at"}
+"""Fields of a log's entries that the store names otherwise."""
+
+Form = Mapping[str, Any]
+"""The fields of a part in the order of the document, with their types."""
+
+
+@cache
+def _hints(kind: type) -> Form:
+    return get_type_hints(kind, localns={"StoredLogits": StoredLogits})
+
+
+def _form(kind: type, names: Iterable[str] = ()) -> Form:
+    """Those of a type's fields that are named, or all."""
+    hints = _hints(kind)
+    return {name: hints[_STORED_AS.get(name, name)] for name in names or hints}
+
+
+_OWN = tuple(
+    field.name for field in fields(Step) if field.name not in ("candidates", "diagnostics", "families", "logits")
+)
+_DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
+_LATER_ONES = _OWN.index("certified_in")
+
+_STEP: Form = {
+    **_form(Step, _OWN[:_LATER_ONES]),
+    **_form(Diagnostics),
+    **_form(Step, _OWN[_LATER_ONES:]),
+    "created_at": datetime,
+    **_form(Step, ("candidates", "families")),
+}
+_SESSION = _form(
+    SessionRecord,
+    (
+        "id", "name", "prompt", "model", "model_revision", "policy", "policy_settings", "lam", "alpha", "temperature",
+        "top_p", "top_k", "greedy", "seed", "max_new_tokens", "calibration_id", "calibration_label", "fingerprint",
+        "fingerprint_digest", "certificate", "warnings", "status", "created_at", "updated_at", "active_branch_id",
+        "spans", "rendering",
+    ),
+)  # fmt: skip
+_LOG = _form(
+    AnnotationRecord,
+    (
+        "entry", "kind", "reviewer", "branch", "first_step", "last_step", "verdict", "note", "tag", "blind", "at",
+        "previous", "digest",
+    ),
+)  # fmt: skip
+_BRANCH: Form = {name: kind for name, kind in _hints(BranchPart).items() if name != "times"} | {"steps": list[Any]}
+
+_LATER: Form = {
+    "rendering": None, "kl_fused_factual": None, "tv_fused_factual": None, "certified_in": "both", "set_size_low": None,
+    "set_size_high": None, "noise": None, "least_log_factual": None, "too_weak": None, "thinking": None,
+    "certificate": None, "uneven": None,
+}  # fmt: skip
+"""Fields that earlier versions did not have, with what they say then; see :func:`_without_absent`."""
+
+
+def _without_absent(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part without later fields that say nothing, so that reports of older sessions keep their digest."""
+    return {name: value for name, value in part.items() if name not in _LATER or value != _LATER[name]}
 
 
 def canonical(value: object, indent: int | None = None) -> str:
@@ -73,7 +214,18 @@ def canonical(value: object, indent: int | None = None) -> str:
     )
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
+    """A value as plain JSON; a part of the document has its fields in their order."""
+    if isinstance(value, BranchPart):
+        steps = [_step_json(step, at) for step, at in zip(value.steps, value.times, strict=True)]
+        return {name: steps if name == "steps" else _plain(getattr(value, name)) for name in _BRANCH}
+    if isinstance(value, SessionRecord):
+        return _plain(_without_absent({name: getattr(value, name) for name in _SESSION}))
+    if isinstance(value, AnnotationRecord):
+        return {name: _plain(getattr(value, _STORED_AS.get(name, name))) for name in _LOG}
+    if is_dataclass(value):
+        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return _without_absent(plain) if isinstance(value, SummaryPart) else plain
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -85,264 +237,18 @@ def _plain(value: object) -> object:
     return value
 
 
-KIND = "coft-audit-report"
-FORMAT_VERSION = 1
-"""Version of the document that is written; another one is refused, never guessed at."""
-
-
-class DocumentPart(BaseModel):
-    """A part of the document; frozen, and without unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
-
-
-class GrownPart(DocumentPart):
-    """A part with fields that earlier versions did not have; they are left out where they say nothing.
-
-    So the reports of sessions that were stored earlier keep their digest.
-    """
-
-    added: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        absent = {name for name in self.added if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in plain.items() if name not in absent}
-
-
-class ProgramPart(DocumentPart):
-    """The program that wrote the report."""
-
-    name: Text
-    version: Text
-
-
-class SpanPart(DocumentPart):
-    """A sensitive span: characters ``start`` to ``end`` (exclusive) of the prompt."""
-
-    start: Whole
-    end: Whole
-    category: Text
-    source: Text
-    detail: Text
-    kept: Flag
-    score: Real | None
-    suggested: Flag
-
-
-class SessionPart(GrownPart):
-    """What was audited, under which policy; ``policy_settings`` are the settings as the program keeps them."""
-
-    added = ("rendering",)
-
-    id: Whole
-    name: Text
-    prompt: Text
-    model: Text
-    model_revision: Text
-    policy: Text
-    policy_settings: dict[str, Any]
-    lam: Real | None
-    alpha: Real | None
-    temperature: Real
-    top_p: Real
-    top_k: Whole
-    greedy: Flag
-    seed: Whole
-    max_new_tokens: Whole
-    calibration_id: Whole | None
-    calibration_label: Text
-    fingerprint: dict[str, Any]
-    fingerprint_digest: Text
-    certificate: Text
-    warnings: tuple[Text, ...]
-    status: Text
-    created_at: datetime
-    updated_at: datetime
-    active_branch_id: Whole
-    spans: tuple[SpanPart, ...]
-    rendering: dict[str, Any] | None = None
-
-
-class CandidatePart(DocumentPart):
-    """A row of a step's candidate table."""
-
-    token_id: Whole
-    token: Text
-    log_p_factual: Real
-    log_p_masked: Real
-    log_p_fused: Real
-    certified: Flag
-    refused_by: tuple[Text, ...]
-
-
-class FamilyPart(DocumentPart):
-    """With factorized masks, what one attribute family's masked branch says of the step's token."""
-
-    family: Text
-    log_p_masked: Real
-    log_joint: Real
-    log_tau: Real
-    certified: Flag
-    state: CertificateState
-
-
-class StepPart(GrownPart):
-    """One token with everything that an audit shows of it."""
-
-    added = ("kl_fused_factual", "tv_fused_factual", "certified_in", "set_size_low", "set_size_high", "noise")
-
-    index: Whole
-    token_id: Whole
-    token: Text
-    log_p_factual: Real
-    log_p_masked: Real
-    log_p_fused: Real
-    log_tau: Real
-    certified: Flag
-    set_size: Whole
-    certified_mass: Real
-    fallback: Flag
-    forced: Flag
-    policy_token_id: Whole
-    policy_token: Text
-    state: CertificateState
-    entropy_factual: Real
-    entropy_masked: Real
-    entropy_fused: Real
-    kl_fused_masked: Real
-    tv_on_set: Real | None
-    tv_bound: Real | None
-    sensitivity: Real
-    log_ratio: Real
-    margin: Real
-    kl_fused_factual: Real | None = None
-    tv_fused_factual: Real | None = None
-    certified_in: Literal["both", "factual"] = "both"
-    set_size_low: Whole | None = None
-    set_size_high: Whole | None = None
-    noise: Real | None = None
-    created_at: datetime
-    candidates: tuple[CandidatePart, ...]
-    families: tuple[FamilyPart, ...]
-
-
-class BranchPart(DocumentPart):
-    """A branch with its own steps; earlier steps of its chain are those of its parent."""
-
-    id: Whole
-    path: Text
-    parent_id: Whole | None
-    fork_step: Whole | None
-    name: Text
-    finished: Literal["length", "end", "context"] | None
-    created_at: datetime
-    steps: tuple[StepPart, ...]
-
-
-class LogPart(DocumentPart):
-    """One entry of the verdict log; see :mod:`db.verdicts` for its digest."""
-
-    entry: Whole
-    kind: Literal["verdict", "adjudication", "review_started", "review_finished", "comment"]
-    reviewer: Text
-    branch: Text | None
-    first_step: Whole | None
-    last_step: Whole | None
-    verdict: Literal["fair", "unfair", "unclear"] | None
-    note: Text
-    tag: Text
-    blind: Flag
-    at: datetime
-    previous: Text
-    digest: Text
-
-
-class BinPart(DocumentPart):
-    """Threshold of the steps ``first_step`` to ``last_step``; the last bin has no end."""
-
-    first_step: Whole
-    last_step: Whole | None
-    log_tau: Real
-    state: BinState
-    contexts: Whole
-
-
-class FamilyBinsPart(DocumentPart):
-    """Thresholds of one attribute family, or of the joint mask (no family)."""
-
-    family: Text | None
-    alpha: Real
-    bins: tuple[BinPart, ...]
-
-
-class ThresholdsPart(DocumentPart):
-    """Thresholds that were used, and the calibration that they were read off.
-
-    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied. ``uneven``
-    lists the bins whose steps differ beyond noise, by their steps; it is None where that was not yet looked for.
-    """
-
-    calibration: Text
-    calibration_digest: Text
-    alpha: Real
-    group: Text | None
-    layout: Literal["joint", "factorized"]
-    applied: Flag
-    families: tuple[FamilyBinsPart, ...]
-    digest: Text
-    uneven: tuple[Text, ...] | None = None
-
-
-class SummaryPart(GrownPart):
-    """Counts and extremes of one branch's whole chain; steps count from 0."""
-
-    added = ("least_log_factual", "too_weak", "thinking", "certificate")
-
-    branch: Text
-    steps: Whole
-    certified: Whole
-    inherited: Whole
-    uninformative: Whole
-    uncertified: Whole
-    fallback: Whole
-    forced: Whole
-    outside: Whole
-    sensitive: Whole
-    most_sensitive_step: Whole | None
-    largest_log_ratio: Real | None
-    least_log_joint: Real | None
-    least_log_factual: Real | None = None
-    mean_set_size: Real | None
-    mean_certified_mass: Real | None
-    mean_kl_fused_masked: Real | None
-    chain: dict[str, Any] | None
-    too_weak: Whole | None = None
-    thinking: dict[str, Any] | None = None
-    certificate: Text | None = None
-
-
-class ReportPart(DocumentPart):
-    """The whole document."""
-
-    kind: Literal["coft-audit-report"] = "coft-audit-report"
-    version: Literal[1] = 1
-    program: ProgramPart
-    session: SessionPart
-    branches: tuple[BranchPart, ...]
-    steps_digest: Text
-    thresholds: ThresholdsPart | None
-    log: tuple[LogPart, ...]
-    log_head: Text
-    summary: tuple[SummaryPart, ...]
-    drift: Text | None
+def _step_json(step: Step, at: datetime) -> object:
+    values = {
+        name: at if name == "created_at" else getattr(step.diagnostics if name in _DIAGNOSTICS else step, name)
+        for name in _STEP
+    }
+    return _plain(_without_absent(values))
 
 
 def report_text(report: ReportPart) -> str:
     """The document as JSON text; equal reports give equal text, in ASCII whatever the tokens hold."""
-    return canonical(report.model_dump(), indent=1) + "\n"
+    parts = {field.name: getattr(report, field.name) for field in fields(report)}
+    return canonical({"kind": KIND, "version": FORMAT_VERSION, **parts}, indent=1) + "\n"
 
 
 def report_from(text: str | bytes) -> ReportPart:
@@ -358,12 +264,88 @@ def report_from(text: str | bytes) -> ReportPart:
             f"The report is of format {data.get('version')!r}; this program reads format {FORMAT_VERSION}. "
             "Export it again."
         )
-    try:
-        return ReportPart.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
+    whole = _values({"kind": str, "version": int, **_hints(ReportPart)}, data, "")
+    del whole["kind"], whole["version"]
+    report = ReportPart(**whole)
+    session, ids = report.session.id, {branch.path: branch.id for branch in report.branches}
+    log = (replace(entry, session_id=session, branch_id=ids.get(entry.branch_path or "")) for entry in report.log)
+    return replace(report, log=tuple(log))
+
+
+def _session(value: object, place: str) -> SessionRecord:
+    return SessionRecord(**_values(_SESSION, value, place))
+
+
+def _entry(value: object, place: str) -> AnnotationRecord:
+    """An entry of the log, by its number and of no session yet."""
+    values = {_STORED_AS.get(name, name): item for name, item in _values(_LOG, value, place).items()}
+    return AnnotationRecord(**values, id=values["entry"], session_id=0)
+
+
+def _branch(value: object, place: str) -> BranchPart:
+    values = _values(_BRANCH, value, place)
+    steps = [_values(_STEP, step, f"{place}steps.{number}.") for number, step in enumerate(values["steps"])]
+    values["times"] = tuple(step.pop("created_at") for step in steps)
+    for step in steps:
+        step["diagnostics"] = Diagnostics(**{name: step.pop(name) for name in _DIAGNOSTICS})
+    values["steps"] = tuple(Step(**step) for step in steps)
+    return BranchPart(**values)
+
+
+_READERS: Mapping[Any, Callable[[object, str], Any]] = {
+    SessionRecord: _session,
+    BranchPart: _branch,
+    AnnotationRecord: _entry,
+}
+"""What reads the parts that are not written field by field as they are."""
+
+
+def _values(form: Form, value: object, place: str) -> dict[str, Any]:
+    """The fields of a part, each of its type; unknown fields are refused, and missing ones unless they came later."""
+    if not isinstance(value, dict):
+        raise _unfit(place[:-1], "should be an object")
+    if unknown := next((name for name in value if name not in form), None):
+        raise _unfit(place + unknown, "is not known")
+    if missing := next((name for name in form if name not in value and name not in _LATER), None):
+        raise _unfit(place + missing, "is missing")
+    return {name: _value(kind, value.get(name, _LATER.get(name)), place + name) for name, kind in form.items()}
+
+
+def _value(kind: Any, value: Any, place: str) -> Any:
+    """A value of a type from plain JSON; lone surrogates are kept, which a pasted prompt can hold."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if NoneType in parts:
+        return None if value is None else _value(parts[0], value, place)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_value(parts[0], item, f"{place}.{number}") for number, item in enumerate(value))
+    if reader := _READERS.get(kind):
+        return reader(value, f"{place}.")
+    if is_dataclass(kind):
+        return kind(**_values(_hints(kind), value, f"{place}."))
+    if origin is Literal and value in parts and isinstance(value, str):
+        return value
+    if kind is float:
+        return _real(value, place)
+    if kind is datetime and isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError as error:
+            raise _unfit(place, "should be a time") from error
+    if kind is Any or type(value) is (origin or kind):
+        return value
+    raise _unfit(place, f"should be of the type {getattr(kind, '__name__', kind)}")
+
+
+def _real(value: Any, place: str) -> float:
+    if value in ("Infinity", "-Infinity"):
+        return float(value)
+    if type(value) not in (int, float) or math.isnan(value):
+        raise _unfit(place, 'should be a number, "Infinity" or "-Infinity"')
+    return float(value)
+
+
+def _unfit(place: str, problem: str) -> ServiceError:
+    return ServiceError(f"The report cannot be read: {place}: it {problem}.")
 
 
 def summary_of(
@@ -396,36 +378,22 @@ def summary_of(
     )
 
 
-NAME = "COFT Audit"
-VERSION = "0.1.0"
-"""Version of the program; a test holds it together with the project's."""
-
-
-_STORED_AS = {"branch": "branch_path", "first_step": "step_index", "last_step": "last_step_index", "at": "created_at"}
-"""Fields of a log's entries that the store names otherwise."""
-
-
 def document_of(
     data: SessionData, times: Mapping[tuple[int, int], datetime], thresholds: ThresholdsPart | None
 ) -> ReportPart:
     """The report of a session."""
     branches = tuple(_branch_part(branch, data.chains[branch.id], times) for branch in data.branches)
+    settings, certificate = data.record.policy_settings, data.record.certificate
     return ReportPart(
         program=ProgramPart(name=NAME, version=VERSION),
-        session=SessionPart.model_validate(data.record),
+        session=data.record,
         branches=branches,
-        steps_digest=steps_digest(branches),
+        steps_digest=digest_of(branches),
         thresholds=thresholds,
-        log=tuple(_log_part(record) for record in data.log),
+        log=tuple(data.log),
         log_head=data.log[-1].digest if data.log else "",
         summary=tuple(
-            summary_of(
-                branch.path,
-                data.chains[branch.id],
-                data.certificates[branch.id],
-                data.record.policy_settings,
-                data.record.certificate,
-            )
+            summary_of(branch.path, data.chains[branch.id], data.certificates[branch.id], settings, certificate)
             for branch in data.branches
         ),
         drift=data.drift,
@@ -435,7 +403,11 @@ def document_of(
 def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
     """The thresholds of a calibration as a session reads it."""
     families = tuple(
-        FamilyBinsPart(family=name, alpha=part.alpha, bins=tuple(BinPart.model_validate(entry) for entry in part.bins))
+        FamilyBinsPart(
+            name,
+            part.alpha,
+            tuple(BinPart(*(getattr(entry, field.name) for field in fields(BinPart))) for entry in part.bins),
+        )
         for name, part in calibration.parts
     )
     return ThresholdsPart(
@@ -446,7 +418,7 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         layout=calibration.layout,
         applied=calibration.layout == layout,
         families=families,
-        digest=thresholds_digest(families),
+        digest=digest_of(families),
         uneven=tuple(
             entry.label if name is None else f"{entry.label} of {name}"
             for name, part in calibration.parts
@@ -456,31 +428,18 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
     )
 
 
-def steps_digest(branches: Sequence[BranchPart]) -> str:
-    """SHA-256 of all branches with all their steps."""
-    return digest_of([branch.model_dump() for branch in branches])
-
-
-def thresholds_digest(families: Sequence[FamilyBinsPart]) -> str:
-    """SHA-256 of all thresholds."""
-    return digest_of([family.model_dump() for family in families])
-
-
 def digest_of(value: object) -> str:
     """SHA-256 of something's canonical JSON text."""
     return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
 
 
-def session_record(report: ReportPart) -> SessionRecord:
-    """The session as the store had it."""
-    spans = tuple(Span(**span.model_dump()) for span in report.session.spans)
-    return SessionRecord(**report.session.model_dump(exclude={"spans"}), spans=spans)
-
-
 def branch_records(report: ReportPart) -> tuple[BranchRecord, ...]:
     """The branches as the store had them."""
-    session = report.session.id
-    return tuple(BranchRecord(**branch.model_dump(exclude={"steps"}), session_id=session) for branch in report.branches)
+    names = [name for name in _BRANCH if name != "steps"]
+    return tuple(
+        BranchRecord(session_id=report.session.id, **{name: getattr(branch, name) for name in names})
+        for branch in report.branches
+    )
 
 
 def chains_in(report: ReportPart) -> dict[int, tuple[Step, ...]]:
@@ -491,50 +450,11 @@ def chains_in(report: ReportPart) -> dict[int, tuple[Step, ...]]:
     chains: dict[int, tuple[Step, ...]] = {}
     for branch in report.branches:
         before = () if branch.parent_id is None else chains[branch.parent_id][: branch.fork_step]
-        chains[branch.id] = before + tuple(_step(part) for part in branch.steps)
+        chains[branch.id] = before + branch.steps
     return chains
 
 
-def log_records(report: ReportPart) -> tuple[AnnotationRecord, ...]:
-    """The verdict log as the store had it; entries are known by their numbers."""
-    ids = {branch.path: branch.id for branch in report.branches}
-    return tuple(
-        AnnotationRecord(
-            id=entry.entry,
-            session_id=report.session.id,
-            branch_id=None if entry.branch is None else ids.get(entry.branch),
-            **{_STORED_AS.get(name, name): value for name, value in entry},
-        )
-        for entry in report.log
-    )
-
-
-_PARTED = ("diagnostics", "candidates", "families", "logits")
-_STEP = tuple(field.name for field in fields(Step) if field.name not in _PARTED)
-_DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
-
-
 def _branch_part(branch: BranchRecord, chain: Sequence[Step], times: Mapping[tuple[int, int], datetime]) -> BranchPart:
-    steps = tuple(_step_part(step, times[branch.id, step.index]) for step in chain[branch.fork_step or 0 :])
-    return BranchPart(
-        **{name: getattr(branch, name) for name in BranchPart.model_fields if name != "steps"}, steps=steps
-    )
-
-
-def _step_part(step: Step, stored_at: datetime) -> StepPart:
-    plain = {name: getattr(step, name) for name in (*_STEP, "candidates", "families")}
-    diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
-    return StepPart.model_validate({**plain, **diagnostics, "created_at": stored_at})
-
-
-def _step(part: StepPart) -> Step:
-    return Step(
-        **{name: getattr(part, name) for name in _STEP},
-        diagnostics=Diagnostics(**{name: getattr(part, name) for name in _DIAGNOSTICS}),
-        candidates=tuple(Candidate(**row.model_dump()) for row in part.candidates),
-        families=tuple(FamilyStep(**stated.model_dump()) for stated in part.families),
-    )
-
-
-def _log_part(record: AnnotationRecord) -> LogPart:
-    return LogPart(**{name: getattr(record, _STORED_AS.get(name, name)) for name in LogPart.model_fields})
+    steps = tuple(chain[branch.fork_step or 0 :])
+    own = {name: getattr(branch, name) for name in _BRANCH if name != "steps"}
+    return BranchPart(**own, steps=steps, times=tuple(times[branch.id, step.index] for step in steps))

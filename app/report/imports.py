@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from app.report.bundle import CALIBRATION, LOGITS_FILE, MANIFEST, logits_from
-from app.report.document import branch_records, chains_in, log_records, session_record
+from app.report.document import branch_records
 from app.report.signing import SIGNATURES, fingerprint_of, signature_holds
 from app.report.verify.findings import Check, Verification
 from app.report.verify.loaded import Loaded
 from app.report.verify.run import BundleVerifier
-from app.report.verify.signatures import SIGNATURE_CHECK
+from app.report.verify.structure import SIGNATURE_CHECK
 from app.shared.audits import preview_from_json
 from app.shared.calibrations import bins_of, fields_of
 from app.shared.computations import computations_of, session_noise
@@ -126,23 +125,22 @@ def _origin(name: str, loaded: Loaded, digest: str) -> SessionOrigin:
 
 def _past(loaded: Loaded, said: str) -> PastSession:
     """The session as the store takes it, with the sentence that says where it came from among its warnings."""
-    report = loaded.report
-    record = session_record(report)
+    report, record = loaded.report, loaded.report.session
     # What pages read of a session without asking whether it is there.
     str(record.policy_settings["model_label"]), preview_from_json(record.policy_settings["preview"])
     computations_of(record), session_noise(record)
-    times: dict[tuple[int, int], datetime] = {}
-    for branch in report.branches:
-        times |= {(branch.id, step.index): step.created_at for step in branch.steps}
-    chains = chains_in(report)
     kept = {} if loaded.files is None or LOGITS_FILE not in loaded.files else logits_from(loaded.files[LOGITS_FILE])
     return PastSession(
         record=replace(record, warnings=(*record.warnings, said)),
         branches=branch_records(report),
-        steps={branch.id: chains[branch.id][branch.fork_step or 0 :] for branch in report.branches},
-        times=times,
+        steps={branch.id: branch.steps for branch in report.branches},
+        times={
+            (branch.id, step.index): at
+            for branch in report.branches
+            for step, at in zip(branch.steps, branch.times, strict=True)
+        },
         logits={place: logits.to_bytes() for place, logits in kept.items()},
-        log=log_records(report),
+        log=report.log,
     )
 
 

@@ -99,13 +99,16 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]], categories: Sequence[str]) -> 
 
 
 def _table(pairs: Sequence[tuple[str, str]], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    places = {name: index for index, name in enumerate(names)}
     table = np.zeros((len(names), len(names)), dtype=np.int64)  # (C, C)
     for first, second in pairs:
-        if unknown := [verdict for verdict in (first, second) if verdict not in places]:
-            raise ServiceError(f"The verdict {unknown[0]!r} is none of {', '.join(names)}; correct it.")
-        table[places[first], places[second]] += 1
+        table[_place(first, names), _place(second, names)] += 1
     return table
+
+
+def _place(verdict: str, names: tuple[str, ...]) -> int:
+    if verdict not in names:
+        raise ServiceError(f"The verdict {verdict!r} is not one of {', '.join(names)}; correct it.")
+    return names.index(verdict)
 
 
 def _kappa_and_error(table: npt.NDArray[np.int64]) -> tuple[float, float]:
@@ -220,13 +223,10 @@ def nominal_alphas(counts: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]
 
 
 def _counts(targets: Sequence[Mapping[str, str]], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    places = {name: index for index, name in enumerate(names)}
     counts = np.zeros((len(targets), len(names)), dtype=np.int64)  # (U, C)
     for row, target in enumerate(targets):
         for verdict in target.values():
-            if verdict not in places:
-                raise ServiceError(f"The verdict {verdict!r} is none of {', '.join(names)}; correct it.")
-            counts[row, places[verdict]] += 1
+            counts[row, _place(verdict, names)] += 1
     return counts
 
 

@@ -7,7 +7,7 @@ review by that reviewer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -109,50 +109,31 @@ def workloads(assigned: Iterable[AssignedReview]) -> tuple[Workload, ...]:
     return tuple(sorted(loads, key=lambda load: (-load.overdue, load.reviewer)))
 
 
-COLUMNS = ("session_id", "session", "reviewer", "lead", "due_on", "state", "finished_at")
-
-
 def assigned_json(item: AssignedReview) -> dict[str, Any]:
     """One assignment and how it stands."""
-    return {
-        "session_id": item.session_id,
-        "session": item.session,
-        "reviewer": item.reviewer,
-        "lead": item.lead,
-        "due_on": None if item.due_on is None else item.due_on.isoformat(),
-        "state": item.state,
-        "finished_at": None if item.finished_at is None else item.finished_at.isoformat(),
-    }
+    return {name: it.isoformat() if isinstance(it, date) else it for name, it in asdict(item).items()}
 
 
 def write_assignments(assigned: Iterable[AssignedReview], path: Path) -> Path:
     """Write assignments as a CSV file, one row each, and return its path."""
-    return write_text(path, to_csv(COLUMNS, [assigned_json(item) for item in assigned]))
+    return write_text(
+        path, to_csv([field.name for field in fields(AssignedReview)], [assigned_json(item) for item in assigned])
+    )
 
 
 class AssignmentService:
     """Who is to review what."""
 
-    def __init__(
-        self,
-        assignments: AssignmentsRepository,
-        library: LibraryRepository,
-        sessions: SessionsRepository,
-        log: AnnotationsRepository,
-    ) -> None:
-        """Wire the service to the store."""
-        self._assignments = assignments
-        self._library = library
-        self._sessions = sessions
-        self._log = log
+    def __init__(self, services: Services) -> None:
+        self._assignments = services[AssignmentsRepository]
+        self._library = services[LibraryRepository]
+        self._sessions = services[SessionsRepository]
+        self._log = services[AnnotationsRepository]
 
     @classmethod
     def wired(cls, services: Services) -> AssignmentService:
         """Built from the program's services."""
-        return cls(
-            services[AssignmentsRepository], services[LibraryRepository], services[SessionsRepository],
-            services[AnnotationsRepository],
-        )  # fmt: skip
+        return cls(services)
 
     def assign(self, request: AssignmentRequest) -> Assigned:
         """Assign reviews; what is assigned already gets the new date and lead."""

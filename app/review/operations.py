@@ -14,6 +14,7 @@ from app.review.assignments import (
     AssignedReview,
     AssignmentRequest,
     AssignmentService,
+    Workload,
     assigned_json,
     due_date,
     workloads,
@@ -61,6 +62,40 @@ def _line(entry: AnnotationRecord) -> str:
     return f"{head}  {entry.reviewer}: {what}{about}{blind}{note}"
 
 
+def _with_sentence(result: Assigned | ReviewerAgreement | Workload) -> Json:
+    return {**asdict(result), "sentence": result.sentence}
+
+
+def _print_sentence(result: Assigned | ReviewerAgreement | TeamFinding) -> None:
+    print(result.sentence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictOptions:
+    """What a verdict is about.
+
+    Attributes:
+        reviewer: who says so
+        branch: the branch; default: the whole session
+        first: first step, from 1
+        last: last step; default: the first alone
+        note: why
+        tag: a short label
+    """
+
+    reviewer: str
+    branch: int | None = None
+    first: int | None = None
+    last: int | None = None
+    note: str = ""
+    tag: str = ""
+
+    def request(self, session: int, verdict: str | None) -> VerdictRequest:
+        """A verdict on it; None withdraws."""
+        first, last = (None if step is None else step - 1 for step in (self.first, self.last))
+        return VerdictRequest(session, self.reviewer, verdict, self.branch, first, last, self.note, self.tag)
+
+
 @operation(json=entry_json)
 def add_verdict(
     wired: Services,
@@ -88,10 +123,8 @@ def add_verdict(
     Returns:
         The entry as the log has it: entry, reviewer, verdict, first_step, last_step, digest, previous and others.
     """
-    first, last = (None if step is None else step - 1 for step in (first_step, last_step))
-    return wired[VerdictService].add(
-        VerdictRequest(session_id, reviewer, verdict or None, branch_id, first, last, note, tag)
-    )
+    options = VerdictOptions(reviewer=reviewer, branch=branch_id, first=first_step, last=last_step, note=note, tag=tag)
+    return wired[VerdictService].add(options.request(session_id, verdict or None))
 
 
 @operation(json=lambda current: verdicts_json(*current))
@@ -108,32 +141,6 @@ def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Stand
         targets with how they stand, and the log.
     """
     return wired[VerdictService].current(session_id, reviewer), wired[VerdictService].history(session_id, reviewer)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictOptions:
-    """What a verdict is about.
-
-    Attributes:
-        reviewer: who says so
-        branch: the branch; default: the whole session
-        first: first step, from 1
-        last: last step; default: the first alone
-        note: why
-        tag: a short label
-    """
-
-    reviewer: str
-    branch: int | None = None
-    first: int | None = None
-    last: int | None = None
-    note: str = ""
-    tag: str = ""
-
-    def request(self, session: int, verdict: str | None) -> VerdictRequest:
-        """A verdict on it; None withdraws."""
-        first, last = (None if step is None else step - 1 for step in (self.first, self.last))
-        return VerdictRequest(session, self.reviewer, verdict, self.branch, first, last, self.note, self.tag)
 
 
 def _entry_fields(entry: AnnotationRecord) -> Json:
@@ -218,17 +225,14 @@ def _review_json(reviewed: Reviewed) -> Json:
     return asdict(reviewed[1])
 
 
-def _print_begun(reviewed: Reviewed) -> None:
+def _print_review(reviewed: Reviewed) -> None:
     session, review = reviewed
-    print(f"{review.reviewer} begins a {'blind review' if review.blind else 'review'} of session {session}.")
+    kind = "blind review" if review.blind else "review"
+    does = f"begins a {kind} of" if review.open else "has finished the review of"
+    print(f"{review.reviewer} {does} session {session}.")
 
 
-def _print_finished(reviewed: Reviewed) -> None:
-    session, review = reviewed
-    print(f"{review.reviewer} has finished the review of session {session}.")
-
-
-@command("verdicts start", json=_review_json, text=_print_begun)
+@command("verdicts start", json=_review_json, text=_print_review)
 def start_review(wired: Services, session: int, *, reviewer: str, open: bool = False) -> Reviewed:
     """Open a review, blind to the verdicts of others.
 
@@ -240,7 +244,7 @@ def start_review(wired: Services, session: int, *, reviewer: str, open: bool = F
     return session, wired[VerdictService].start_review(session, reviewer, blind=not open)
 
 
-@command("verdicts finish", json=_review_json, text=_print_finished)
+@command("verdicts finish", json=_review_json, text=_print_review)
 def finish_review(wired: Services, session: int, *, reviewer: str) -> Reviewed:
     """Submit a review.
 
@@ -284,8 +288,7 @@ def deleted_verdict_logs(wired: Services) -> tuple[Tombstone, ...]:
     return wired[VerdictService].tombstones()
 
 
-@command("verdicts agreement", json=lambda agreement: {**asdict(agreement), "sentence": agreement.sentence},
-         text=lambda agreement: print(agreement.sentence))  # fmt: skip
+@command("verdicts agreement", json=_with_sentence, text=_print_sentence)
 def show_agreement(wired: Services, first: str, second: str, *, session: int | None = None) -> ReviewerAgreement:
     """Cohen's kappa of two reviewers.
 
@@ -302,12 +305,12 @@ def _finding_json(finding: TeamFinding) -> Json:
     return {**asdict(finding), "kind": kind, "sentence": finding.sentence}
 
 
-def _print_finding(finding: TeamFinding) -> None:
-    print(finding.sentence)
-
-
-@operation(json=_finding_json)
-def team_agreement(wired: Services, session_id: int | None = None, reviewers: list[str] | None = None) -> TeamFinding:
+@operation(command="verdicts finding", json=_finding_json, text=_print_sentence)
+def team_agreement(
+    wired: Services,
+    session_id: Annotated[int | None, typer.Option("--session")] = None,
+    reviewers: Annotated[list[str] | None, typer.Option("--reviewer", metavar="NAME")] = None,
+) -> TeamFinding:
     """Say how far all reviewers agree: Cohen's kappa of two, Krippendorff's alpha of more.
 
     Args:
@@ -322,35 +325,15 @@ def team_agreement(wired: Services, session_id: int | None = None, reviewers: li
     return wired[VerdictService].team_agreement(session_id, reviewers or ())
 
 
-@command("verdicts finding", json=_finding_json, text=_print_finding)
-def show_finding(
-    wired: Services,
-    *,
-    session: int | None = None,
-    reviewer: Annotated[list[str] | None, typer.Option("--reviewer", metavar="NAME")] = None,
-) -> TeamFinding:
-    """How far all reviewers agree: kappa of two, alpha of more.
-
-    Args:
-        session: only this session; default: all
-        reviewer: only this reviewer; can be given several times
-    """
-    return wired[VerdictService].team_agreement(session, reviewer or ())
-
-
-def _assigned_json(assigned: Assigned) -> Json:
-    return {**asdict(assigned), "sentence": assigned.sentence}
-
-
-@operation(json=_assigned_json)
+@operation(command="verdicts assign", json=_with_sentence, text=_print_sentence)
 def assign_reviews(
     wired: Services,
-    lead: str,
-    reviewers: list[str],
-    session_ids: list[int] | None = None,
-    text: str = "",
-    tag: str = "",
-    due: str = "",
+    lead: Annotated[str, typer.Option("--lead")],
+    reviewers: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
+    session_ids: Annotated[list[int] | None, typer.Option("--session", metavar="NUMBER")] = None,
+    text: Annotated[str, typer.Option("--text")] = "",
+    tag: Annotated[str, typer.Option("--tag")] = "",
+    due: Annotated[str, typer.Option("--due")] = "",
 ) -> Assigned:
     """Assign sessions to reviewers, every session to each of them; what is assigned already gets the new due date.
 
@@ -369,38 +352,16 @@ def assign_reviews(
     return wired[AssignmentService].assign(request)
 
 
-@command("verdicts assign", json=_assigned_json, text=lambda assigned: print(assigned.sentence))
-def give_assignments(
+def _print_withdrawn(count: int) -> None:
+    print(f"{'1 assignment is' if count == 1 else f'{count} assignments are'} taken back.")
+
+
+@operation(command="verdicts unassign", json=lambda count: {"withdrawn": count}, text=_print_withdrawn)
+def withdraw_assignments(
     wired: Services,
-    *,
-    lead: str,
-    reviewer: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
-    session: Annotated[list[int] | None, typer.Option("--session", metavar="NUMBER")] = None,
-    text: str = "",
-    tag: str = "",
-    due: str = "",
-) -> Assigned:
-    """Assign sessions to reviewers.
-
-    Args:
-        lead: who assigns them
-        reviewer: who is to review; can be given several times
-        session: a session; can be given several times
-        text: also sessions with this text in their name, prompt, tags or notes
-        tag: also sessions with this tag
-        due: last day on which a review is in time, as 2026-12-31
-    """
-    return wired[AssignmentService].assign(
-        AssignmentRequest(lead, tuple(reviewer), tuple(session or ()), text, tag, due_date(due))
-    )
-
-
-def _withdrawn_sentence(count: int) -> str:
-    return f"{'1 assignment is' if count == 1 else f'{count} assignments are'} taken back."
-
-
-@operation(json=lambda count: {"withdrawn": count})
-def withdraw_assignments(wired: Services, session_ids: list[int], reviewers: list[str]) -> int:
+    session_ids: Annotated[list[int], typer.Option("--session", metavar="NUMBER")],
+    reviewers: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
+) -> int:
     """Take assignments back; what was said in the reviews stays.
 
     Args:
@@ -413,27 +374,10 @@ def withdraw_assignments(wired: Services, session_ids: list[int], reviewers: lis
     return wired[AssignmentService].withdraw(session_ids, reviewers)
 
 
-@command("verdicts unassign", json=lambda count: {"withdrawn": count},
-         text=lambda count: print(_withdrawn_sentence(count)))  # fmt: skip
-def take_assignments_back(
-    wired: Services,
-    *,
-    reviewer: Annotated[list[str], typer.Option("--reviewer", metavar="NAME[,NAME]")],
-    session: Annotated[list[int], typer.Option("--session", metavar="NUMBER")],
-) -> int:
-    """Take assignments back.
-
-    Args:
-        reviewer: whose; can be given several times
-        session: a session; can be given several times
-    """
-    return wired[AssignmentService].withdraw(session, reviewer)
-
-
 def _assignments_json(assigned: tuple[AssignedReview, ...]) -> Json:
     return {
         "assignments": [assigned_json(item) for item in assigned],
-        "reviewers": [{**asdict(load), "sentence": load.sentence} for load in workloads(assigned)],
+        "reviewers": [_with_sentence(load) for load in workloads(assigned)],
     }
 
 
@@ -449,8 +393,8 @@ def _write_assignments(wired: Services, assigned: tuple[AssignedReview, ...], fi
     return f"Written: {write_assignments(assigned, file)}"
 
 
-@operation(json=_assignments_json)
-def list_assignments(wired: Services, reviewer: str = "") -> tuple[AssignedReview, ...]:
+@operation(command="verdicts assignments", json=_assignments_json, text=_print_assignments, write=_write_assignments)
+def list_assignments(wired: Services, *, reviewer: str = "") -> tuple[AssignedReview, ...]:
     """List who is to review which session until when, and how far everybody is.
 
     Args:
@@ -459,16 +403,6 @@ def list_assignments(wired: Services, reviewer: str = "") -> tuple[AssignedRevie
     Returns:
         assignments (session_id, session, reviewer, lead, due_on, state: done, overdue, begun or open, finished_at),
         what is left first, and reviewers with assigned, done, overdue and a sentence.
-    """
-    return wired[AssignmentService].list(reviewer)
-
-
-@command("verdicts assignments", json=_assignments_json, text=_print_assignments, write=_write_assignments)
-def show_assignments(wired: Services, *, reviewer: str = "") -> tuple[AssignedReview, ...]:
-    """Who is to review which session until when.
-
-    Args:
-        reviewer: only what is assigned to this reviewer
     """
     return wired[AssignmentService].list(reviewer)
 
@@ -500,8 +434,8 @@ def _print_disputes(queue: DisputeQueue) -> None:
     print(queue.sentence)
 
 
-@operation(json=_disputes_json)
-def list_disagreements(wired: Services, reviewer: str = "") -> DisputeQueue:
+@operation(command="verdicts disputes", json=_disputes_json, text=_print_disputes)
+def list_disagreements(wired: Services, *, reviewer: str = "") -> DisputeQueue:
     """List the targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
 
     Args:
@@ -511,16 +445,6 @@ def list_disagreements(wired: Services, reviewer: str = "") -> DisputeQueue:
     Returns:
         targets (session_id, session, since, words, branch_id, first_step, last_step, opinions), waiting (sessions left
         out until blind reviews of them are finished), assigned, and a sentence.
-    """
-    return wired[VerdictService].disputes(reviewer)
-
-
-@command("verdicts disputes", json=_disputes_json, text=_print_disputes)
-def show_disputes(wired: Services, *, reviewer: str = "") -> DisputeQueue:
-    """What reviewers differ on and nobody has decided, the longest disputed first.
-
-    Args:
-        reviewer: as this reviewer may see it, which is written down
     """
     return wired[VerdictService].disputes(reviewer)
 
@@ -548,8 +472,8 @@ def add_comment(
     Returns:
         The entry as the log has it; its note is the comment.
     """
-    first, last = (None if step is None else step - 1 for step in (first_step, last_step))
-    return wired[VerdictService].comment(VerdictRequest(session_id, reviewer, None, branch_id, first, last, text))
+    options = VerdictOptions(reviewer=reviewer, branch=branch_id, first=first_step, last=last_step, note=text)
+    return wired[VerdictService].comment(options.request(session_id, None))
 
 
 @command("verdicts comment", json=_entry_fields, text=_print_entry)

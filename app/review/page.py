@@ -15,7 +15,6 @@ from app.review.words import (
     agreement_message,
     disputes,
     given_sentence,
-    loads,
     queue,
     sessions_list,
     sheet_message,
@@ -25,102 +24,20 @@ from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
 from app.shared.glossary import explained
-from app.shared.markup import html
+from app.shared.markup import laid_out
 from app.shared.web import topbar
 from app.shared.wiring import Services
 
 
-def _part(name: str, script: str, frame: str) -> gr.HTML:
-    """A part of a page that its own script fills."""
-    return gr.HTML(html_template=frame, js_on_load=script, apply_default_css=False, elem_id=name, elem_classes=["coft"])
-
-
-def session_picker() -> gr.HTML:
-    """Place the reviewer's name and the search for a session."""
-    frame = html("""<div class="pagehead"><h1>Reviews</h1>
-          <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
-          <p class="reviewer-line"><span class="sub named"></span>
-            <button type="button" class="btn small" data-do="rename">Change name</button></p></div>
-        <p class="finding" role="status"></p>
-        <div class="start" hidden>
-        <section class="queue" aria-label="Assigned to you"></section>
-        <section class="picker" aria-labelledby="h-pick">
-          <div class="bar"><h2 id="h-pick">Choose a session</h2></div>
-          <form class="field" role="search"><label class="vh" for="pick-text">Search sessions</label>
-            <input id="pick-text" class="input" type="search" autocomplete="off"
-              placeholder="Search names, prompts, tags and notes"></form>
-          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>
-        <section class="differ" aria-labelledby="h-differ"><h2 id="h-differ">Where reviewers differ</h2>
-          <p class="hint">The list shows what others said, so look at it when your own reviews are done: a review that
-            you begin afterwards is not blind. What is assigned to you stays out of it until you finish.</p>
-          <p class="sub settled" role="status"></p>
-          <div class="disputes-box" tabindex="-1">
-            <button type="button" class="btn small" data-do="differ">Show what waits for a decision</button></div>
-        </section>
-        <section class="team" aria-labelledby="h-team"><h2 id="h-team">Assignments</h2>
-          <div class="loads-box"></div>
-          <details><summary>{{ icon("chev", "chev") }}Assign reviews</summary><form class="assign">
-            <div class="field"><label for="assign-to">Reviewers</label>
-              <input id="assign-to" class="input" autocomplete="off" placeholder="Ana, Ben" required></div>
-            <div class="field"><label for="assign-text">Sessions that mention</label>
-              <input id="assign-text" class="input" autocomplete="off" placeholder="a name, prompt, tag or note"
-                required></div>
-            <div class="field"><label for="assign-due">Due on</label>
-              <input id="assign-due" class="input" type="date"></div>
-            <button class="btn" data-takes="assign">Assign</button></form></details>
-          <p class="sub assigned" role="status"></p></section></div>""")
-    script = "coft.review.picker(element, trigger, props, watch, ['find', 'assign', 'differ', 'settle'])"
-    return _part("review-pick", script, frame)
-
-
-def review_sheet() -> gr.HTML:
-    """Place a session's reviews, targets and log, and the question that a decision asks."""
-    frame = html(
-        """
-        <div class="one-session" hidden><section class="head" aria-label="Session"></section>
-        <p class="sub told" role="status"></p>
-        <section aria-labelledby="h-own"><h3 id="h-own">Your review</h3><div class="review"></div></section>
-        <section aria-labelledby="h-targets"><div class="bar"><h3 id="h-targets">What was judged</h3>
-          <span class="end"><label class="vh" for="review-status">Show</label>
-            <select id="review-status" class="select small"></select></span></div>
-          <div class="targets-box scrolls" tabindex="0" role="region"
-            aria-label="What was judged, table"></div></section>
-        <section class="log-part" aria-labelledby="h-log"><div class="bar"><h3 id="h-log">Log</h3>
-          <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file">
-            {{ icon("down") }}Download as CSV</button></span></div>
-          <p class="hint">Entries are only added. Each one names the digest of the one before, so a change or a gap
-            shows.</p><div class="log-box scrolls" tabindex="0"
-            role="region" aria-label="Log entries"></div></section></div>
-        <dialog id="decide" class="sheet coft" aria-labelledby="decide-title"><form method="dialog">
-          <h2 id="decide-title"></h2><ul class="sides"></ul>
-          <div class="choices-row" role="radiogroup" aria-label="Decision">{% for verdict in verdicts %}
-            <label class="choice"><input type="radio" name="decision" value="{{ verdict }}" required>
-              {{ icon(verdict) }}{{ verdict|capitalize }}</label>{% endfor %}</div>
-          <div class="field"><label for="decide-note">Why</label>
-            <textarea id="decide-note" class="input" rows="3" maxlength="20000"></textarea></div>
-          <p class="hint">The decision stands until somebody judges this again.</p>
-          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
-            <button class="btn primary" value="yes">Decide</button></div></form></dialog>""",
-        verdicts=VERDICTS,
+def _part(name: str, script: str, events: str, **values: object) -> gr.HTML:
+    """Place the part of the page that a template frames and a script fills, which may ask for these events."""
+    return gr.HTML(
+        html_template=laid_out(f"review/{name}.html", **values),
+        js_on_load=f"coft.{script}(element, trigger, props, watch, {events.split()})",
+        apply_default_css=False,
+        elem_id=f"review-{name}",
+        elem_classes=["coft"],
     )
-    script = "coft.review.sheet(element, trigger, props, watch, ['read', 'act', 'decide', 'file'])"
-    return _part("review-sheet", script, frame)
-
-
-def agreement_part() -> gr.HTML:
-    """Place the choice of two reviewers and how far they agree."""
-    frame = """<section class="agreement" aria-labelledby="h-agree">
-        <h3 id="h-agree">Agreement</h3>
-        <p class="hint">Of all that both judged: how often they said the same, beyond what chance gives.</p>
-        <div class="agree-form">
-          <div class="field"><label for="agree-first">First reviewer</label>
-            <select id="agree-first" class="select"></select></div>
-          <div class="field"><label for="agree-second">Second reviewer</label>
-            <select id="agree-second" class="select"></select></div>
-          <div class="field"><label for="agree-over">Over</label><select id="agree-over" class="select">
-            <option value="all">all sessions</option><option value="this">this session</option></select></div></div>
-        <div class="agree-result" aria-live="polite"></div></section>"""
-    return _part("review-agreement", "coft.agreement.mount(element, trigger, props, watch, ['agree'])", frame)
 
 
 OFFERED = 12
@@ -225,7 +142,10 @@ class ReviewHandlers:
 
     def _team(self, reviewer: str) -> Reply:
         assigned = self._assignments.list()
-        return {"queue": queue(assigned, reviewer), "loads": loads(workloads(assigned))}
+        return {
+            "queue": queue(assigned, reviewer),
+            "loads": laid_out("review/loads.html", workloads=workloads(assigned)),
+        }
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -233,9 +153,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = ReviewHandlers(services)
     topbar(services, "review")
     with gr.Column(elem_classes=["page", "reviewing"], elem_id="main"):
-        picker = session_picker()
-        sheet = review_sheet()
-        agreement = agreement_part()
+        picker = _part("pick", "review.picker", "find assign differ settle")
+        sheet = _part("sheet", "review.sheet", "read act decide file", verdicts=VERDICTS)
+        agreement = _part("agreement", "agreement.mount", "agree")
     place_downloads(services)
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
     told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")

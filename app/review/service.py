@@ -66,6 +66,11 @@ class CurrentVerdicts:
     newest: int = 0
     comments: tuple[AnnotationRecord, ...] = ()
 
+    @property
+    def in_blind_review(self) -> bool:
+        """Whether the reader is in the middle of a blind review."""
+        return self.review is not None and self.review.open and self.review.blind
+
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
@@ -186,26 +191,16 @@ def verdicts_json(current: CurrentVerdicts, log: tuple[AnnotationRecord, ...]) -
 class VerdictService:
     """What reviewers say of sessions, spans and tokens."""
 
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        log: AnnotationsRepository,
-        readings: ReadingsRepository,
-        assignments: AssignmentsRepository,
-    ) -> None:
-        """Wire the service to the store."""
-        self._sessions = sessions
-        self._log = log
-        self._readings = readings
-        self._assignments = assignments
+    def __init__(self, services: Services) -> None:
+        self._sessions = services[SessionsRepository]
+        self._log = services[AnnotationsRepository]
+        self._readings = services[ReadingsRepository]
+        self._assignments = services[AssignmentsRepository]
 
     @classmethod
     def wired(cls, services: Services) -> VerdictService:
         """Built from the program's services."""
-        return cls(
-            services[SessionsRepository], services[AnnotationsRepository], services[ReadingsRepository],
-            services[AssignmentsRepository],
-        )  # fmt: skip
+        return cls(services)
 
     def add(self, request: VerdictRequest) -> AnnotationRecord:
         """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target."""

@@ -20,24 +20,17 @@ from db.types import NotFoundError
 class SessionMoves:
     """Moves sessions out of the present project, and says where to they can go."""
 
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        moving: MovingRepository,
-        projects: ProjectsRepository,
-        audits: AuditService,
-        trail: TrailRepository,
-    ) -> None:
-        self._sessions, self._moving, self._projects = sessions, moving, projects
-        self._audits, self._trail = audits, trail
+    def __init__(self, services: Services) -> None:
+        self._sessions = services[SessionsRepository]
+        self._moving = services[MovingRepository]
+        self._projects = services[ProjectsRepository]
+        self._audits = services[AuditService]
+        self._trail = services[TrailRepository]
 
     @classmethod
     def wired(cls, services: Services) -> SessionMoves:
         """Built from the program's services."""
-        return cls(
-            services[SessionsRepository], services[MovingRepository], services[ProjectsRepository],
-            services[AuditService], services[TrailRepository],
-        )  # fmt: skip
+        return cls(services)
 
     def targets(self) -> Sequence[ProjectRecord]:
         """The other projects that whoever asks sees; none for a token that opens one project alone."""

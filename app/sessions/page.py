@@ -14,10 +14,10 @@ import gradio as gr
 from app.report.panel import place_downloads, place_imports
 from app.sessions.moving import SessionMoves
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
-from app.sessions.words import SIZES, browser, export_sentence, page_message
+from app.sessions.words import SIZES, export_sentence, page_message
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, told_of_failure
-from app.shared.markup import markup
+from app.shared.markup import laid_out, markup
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
@@ -143,7 +143,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup('<div class="pagehead"><h1>Audits</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
         library = gr.HTML(
-            html_template=browser(),
+            html_template=laid_out("sessions/browser.html", sizes=SIZES),
             js_on_load=f"coft.library.mount(element, trigger, props, watch, {EVENTS})",
             apply_default_css=False,
             elem_id="library",

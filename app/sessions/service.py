@@ -135,27 +135,17 @@ class PrunePreview:
 class SessionLibrary:
     """Orders past sessions; what a session says is never changed."""
 
-    def __init__(
-        self,
-        library: LibraryRepository,
-        sessions: SessionsRepository,
-        audits: AuditService,
-        reports: ReportService,
-        detectors: Detectors,
-    ) -> None:
-        self._library = library
-        self._sessions = sessions
-        self._audits = audits
-        self._reports = reports
-        self._detectors = detectors
+    def __init__(self, services: Services) -> None:
+        self._library = services[LibraryRepository]
+        self._sessions = services[SessionsRepository]
+        self._audits = services[AuditService]
+        self._reports = services[ReportService]
+        self._detectors = services[Detectors]
 
     @classmethod
     def wired(cls, services: Services) -> SessionLibrary:
         """Built from the program's services."""
-        return cls(
-            services[LibraryRepository], services[SessionsRepository], services[AuditService],
-            services[ReportService], services[Detectors],
-        )  # fmt: skip
+        return cls(services)
 
     def search(self, query: LibraryQuery) -> LibraryPage:
         """A page of the sessions that a query finds; the last page where it asks for a later one."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec, TypeAlias
 
+from app.shared.errors import ServiceError
+from coft_core.errors import CoftError
+
+P = ParamSpec("P")
 CheckStatus = Literal["passed", "failed", "unknown", "skipped"]
+
+MOST_PROBLEMS = 20
+"""Problems of one check that are kept in words; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,54 +58,69 @@ class Verification:
         return sum(check.status == status for check in self.checks)
 
 
-MOST_PROBLEMS = 20
-"""Problems of one check that are kept in words; the others are counted."""
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What is computed where only bounds of a number follow."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        """The bounds in words."""
+        if math.isinf(self.low):
+            return f"at most {_shown(self.high)}"
+        return f"at least {_shown(self.low)}" if math.isinf(self.high) else f"{_shown(self.low)} to {_shown(self.high)}"
+
+
+class Skipped(Exception):  # noqa: N818 - a check that is not made is no error
+    """A check cannot be made; the text says why."""
 
 
 class Findings:
     """Collects the problems of one check."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self) -> None:
         """Begin a check."""
-        self._name = name
-        self._problems: list[str] = []
-        self._looked_at = 0
+        self.problems: list[str] = []
+        self.looked_at = 0
+        self.otherwise: CheckStatus = "passed"
 
     def expect(self, holds: bool, problem: str) -> bool:
         """Count one comparison, and keep the problem if it does not hold."""
-        self._looked_at += 1
+        self.looked_at += 1
         if not holds:
-            self._problems.append(problem)
+            self.problems.append(problem)
         return holds
 
-    def same(self, place: str, what: str, stated: object, recomputed: object) -> bool:
-        """Expect a stated value to be the one that was found."""
-        return self.expect(
-            stated == recomputed, f"{place}: {what} is stated as {_shown(stated)} and is {_shown(recomputed)}."
-        )
-
-    def near(self, place: str, what: str, stated: float | None, recomputed: float | None, tolerance: float) -> bool:
-        """Expect a stated number to be the one that was computed, within a tolerance."""
-        return self.expect(
-            is_near(stated, recomputed, tolerance),
-            f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(recomputed)}.",
-        )
-
-    def check(self, detail: str = "", otherwise: CheckStatus = "passed") -> Check:
-        """The finished check."""
-        count = len(self._problems)
-        return Check(
-            name=self._name,
-            status="failed" if count else otherwise,
-            detail=detail or f"{self._looked_at:,} comparisons",
-            problems=tuple(self._problems[:MOST_PROBLEMS]),
-            problem_count=count,
-        )
+    def same(self, place: str, what: str, stated: object, computed: object, tolerance: float = 0.0) -> bool:
+        """Expect what is stated to be what was computed, or within its bounds; numbers within a tolerance."""
+        sentence = f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(computed)}."
+        return self.expect(_holds(stated, computed, tolerance), sentence)
 
 
-def skipped(name: str, why: str) -> Check:
-    """A check that could not be made."""
-    return Check(name, "skipped", why)
+Body: TypeAlias = Callable[Concatenate[Findings, P], str | None]
+
+
+def check(name: str) -> Callable[[Body[P]], Callable[P, Check]]:
+    """Declare a check by what compares; it returns what was looked at, if that is more than a number of comparisons."""
+
+    def declared(body: Body[P]) -> Callable[P, Check]:
+        @functools.wraps(body)
+        def carried_out(*args: P.args, **kwargs: P.kwargs) -> Check:
+            findings = Findings()
+            try:
+                detail = body(findings, *args, **kwargs) or f"{findings.looked_at:,} comparisons"
+            except Skipped as why:
+                return Check(name, "skipped", str(why))
+            except (CoftError, ServiceError) as error:
+                return failed(name, str(error))
+            count = len(findings.problems)
+            status: CheckStatus = "failed" if count else findings.otherwise
+            return Check(name, status, detail, tuple(findings.problems[:MOST_PROBLEMS]), count)
+
+        return carried_out
+
+    return declared
 
 
 def failed(name: str, problem: str) -> Check:
@@ -104,13 +128,21 @@ def failed(name: str, problem: str) -> Check:
     return Check(name, "failed", "could not be read", (problem,), 1)
 
 
-def is_near(stated: float | None, recomputed: float | None, tolerance: float) -> bool:
+def _holds(stated: object, computed: object, tolerance: float) -> bool:
+    if isinstance(computed, Within) and isinstance(stated, int | float):
+        return computed.low - tolerance <= stated <= computed.high + tolerance
+    if tolerance and isinstance(stated, float) and isinstance(computed, int | float):
+        return is_near(stated, computed, tolerance)
+    return stated == computed
+
+
+def is_near(stated: float | None, computed: float | None, tolerance: float) -> bool:
     """Whether two numbers are equal within a tolerance; infinities and absent numbers equal only themselves."""
-    if stated is None or recomputed is None:
-        return stated is recomputed
-    if math.isinf(stated) or math.isinf(recomputed):
-        return stated == recomputed
-    return abs(stated - recomputed) <= tolerance
+    if stated is None or computed is None:
+        return stated is computed
+    if math.isinf(stated) or math.isinf(computed):
+        return stated == computed
+    return abs(stated - computed) <= tolerance
 
 
 def _shown(value: object) -> str:

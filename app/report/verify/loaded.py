@@ -9,16 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, tables_of, unpack
-from app.report.document import (
-    BranchPart,
-    ReportPart,
-    StepPart,
-    branch_records,
-    chains_in,
-    log_records,
-    report_from,
-    session_record,
-)
+from app.report.document import BranchPart, ReportPart, branch_records, chains_in, report_from
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.errors import ServiceError
@@ -139,16 +130,16 @@ class Loaded:
         finished = {branch.id: branch.finished for branch in self.report.branches}
         certificates = {key: self.chain_certificate(chain, finished[key]) for key, chain in chains.items()}
         return SessionData(
-            record=session_record(self.report),
+            record=self.report.session,
             branches=branch_records(self.report),
             chains=chains,
-            log=log_records(self.report),
+            log=self.report.log,
             certificates=certificates,
             drift=self.report.drift,
         )
 
 
-def place_of(branch: BranchPart, step: Step | StepPart) -> str:
+def place_of(branch: BranchPart, step: Step) -> str:
     """Where a step stands, in words; steps count from 1."""
     return f"Branch {branch.path}, step {step.index + 1}"
 

@@ -9,24 +9,24 @@ from itertools import groupby
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.report.document import SessionPart, SpanPart, session_record
-from app.report.verify.findings import Check, Findings, failed
+from app.report.verify.findings import Findings, Within, check
 from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
 from app.shared.planning import controls_of, policy_of
 from app.shared.policies import certifies, policy_info
-from coft_core.errors import CoftError, InvalidInputError
+from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
-from coft_core.policies.base import Policy
 from coft_core.text.merging import validate_spans
 from coft_core.text.placing import LOST
 from coft_core.text.rendering import FORMATS, Rendering, moment_of
 from coft_core.text.turns import frame_of
-from coft_core.types import FAMILIES
+from coft_core.types import KNOWN_FAMILIES, Span
+from db.audits import SessionRecord
 
-PREVIEW_CHECK = "Masked prompt"
+PLACE = "Masked prompt"
+_SETTINGS = TypeAdapter(AuditSettings)
 _INVISIBLE = "\N{OPEN BOX}"
 """How a sentinel is shown that is white space alone."""
 
@@ -56,35 +56,30 @@ class _Places:
         return self.text.startswith(piece, start) and not any(self.hidden[start : start + len(piece)])
 
 
-def check_preview(loaded: Loaded) -> Check:
+@check("Masked prompt")
+def check_preview(findings: Findings, loaded: Loaded) -> str:
     """The masked prompt is the prompt with its masked spans replaced, and with nothing else changed."""
     session = loaded.report.session
-    findings = Findings(PREVIEW_CHECK)
     try:
         preview = preview_from_json(session.policy_settings["preview"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return failed(PREVIEW_CHECK, f"The masked prompt of the session is damaged ({error}).")
-    findings.same(
-        PREVIEW_CHECK, "the number of masked tokens", preview.masked_count, sum(p.masked for p in preview.pieces)
-    )
-    findings.expect(preview.masked_count <= preview.token_count, "Masked prompt: more tokens are masked than it has.")
-    fits = not preview.masked_count and _masks_nothing(loaded)
-    fits = fits and "".join(piece.text for piece in preview.pieces) == session.prompt
+        raise ServiceError(f"The masked prompt of the session is damaged ({error}).") from error
+    masked = sum(piece.masked for piece in preview.pieces)
+    findings.same(PLACE, "the number of masked tokens", preview.masked_count, masked)
+    findings.same(PLACE, "the number of masked tokens", preview.masked_count, Within(high=preview.token_count))
+    # A method that reads no masked prompt needs no token to show one with.
+    unmasked = not preview.masked_count and not session.fingerprint.get("sentinel")
+    plain = unmasked and "".join(piece.text for piece in preview.pieces) == session.prompt
     findings.expect(
-        fits or _follows(_places(session.prompt, session.spans), preview.pieces),
+        plain or _follows(_places(session.prompt, session.spans), preview.pieces),
         "The masked prompt does not follow from the prompt and its spans: it shows other words, leaves a masked span "
         "visible, or masks what no span marks.",
     )
     _check_fillers(findings, loaded, preview)
-    return findings.check(f"{preview.token_count} tokens, {preview.masked_count} masked")
+    return f"{preview.token_count} tokens, {preview.masked_count} masked"
 
 
-def _masks_nothing(loaded: Loaded) -> bool:
-    """Whether the method reads no masked prompt and the model has no token to show one with."""
-    return not loaded.report.session.fingerprint.get("sentinel")
-
-
-def _places(text: str, spans: Sequence[SpanPart]) -> _Places:
+def _places(text: str, spans: Sequence[Span]) -> _Places:
     masked, kept = [False] * len(text), [False] * len(text)
     for span in spans:
         # A suggestion is shown and never masked.
@@ -152,10 +147,8 @@ def _check_fillers(findings: Findings, loaded: Loaded, preview: MaskPreview) -> 
         return
     for masked, run in groupby(preview.pieces, lambda piece: piece.masked):
         words = "".join(piece.text for piece in run if piece.text not in shown) if masked else ""
-        findings.expect(
-            _of_hint("".join(words.split()), hint),
-            f"Masked prompt: {words!r} stands for masked tokens, and the sentinel is {sentinel!r}.",
-        )
+        fits = _of_hint("".join(words.split()), hint)
+        findings.same(PLACE, "what stands for masked tokens", words, words if fits else sentinel)
 
 
 def _of_hint(words: str, hint: str) -> bool:
@@ -168,78 +161,55 @@ def _of_hint(words: str, hint: str) -> bool:
     return len(words) in reached
 
 
-def check_rendering(findings: Findings, session: SessionPart, fingerprint: Fingerprint, tokens: int) -> None:
+def _check_rendering(findings: Findings, session: SessionRecord, fingerprint: Fingerprint, tokens: int) -> None:
     """What the model read is of this prompt, in the format that the fingerprint names."""
     if session.rendering is None:
         return
     place = "What the model read"
-    try:
-        rendering = Rendering.from_dict(session.rendering)
-    except CoftError as error:
-        findings.expect(False, f"{place}: {error}")
-        return
+    rendering = Rendering.from_dict(session.rendering)
     kept = rendering.kept or {}
     frame = frame_of(session.prompt, rendering.frame.thinking)
     findings.same(place, "its frame", rendering.frame, frame)
     for name, value in frame.identity.items():
         findings.same(place, name, getattr(fingerprint, name), value)
-    findings.expect(fingerprint.thinking in ("", frame.thinking), f"{place}: the fingerprint has another thinking.")
+    findings.same(place, "its thinking", fingerprint.thinking or frame.thinking, frame.thinking)
     findings.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
     dated = moment_of(fingerprint.rendering) is not None
     findings.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")
-    if findings.expect(session.prompt in kept, f"{place}: it is not said for the session's prompt."):
-        findings.same(place, "the number of tokens", len(kept[session.prompt][0]), tokens)
+    counted = len(kept[session.prompt][0]) if session.prompt in kept else None
+    findings.same(place, "the number of tokens of the session's prompt", counted, tokens)
     for text, (ids, offsets) in kept.items():
         inside = all((start, end) == LOST or 0 <= start <= end <= len(text) for start, end in offsets)
         findings.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
 
 
-SETTINGS_CHECK = "Prompt, spans and settings"
-STATUSES = ("open",)
-"""Where a session can stand."""
-
-_SETTINGS = TypeAdapter(AuditSettings)
-_FAMILIES = (*FAMILIES, "other")
-
-Pair = tuple[str, object, object]
-
-
-def check_settings(loaded: Loaded) -> Check:
+@check("Prompt, spans and settings")
+def check_settings(findings: Findings, loaded: Loaded) -> str:
     """Spans lie in the prompt, settings are of their types, and they agree with session and fingerprint."""
-    session = loaded.report.session
-    findings = Findings(SETTINGS_CHECK)
-    _check_spans(findings, loaded)
-    _check_types(findings, loaded)
-    try:
-        fingerprint = Fingerprint.from_dict(session.fingerprint)
-        pairs = list(_pairs(loaded, fingerprint))
-        check_rendering(findings, session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
-    except (CoftError, ServiceError) as error:
-        return failed(SETTINGS_CHECK, f"The session's policy cannot be built from its settings: {error}")
-    for name, value in session.fingerprint.items():
-        wanted = float if name in ("lam", "temperature", "top_p") else int if name == "top_k" else str
-        fits = type(value) is wanted or (wanted is float and type(value) is int)
-        findings.expect(fits, f"Fingerprint: {name} is {value!r}, which is of another type than {name} is.")
-    fits = same_digests(session.fingerprint_digest, fingerprint.digest)
-    findings.expect(
-        fits, f"Fingerprint: its digest is stated as {session.fingerprint_digest!r} and is {fingerprint.digest!r}."
-    )
-    for name, stated, other in pairs:
-        findings.same("Settings", name, stated, other)
-    earlier = all(name != "method with its parameters" for name, _, _ in pairs)
-    told = f"; {session.policy} had another rule then, which only the program of that time can apply" if earlier else ""
-    return findings.check(f"{len(session.spans)} spans, {len(pairs)} settings{told}")
-
-
-def _check_spans(findings: Findings, loaded: Loaded) -> None:
     session = loaded.report.session
     for span in session.spans:
         inside = 0 <= span.start < span.end <= len(session.prompt)
         findings.expect(inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt.")
     try:
-        validate_spans(session.prompt, session_record(loaded.report).spans)
+        validate_spans(session.prompt, session.spans)
     except InvalidInputError as error:
         findings.expect(False, str(error))
+    _check_types(findings, loaded)
+    fingerprint = Fingerprint.from_dict(session.fingerprint)
+    pairs = list(_pairs(loaded, fingerprint))
+    _check_rendering(findings, session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
+    for name, value in session.fingerprint.items():
+        wanted = float if name in ("lam", "temperature", "top_p") else int if name == "top_k" else str
+        fits = type(value) is wanted or (wanted is float and type(value) is int)
+        findings.same("Fingerprint", f"the type of {name}", wanted if fits else type(value), wanted)
+    digest = session.fingerprint_digest
+    same = same_digests(digest, fingerprint.digest)
+    findings.same("Fingerprint", "its digest", digest, digest if same else fingerprint.digest)
+    for name, stated, other in pairs:
+        findings.same("Settings", name, stated, other)
+    earlier = all(name != "method with its parameters" for name, _, _ in pairs)
+    told = f"; {session.policy} had another rule then, which only the program of that time can apply" if earlier else ""
+    return f"{len(session.spans)} spans, {len(pairs)} settings{told}"
 
 
 def _check_types(findings: Findings, loaded: Loaded) -> None:
@@ -253,15 +223,14 @@ def _check_types(findings: Findings, loaded: Loaded) -> None:
         findings.expect(False, f"Settings: {place} is of another type than it can be ({first['msg']}).")
     chosen = loaded.settings.prompt_format
     findings.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
-    findings.expect(session.status in STATUSES, f"Session: there is no status {session.status!r}.")
+    findings.same("Session", "its status", session.status, "open")
     for place, _, step in loaded.own_steps():
-        named = [part.family for part in step.families]
-        named += [family for row in step.candidates for family in row.refused_by]
-        unknown = sorted(set(named) - set(_FAMILIES))
-        findings.expect(not unknown, f"{place}: there is no family {', '.join(unknown)}.")
+        named = {part.family for part in step.families}
+        named |= {family for row in step.candidates for family in row.refused_by}
+        findings.same(place, "the families that there are not", named - set(KNOWN_FAMILIES), set())
 
 
-def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
+def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[tuple[str, object, object]]:
     """Everything that the report says in two places."""
     session, settings = loaded.report.session, loaded.settings
     policy = policy_of(settings, None)
@@ -280,7 +249,8 @@ def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
     yield "whether a calibration is named", bool(session.calibration_label), certified
     if session.calibration_id is not None:
         yield "calibration_id", session.calibration_id, settings.calibration_id
-    if not _is_earlier_rule(policy, fingerprint.method):
+    # An audit that was made before the method's rule was changed: this program cannot apply that rule any more.
+    if not (policy.rule and fingerprint.method.startswith(f"{policy.name} ")):
         yield "method with its parameters", policy.label, fingerprint.method
     yield "masks", policy.mask.label, fingerprint.mask_mode
     if settings.prompt_format != "auto":
@@ -294,7 +264,7 @@ def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
         yield f"number type of computation {index + 1}", computed["dtype"], fingerprint.dtype
 
 
-def _of_the_detector(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
+def _of_the_detector(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[tuple[str, object, object]]:
     parts = detector_parts(fingerprint.detector)
     if parts is None:
         return
@@ -304,8 +274,3 @@ def _of_the_detector(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]
     named = str(loaded.report.session.policy_settings.get("user_list", ""))
     yield "the word list", parts.user_list.rpartition("+")[0], f"list {named!r}" if named else ""
     yield "whether there is a word list", loaded.settings.user_list_id is not None, bool(named)
-
-
-def _is_earlier_rule(policy: Policy, stated: str) -> bool:
-    """Whether the audit was made before the method's rule was changed, which this program cannot apply any more."""
-    return bool(policy.rule) and stated.startswith(f"{policy.name} ")

@@ -19,13 +19,12 @@ from app.report.verify.numbers import (
     check_summary,
 )
 from app.report.verify.prompts import check_preview, check_settings
-from app.report.verify.recalibration import check_calibration
-from app.report.verify.replay import check_logits, check_replay
-from app.report.verify.signatures import check_signature
+from app.report.verify.replay import check_calibration, check_logits, check_replay
 from app.report.verify.structure import (
     check_branches,
     check_digests,
     check_files,
+    check_signature,
     check_tables,
     check_times,
     check_verdicts,

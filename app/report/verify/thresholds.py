@@ -8,116 +8,116 @@ from typing import cast
 
 from app.report.bundle import CALIBRATION
 from app.report.document import ThresholdsPart, thresholds_of
-from app.report.verify.findings import Check, Findings, failed, is_near, skipped
+from app.report.verify.findings import Findings, Skipped, check
 from app.report.verify.loaded import Loaded
-from app.report.verify.numbers import uncalibrated_threshold
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
 from app.shared.json import chain_json
-from app.shared.planning import other_layout
+from app.shared.planning import other_layout, policy_of
 from app.shared.policies import policy_info
-from coft_core.errors import CalibrationFormatError
+from coft_core.conformal.families import AnyCalibration
+from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
 from coft_core.types import Certificate, CertificateState, Step
 
-THRESHOLDS = "Thresholds by step"
-CERTIFICATE = "Calibration and certificate"
 TOLERANCE = 1e-12
 """Thresholds are read off the same values by the same rule, so that only their printing may differ."""
 
 _WORST_FIRST = ("none", "uninformative", "inherited", "calibrated")
 
 
-def check_certificate(loaded: Loaded) -> Check:
+def _require_usable(loaded: Loaded) -> None:
+    if loaded.calibration_problem:
+        raise ServiceError(f"{CALIBRATION} cannot be used: {loaded.calibration_problem}")
+
+
+def _calibration(loaded: Loaded) -> AnyCalibration:
+    """The calibration with its values, for a check that can do nothing without."""
+    _require_usable(loaded)
+    if loaded.calibration is None:
+        raise Skipped("the calibration's values are not with the report; they are in its bundle")
+    return loaded.calibration
+
+
+@check("Calibration and certificate")
+def check_certificate(findings: Findings, loaded: Loaded) -> str:
     """The calibration belongs to the policy, or the certificate says that it does not."""
     session, stated = loaded.report.session, loaded.report.thresholds
+    certificate = Certificate.read(session.certificate)
     if stated is None:
         if session.calibration_label:
-            why = f"the calibration “{session.calibration_label}” had been deleted before the export"
-            return skipped(CERTIFICATE, why)
-        findings = Findings(CERTIFICATE)
-        claims = Certificate.read(session.certificate).certified
-        findings.expect(not claims, "The certificate says “certified”, and there is no calibration.")
-        return findings.check("no calibration was used")
-    if loaded.calibration is None:
-        return _without(loaded, CERTIFICATE)
-    findings = Findings(CERTIFICATE)
+            raise Skipped(f"the calibration “{session.calibration_label}” had been deleted before the export")
+        findings.same("Session", "whether the certificate says “certified”", certificate.certified, False)
+        return "no calibration was used"
+    calibration = _calibration(loaded)
     if not stated.applied:
-        findings.expect(
-            loaded.applied is None, "The thresholds are said not to be applied, and their mask layout fits."
-        )
-        refused = other_layout(replace(loaded.settings, proceed_uncertified=True), loaded.calibration)
-        says = Certificate.read(session.certificate) == refused
-        findings.expect(says, "The certificate does not say that the thresholds are those of another mask layout.")
-        return findings.check("thresholds of another mask layout, not applied")
-    try:
-        used = Fingerprint.from_dict(session.fingerprint)
-    except CalibrationFormatError as error:
-        return failed(CERTIFICATE, str(error))
-    if policy_info(loaded.settings.policy).certified_in == "factual" and loaded.calibration.layout == "joint":
-        used = factual_only(loaded.calibration, used)
-    calibration = loaded.calibration
-    expected = compared_certificate(
-        calibration.fingerprint, used, accept_mismatch=True, silence=calibration.silence
-    ).text
+        findings.same("report.json", "whether thresholds are applied", stated.applied, loaded.applied is not None)
+        refused = other_layout(replace(loaded.settings, proceed_uncertified=True), calibration)
+        findings.same("Session", "the certificate", certificate, refused)
+        return "thresholds of another mask layout, not applied"
+    used = Fingerprint.from_dict(session.fingerprint)
+    if policy_info(loaded.settings.policy).certified_in == "factual" and calibration.layout == "joint":
+        used = factual_only(calibration, used)
+    fitting = calibration.fingerprint
+    expected = compared_certificate(fitting, used, accept_mismatch=True, silence=calibration.silence).text
     # Reports of earlier versions called a session certified although its thresholds say nothing.
-    earlier = compared_certificate(calibration.fingerprint, used, accept_mismatch=True).text
+    earlier = compared_certificate(fitting, used, accept_mismatch=True).text
     allowed = earlier if loaded.before_weakness and session.certificate == earlier else expected
     findings.same("Session", "the certificate", session.certificate, allowed)
-    findings.same("Session", "the risk level", session.alpha, loaded.calibration.alpha)
-    return findings.check("fingerprints of calibration and policy")
+    findings.same("Session", "the risk level", session.alpha, calibration.alpha)
+    return "fingerprints of calibration and policy"
 
 
-def check_thresholds(loaded: Loaded) -> Check:
+@check("Thresholds by step")
+def check_thresholds(findings: Findings, loaded: Loaded) -> str:
     """Thresholds are those of the calibration's values, in the report's list and at every step."""
     stated = loaded.report.thresholds
-    if loaded.calibration_problem:
-        return _without(loaded, THRESHOLDS)
+    _require_usable(loaded)
     if stated is None and loaded.report.session.calibration_label:
-        return skipped(THRESHOLDS, "the calibration had been deleted before the export")
-    findings = Findings(THRESHOLDS)
+        raise Skipped("the calibration had been deleted before the export")
     if stated is not None and loaded.calibration is not None and loaded.files is not None:
         settings = loaded.settings
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
         _compare_lists(findings, stated, fresh, loaded.before_weakness)
-    steps, uncalibrated = 0, uncalibrated_threshold(loaded.settings)
+    steps, uncalibrated = 0, _uncalibrated(loaded.settings)
     for place, _, step in loaded.own_steps():
         steps += 1
         _check_step(findings, loaded, place, step, uncalibrated)
     if stated is None:
-        return findings.check(f"{steps:,} steps without a threshold")
+        return f"{steps:,} steps without a threshold"
     if loaded.calibration is None:
-        return findings.check(f"{steps:,} steps, against the report's own list; the values behind it are in its bundle")
-    return findings.check(f"{steps:,} steps, from the values of {loaded.calibration.context_count} contexts")
+        return f"{steps:,} steps, against the report's own list; the values behind it are in its bundle"
+    return f"{steps:,} steps, from the values of {loaded.calibration.context_count} contexts"
 
 
-def check_chains(loaded: Loaded) -> Check:
+@check("Certificates of whole chains")
+def check_chains(findings: Findings, loaded: Loaded) -> None:
     """What the summary claims of chains as a whole follows from the calibration."""
-    name = "Certificates of whole chains"
     if loaded.report.thresholds is not None and loaded.lacks_calibration:
-        return _without(loaded, name)
+        _calibration(loaded)
     if loaded.vocabulary is None:
-        why = (
+        raise Skipped(
             "the session was stored without the size of the vocabulary, by a version that claimed more of whole "
             "chains; run the audit again"
         )
-        return skipped(name, why)
-    findings = Findings(name)
     finished = {branch.path: branch.finished for branch in loaded.report.branches}
-    summaries = {item.branch: item for item in loaded.report.summary}
+    stated = {item.branch: item.chain for item in loaded.report.summary}
     for path, steps in loaded.chains().items():
         expected = chain_json(loaded.chain_certificate(steps, finished[path]))
-        summary = summaries.get(path)
-        findings.same(
-            f"Branch {path}", "the certificate of its chain", None if summary is None else summary.chain, expected
-        )
-    return findings.check()
+        findings.same(f"Branch {path}", "the certificate of its chain", stated.get(path), expected)
 
 
-def _without(loaded: Loaded, name: str) -> Check:
-    if loaded.calibration_problem:
-        return failed(name, f"{CALIBRATION} cannot be used: {loaded.calibration_problem}")
-    return skipped(name, "the calibration's values are not with the report; they are in its bundle")
+def _uncalibrated(settings: AuditSettings) -> float:
+    """The log-threshold that the settings' method applies where it reads no calibration; most methods apply none.
+
+    Settings from which no policy can be built have none either; that they are damaged is a finding of its own.
+    """
+    try:
+        return policy_of(settings, None).threshold(0)[0]
+    except (CoftError, ServiceError):
+        return -math.inf
 
 
 def _compare_lists(findings: Findings, stated: ThresholdsPart, fresh: ThresholdsPart, earlier: bool) -> None:
@@ -133,7 +133,7 @@ def _compare_lists(findings: Findings, stated: ThresholdsPart, fresh: Thresholds
         family = "" if given.family is None else f", family {given.family}"
         for index, (listed, computed) in enumerate(zip(given.bins, other.bins, strict=False)):
             if earlier and computed.state == "uninformative" and computed.log_tau > -math.inf:
-                computed = computed.model_copy(update={"state": listed.state})
+                computed = replace(computed, state=listed.state)
             findings.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
 
 
@@ -141,8 +141,9 @@ def _check_step(findings: Findings, loaded: Loaded, place: str, step: Step, unca
     families = []
     for part in step.families:
         log_tau, state = _threshold(loaded, part.family, step.index)
-        fits = is_near(part.log_tau, log_tau, TOLERANCE) and part.state == _effective(loaded, state)
-        findings.expect(fits, f"{place}: the threshold of the family {part.family} is not that of its calibration.")
+        family = f"{place}, family {part.family}"
+        findings.same(family, "the log-threshold", part.log_tau, log_tau, TOLERANCE)
+        findings.same(family, "what the threshold rests on", part.state, _effective(loaded, state))
         families.append((log_tau, state))
     if not _is_applied(loaded):
         log_tau, state = uncalibrated, "none"
@@ -150,10 +151,8 @@ def _check_step(findings: Findings, loaded: Loaded, place: str, step: Step, unca
         log_tau, state = _threshold(loaded, None, step.index)
     else:
         log_tau = min((value for value, _ in families), default=-math.inf)
-        state = min(
-            (state_of_family for _, state_of_family in families), key=_WORST_FIRST.index, default="uninformative"
-        )
-    findings.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
+        state = min((state for _, state in families), key=_WORST_FIRST.index, default="uninformative")
+    findings.same(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
     expected = _effective(loaded, loaded.judged(cast(CertificateState, state), step, log_tau))
     findings.same(place, "what the threshold rests on", step.state, expected)
 

@@ -13,8 +13,7 @@ from app.report.bundle import LOGITS_FILE as LOGITS
 from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.verify.findings import Check, Untold
 from app.report.verify.loaded import Loaded
-from app.report.verify.recalibration import CALIBRATION_CHECK
-from app.report.verify.replay import LOGITS_CHECK, REPLAY_CHECK
+from app.report.verify.replay import CALIBRATION_CHECK, LOGITS_CHECK, REPLAY_CHECK
 from coft_core.fingerprint import WHOLE, shortest_digest
 
 PAGE = "report.html"

@@ -7,16 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack
-from app.report.document import (
-    canonical,
-    log_records,
-    report_from,
-    report_text,
-    steps_digest,
-    summary_of,
-    thresholds_digest,
-    thresholds_of,
-)
+from app.report.document import canonical, digest_of, report_from, report_text, summary_of, thresholds_of
 from app.report.verify.loaded import load
 from coft_core.fingerprint import Fingerprint
 from db.verdicts import FIRST, entry_digest
@@ -52,7 +43,7 @@ def rebuilt(bundle, change, folder, rewrites=False, follows=True):
         assert loaded.calibration is not None
         group, layout = loaded.settings.group, loaded.settings.mask_layout
         fresh = thresholds_of(loaded.calibration, files[CALIBRATION], layout, group)
-        report = report.model_copy(update={"thresholds": fresh})
+        report = replace(report, thresholds=fresh)
     if follows:
         loaded = _drafted(report, files, folder)
         finished = {branch.path: branch.finished for branch in report.branches}
@@ -63,7 +54,7 @@ def rebuilt(bundle, change, folder, rewrites=False, follows=True):
             )
             for path, steps in loaded.chains().items()
         )  # fmt: skip
-        report = report.model_copy(update={"summary": summary})
+        report = replace(report, summary=summary)
         loaded = replace(loaded, report=report)
     else:
         loaded = _drafted(report, files, folder)
@@ -130,16 +121,15 @@ def _drafted(report, files, folder):
 
 
 def _digested(report, with_log):
-    changes = {"steps_digest": steps_digest(report.branches)}
+    report = replace(report, steps_digest=digest_of(report.branches))
     if report.thresholds is not None:
-        own = thresholds_digest(report.thresholds.families)
-        changes["thresholds"] = report.thresholds.model_copy(update={"digest": own})
+        own = digest_of(report.thresholds.families)
+        report = replace(report, thresholds=replace(report.thresholds, digest=own))
     if not with_log:
-        head = report.log[-1].digest if report.log else ""
-        return report.model_copy(update={**changes, "log_head": head})
+        return replace(report, log_head=report.log[-1].digest if report.log else "")
     log, last = [], FIRST
-    for entry, record in zip(report.log, log_records(report), strict=True):
-        digest = entry_digest(record.content, last)
-        log.append(entry.model_copy(update={"previous": last, "digest": digest}))
+    for entry in report.log:
+        digest = entry_digest(entry.content, last)
+        log.append(replace(entry, previous=last, digest=digest))
         last = digest
-    return report.model_copy(update={**changes, "log": tuple(log), "log_head": last if log else ""})
+    return replace(report, log=tuple(log), log_head=last if log else "")

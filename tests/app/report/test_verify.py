@@ -241,13 +241,13 @@ def test_a_chain_certificate_of_an_earlier_version_is_skipped_and_said_to_claim_
     stripped = []
     for part in loaded.report.summary:
         sequence = {k: v for k, v in part.chain["sequence"].items() if k not in ("holds_for", "lengths")}
-        stripped.append(part.model_copy(update={"chain": {**part.chain, "sequence": {**sequence, "certified": True}}}))
-    report = loaded.report.model_copy(update={"summary": tuple(stripped)})
+        stripped.append(replace(part, chain={**part.chain, "sequence": {**sequence, "certified": True}}))
+    report = replace(loaded.report, summary=tuple(stripped))
     # Of a session that says how large the vocabulary is, leaving out what the claim is for is a forgery.
     assert check_chains(replace(loaded, report=report)).status == "failed"
     settings = {name: value for name, value in report.session.policy_settings.items() if name != "vocabulary"}
-    session = report.session.model_copy(update={"policy_settings": settings})
-    older = replace(loaded, report=report.model_copy(update={"session": session}))
+    session = replace(report.session, policy_settings=settings)
+    older = replace(loaded, report=replace(report, session=session))
     assert check_chains(older).status == "skipped"
     assert check_table(older, "steps.csv").status == "passed"
 
@@ -256,34 +256,27 @@ def test_a_session_without_the_vocabularys_size_keeps_what_its_rule_said(audited
     loaded = loaded_from(audited, "joint", tmp_path)
     settings = {**loaded.report.session.policy_settings}
     assert settings.pop("vocabulary") == tiny_model().vocabulary_size
-    session = loaded.report.session.model_copy(update={"policy_settings": settings})
+    session = replace(loaded.report.session, policy_settings=settings)
     states = {"certified": False, "state": "uninformative"}
     branches = tuple(
-        own.model_copy(update={"steps": tuple(step.model_copy(update=states) for step in own.steps)})
-        for own in loaded.report.branches
+        replace(own, steps=tuple(replace(step, **states) for step in own.steps)) for own in loaded.report.branches
     )
-    earlier = replace(loaded, report=loaded.report.model_copy(update={"session": session, "branches": branches}))
-    today = replace(loaded, report=loaded.report.model_copy(update={"branches": branches}))
+    earlier = replace(loaded, report=replace(loaded.report, session=session, branches=branches))
+    today = replace(loaded, report=replace(loaded.report, branches=branches))
     assert [check_thresholds(one).status for one in (earlier, today)] == ["passed", "failed"]
 
 
 def test_a_report_from_before_thresholds_could_be_too_weak_is_still_read(audited, tmp_path):
     loaded = loaded_from(audited, "uninformative", tmp_path)
     branches = tuple(
-        own.model_copy(update={"steps": tuple(step.model_copy(update={"certified": True}) for step in own.steps)})
-        for own in loaded.report.branches
+        replace(own, steps=tuple(replace(step, certified=True) for step in own.steps)) for own in loaded.report.branches
     )
-    summary = tuple(part.model_copy(update={"too_weak": None, "certificate": None}) for part in loaded.report.summary)
-    older = loaded.report.model_copy(
-        update={
-            "branches": branches,
-            "summary": summary,
-            "session": loaded.report.session.model_copy(update={"certificate": "certified"}),
-        }
-    )
+    summary = tuple(replace(part, too_weak=None, certificate=None) for part in loaded.report.summary)
+    session = replace(loaded.report.session, certificate="certified")
+    older = replace(loaded.report, branches=branches, summary=summary, session=session)
     found = replace(loaded, report=older)
     for check in (check_certificate, check_thresholds, check_certified, check_summary):
         assert check(found).problems == ()
     # Without that excuse the same claims are too much.
-    today = replace(loaded, report=older.model_copy(update={"summary": loaded.report.summary}))
+    today = replace(loaded, report=replace(older, summary=loaded.report.summary))
     assert [check(today).status for check in (check_certificate, check_certified)] == ["failed", "failed"]

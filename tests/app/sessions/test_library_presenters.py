@@ -9,9 +9,10 @@ import pytest
 from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
 from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
-from app.sessions.words import browser, export_sentence, page_message
+from app.sessions.words import SIZES, export_sentence, page_message
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.markup import laid_out
 from app.shared.prompt_words import BEGINNING, beginning, draft_message
 from coft_core.types import Span
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
@@ -63,7 +64,7 @@ def test_every_filter_reaches_the_query_and_what_cannot_be_asked_for_is_refused(
 
 
 def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
-    markup = browser()
+    markup = laid_out("sessions/browser.html", sizes=SIZES)
     for name in ("certificate", "judged", "tag", "policy", "model", "archived", "since", "until"):
         assert f'<label for="f-{name}">' in markup
         assert f'id="f-{name}" name="{name}"' in markup
