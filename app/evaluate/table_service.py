@@ -13,7 +13,7 @@ from app.evaluate.layout import Elsewhere
 from app.evaluate.measured import Extent, Measured, measured
 from app.evaluate.runs import EvaluationMethod, EvaluationView, SuiteOutcomes
 from app.evaluate.service import EvaluationService
-from app.evaluate.tables import Table, check_reference, main_table_of, suite_table_of
+from app.evaluate.tables import Table, check_reference, table_of
 from app.shared.errors import ServiceError
 from app.shared.files import decode, read_bytes, write_text
 from app.shared.project_cache import ProjectCache
@@ -186,11 +186,8 @@ class TableService:
     def _made(self, runs: Sequence[_Run], suite: str, reference: str | None, outside: Outside) -> Table:
         methods = [method for run in runs for method in run.methods]
         suites = self._suites(runs, suite)
-        if suite:
-            measured = self._measured(runs, suites[0], outside, "table")
-            return suite_table_of(suites[0], methods, measured, outside, reference)
-        found = {own.key: self._measured(runs, own, outside, "main") for own in suites}
-        return main_table_of(suites, methods, found, outside, reference)
+        found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
+        return table_of(suites, methods, found, outside, reference, suite)
 
     def _suites(self, runs: Sequence[_Run], suite: str) -> list[Suite]:
         """The suite of a table, or all that its evaluations have in common."""

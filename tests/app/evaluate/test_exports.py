@@ -8,8 +8,20 @@ import re
 
 from app.evaluate.exports import Evaluated, latex_text, table_csv, table_html, table_latex
 from app.evaluate.layout import Elsewhere, Published, laid_out, readings_laid_out
-from app.evaluate.tables import main_table, suite_table
-from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
+from app.evaluate.tables import main_table
+from tests.app.evaluate.made import (
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    questions,
+    rights,
+    suite_table,
+    text,
+    texts,
+    unread,
+)
 
 GIVEN = [
     questions("Vanilla", [*rights("rw" * 10, 0), *rights("rrww" * 5, 1)]),

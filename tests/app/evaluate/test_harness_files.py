@@ -10,7 +10,7 @@ import pytest
 from app.evaluate.exports import Evaluated
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import laid_out
-from app.evaluate.tables import main_table, suite_table
+from app.evaluate.tables import main_table
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Item
 from tests.app.evaluate.made import (
@@ -23,6 +23,7 @@ from tests.app.evaluate.made import (
     question,
     questions,
     rights,
+    suite_table,
     text,
     texts,
     unread,

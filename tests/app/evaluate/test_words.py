@@ -8,8 +8,20 @@ import pytest
 
 from app.evaluate import words
 from app.evaluate.runs import CalibrationNote, SuitePlan
-from app.evaluate.tables import main_table, suite_table
-from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
+from app.evaluate.tables import main_table
+from tests.app.evaluate.made import (
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    questions,
+    rights,
+    suite_table,
+    text,
+    texts,
+    unread,
+)
 
 
 def table_of(*given, methods=(VANILLA, COFT), **told):
