@@ -583,11 +583,11 @@ def _table_json(shown: EvaluationTable | ExperimentRun) -> Json:
     if isinstance(shown, ExperimentRun):
         return run_json(shown)
     return {
-        "evaluation_id": shown.evaluation_id,
-        "name": shown.evaluated.name,
-        "model": shown.evaluated.model,
+        "evaluation_id": shown.view.id,
+        "name": shown.view.name,
+        "model": shown.view.request.model,
         **table_json(shown.table),
-        "notes": words.notes(shown.table, shown.evaluated.plans, bool(shown.elsewhere)),
+        "notes": words.notes(shown.table, shown.view.plans, bool(shown.elsewhere)),
         "elsewhere": [asdict(other) for other in shown.elsewhere],
     }
 
@@ -597,8 +597,8 @@ def _print_table(shown: EvaluationTable | ExperimentRun) -> None:
         print_experiment(shown)
         return
     print_table(shown)
-    if shown.experiment:
-        print(f"The paper's tables: python -m app evaluations table {shown.evaluation_id} --experiment")
+    if shown.view.request.experiment is not None:
+        print(f"The paper's tables: python -m app evaluations table {shown.view.id} --experiment")
 
 
 Reference = Annotated[str | None, typer.Option("--reference", metavar="METHOD")]

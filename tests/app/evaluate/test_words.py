@@ -134,7 +134,7 @@ def test_a_figure_says_which_of_its_values_are_good():
 def test_nothing_is_said_of_ranks_where_there_are_none():
     table = table_of(texts("COFT", [text("a", None)]))
     assert words.RANKS not in said(table)
-    assert words.cells_sentence(table_of()) == "Nothing has been read yet."
+    assert words.cells_sentence(()) == "Nothing has been read yet."
 
 
 def test_a_method_is_told_by_its_own_settings():
