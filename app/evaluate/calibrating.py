@@ -229,11 +229,6 @@ def _left_out(text: CalibrationText) -> tuple[str, ...]:
     return (f"{counted} no prompt or too long a one, and play no part in the thresholds.",)
 
 
-def note_json(note: CalibrationNote) -> JsonObject:
-    """What is said of thresholds, as it is stored."""
-    return asdict(note)
-
-
 def note_from(stored: Mapping[str, Any], suite: str, method: str, seed: int) -> CalibrationNote:
     """What is said of thresholds, for the method that they are used for: another evaluation may have fitted them."""
     named = {**stored, "suite": suite, "method": method, "seed": seed}

@@ -9,11 +9,11 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
-from app.evaluate.coefficients import CoefficientRequest, CoefficientService
-from app.evaluate.parts import coefficients_markup, working_markup
+from app.evaluate.coefficients import CoefficientRequest, CoefficientService, coefficients_laid_out
+from app.evaluate.exports import table_fragment
 from app.evaluate.service import EvaluationService
 from app.shared.events import EVENT, LATEST, shown, shown_stream
-from app.shared.markup import hint, markup
+from app.shared.markup import hint, laid_out, markup
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside
 
@@ -37,8 +37,15 @@ class CoefficientHandlers:
         """Fit method after method, saying how far it is; the table."""
         request = CoefficientRequest(shown_id, suite, outside)
         for done, total, label in self._coefficients.fitting(request):
-            yield [working_markup(f"Fitting the model of {label}", done, total, "method"), gr.skip()]
-        yield ["", coefficients_markup(self._coefficients.coefficients(request))]
+            yield [working(f"Fitting the model of {label}", done, total, "method"), gr.skip()]
+        found = self._coefficients.coefficients(request)
+        table = table_fragment(coefficients_laid_out(found), "Coefficients", "coefficients")
+        yield ["", laid_out("evaluate/coefficients.html", table=table, notes=found.notes)]
+
+
+def working(what: str, done: int, total: int, noun: str) -> str:
+    """How far something is that takes a while."""
+    return laid_out("evaluate/working.html", what=what, done=done, total=total, noun=noun)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -14,29 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.evaluate import words
-from app.evaluate.layout import Elsewhere, Head, Layout, Shown, laid_out, readings_laid_out
-from app.evaluate.measured import SuiteReading
-from app.evaluate.runs import EvaluationMethod, EvaluationView, SuitePlan
+from app.evaluate.layout import Elsewhere, Head, Layout, Shown, labels_of, laid_out, readings_laid_out
+from app.evaluate.runs import EvaluationView
 from app.evaluate.tables import Cell, Column, Row, Table
 from app.shared.files import to_csv
 from coft_core.assets import assets_path
 from coft_core.effects import visible
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What is said above a table."""
-
-    name: str
-    model: str
-    methods: tuple[EvaluationMethod, ...] = ()
-    plans: tuple[SuitePlan, ...] = ()
-
-    @classmethod
-    def of(cls, view: EvaluationView) -> Evaluated:
-        """That of an evaluation."""
-        return cls(view.name, view.request.model, view.request.methods, view.plans)
-
 
 # CSV.
 
@@ -52,66 +35,46 @@ AVERAGE = "average_rank"
 
 def table_csv(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table as RFC 4180 text, safe in a spreadsheet; figures from elsewhere in columns of their own."""
-    columns = [name for other in elsewhere for name in _published_columns(other)]
-    rows = [*_cell_rows(table, elsewhere), *_average_rows(table)]
-    empty = dict.fromkeys((*CSV_COLUMNS, *columns))
-    return to_csv((*CSV_COLUMNS, *columns), ({**empty, **row} for row in rows))
-
-
-def _published_columns(other: Elsewhere) -> tuple[str, str]:
-    return f"published in {other.source}", f"deviation in {other.source}"
-
-
-def _cell_rows(table: Table, elsewhere: Sequence[Elsewhere]) -> Iterator[dict[str, object]]:
+    sources = [(other, f"published in {other.source}", f"deviation in {other.source}") for other in elsewhere]
+    columns = (*CSV_COLUMNS, *(name for _, *names in sources for name in names))
     known = {row.method: row for row in table.rows}
-    for label in dict.fromkeys([*known, *(label for other in elsewhere for label in other.values)]):
+    rows: list[dict[str, object]] = []
+    for label in labels_of(table, elsewhere):
         for place, column in enumerate(table.columns):
+            found = [(own, *names) for other, *names in sources if (own := other.value(label, column)) is not None]
+            told: dict[str, object] = {}
+            for own, value, deviation in found:
+                told |= {value: own.value, deviation: own.deviation}
             cell = known[label].cells[place] if label in known else None
-            published = _published_cells(label, column, elsewhere)
-            if cell is None and not published:
-                continue
-            told: dict[str, object] = {"method": label, **_column_cells(column), **published}
             if cell is not None:
-                told |= {"outside": table.outside, **_figure_cells(cell, table), **_readings(known[label], column)}
-            yield told
+                told |= _figure_cells(cell, table) | _reading_cells(known[label], column)
+            if told:
+                rows.append(told | {"method": label} | _picked(column, COLUMN_NAMES))
+    return to_csv(columns, (dict.fromkeys(columns) | row for row in (*rows, *_average_rows(table))))
 
 
-def _published_cells(label: str, column: Column, elsewhere: Sequence[Elsewhere]) -> dict[str, object]:
-    return {
-        name: value
-        for other in elsewhere
-        if (found := other.value(label, column)) is not None
-        for name, value in zip(_published_columns(other), (found.value, found.deviation), strict=True)
-    }
+COLUMN_NAMES = ("suite", "figure", "part", "title", "what", "better")
 
 
-def _column_cells(column: Column) -> dict[str, object]:
-    return {name: getattr(column, name) for name in ("suite", "figure", "part", "title", "what", "better")}
+def _picked(record: object, names: Sequence[str]) -> dict[str, object]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _figure_cells(cell: Cell, table: Table) -> dict[str, object]:
-    names = ("value", "deviation", "pooled", "low", "high", "n", "unscored", "rank")
-    told: dict[str, object] = {name: getattr(cell, name) for name in names}
+    told = _picked(cell, ("value", "deviation", "pooled", "low", "high", "n", "unscored", "rank"))
+    told["outside"] = table.outside
     told["seeds"] = " ".join(f"{seed.seed}={seed.value!r}" for seed in cell.seeds if seed.value is not None)
     told["best"] = None if cell.rank is None else cell.best
-    if cell.contrast is not None:
-        told["reference"] = table.reference
-        told |= dict(zip(("difference", "difference_low", "difference_high"), _ends(cell), strict=True))
+    if (contrast := cell.contrast) is not None:
+        told |= {"reference": table.reference, "difference": contrast.value}
+        told |= {"difference_low": contrast.low, "difference_high": contrast.high}
     return told
 
 
-def _ends(cell: Cell) -> tuple[float | None, ...]:
-    return (None, None, None) if cell.contrast is None else (cell.contrast.value, cell.contrast.low, cell.contrast.high)
-
-
-def _readings(row: Row, column: Column) -> dict[str, object]:
+def _reading_cells(row: Row, column: Column) -> dict[str, object]:
     reading = next(reading for reading in row.readings if reading.suite == column.suite)
-    names = ("items", "unread", "compared", "unmasked", "refused", "empty")
-    return {**{name: getattr(reading, name) for name in names}, "unread_reasons": _reasons(reading)}
-
-
-def _reasons(reading: SuiteReading) -> str:
-    return " | ".join(f"{number}: {reason}" for reason, number in reading.reasons)
+    told = _picked(reading, ("items", "unread", "compared", "unmasked", "refused", "empty"))
+    return told | {"unread_reasons": " | ".join(f"{number}: {reason}" for reason, number in reading.reasons)}
 
 
 def _average_rows(table: Table) -> Iterator[dict[str, object]]:
@@ -145,11 +108,10 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in re.sub(r"\s+", " ", visible(text)).strip())
 
 
-def table_latex(table: Table, evaluated: Evaluated, elsewhere: Sequence[Elsewhere] = ()) -> str:
+def table_latex(view: EvaluationView, table: Table, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table for a paper, with its notes below; needs the packages booktabs and textcomp."""
-    layout = laid_out(table, elsewhere)
-    notes = words.notes(table, evaluated.plans, bool(elsewhere), short=True)
-    return layout_latex(layout, f"{evaluated.name}: {evaluated.model}", notes)
+    notes = words.notes(table, view.plans, bool(elsewhere), short=True)
+    return layout_latex(laid_out(table, elsewhere), f"{view.name}: {view.request.model}", notes)
 
 
 def layout_latex(layout: Layout, caption: str, notes: Sequence[str]) -> str:
@@ -202,16 +164,16 @@ def table_fragment(layout: Layout, caption: str, name: str = "figures") -> Marku
                                                                                  name=name))  # fmt: skip
 
 
-def table_html(table: Table, evaluated: Evaluated, elsewhere: Sequence[Elsewhere] = ()) -> str:
+def table_html(view: EvaluationView, table: Table, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table as one HTML file that needs nothing else."""
     return page_html(
         "evaluation.html.j2",
-        evaluated=evaluated,
+        view=view,
         figures=table_fragment(laid_out(table, elsewhere), "Figures"),
         readings=table_fragment(readings_laid_out(table), "What was read", "readings"),
-        notes=words.notes(table, evaluated.plans, bool(elsewhere)),
+        notes=words.notes(table, view.plans, bool(elsewhere)),
         reading_notes=words.reading_notes(table),
-        methods=[(method.label, words.method_sentence(method)) for method in evaluated.methods],
+        methods=[(method.label, words.method_sentence(method)) for method in view.request.methods],
     )
 
 
@@ -240,15 +202,9 @@ def _environment() -> Environment:
 
 def table_json(table: Table) -> dict[str, Any]:
     """A table as plain JSON, without draws; what is not finite is null."""
-    return {
-        "suite": table.suite,
-        "outside": table.outside,
-        "reference": table.reference,
-        "seeds": list(table.seeds),
-        "absent": list(table.absent),
-        "columns": [{"name": column.name, **asdict(column)} for column in table.columns],
-        "rows": [_row_json(row, table.columns) for row in table.rows],
-    }
+    columns = [{"name": column.name, **asdict(column)} for column in table.columns]
+    told = {name: getattr(table, name) for name in ("suite", "outside", "reference", "seeds", "absent")}
+    return finite({**told, "columns": columns, "rows": [_row_json(row, table.columns) for row in table.rows]})
 
 
 def json_text(content: Mapping[str, Any]) -> str:
@@ -266,19 +222,18 @@ def finite(value: Any) -> Any:
 
 
 def _row_json(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
+    cells = {column.name: cell for column, cell in zip(columns, row.cells, strict=True) if cell is not None}
     return {
         "method": row.method,
         "certifies": row.certifies,
-        "cells": {
-            column.name: _cell_json(cell) for column, cell in zip(columns, row.cells, strict=True) if cell is not None
-        },
-        "readings": {reading.suite: finite(asdict(reading)) for reading in row.readings},
-        "average_ranks": [finite({**asdict(average), "deviation": average.deviation}) for average in row.averages],
+        "cells": {name: _cell_json(cell) for name, cell in cells.items()},
+        "readings": {reading.suite: asdict(reading) for reading in row.readings},
+        "average_ranks": [{**asdict(average), "deviation": average.deviation} for average in row.averages],
     }
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    plain = {item.name: getattr(cell, item.name) for item in fields(Cell) if item.name != "draws"}
-    contrast = None if cell.contrast is None else {**asdict(cell.contrast), "noise": cell.contrast.noise}
-    seeds = [asdict(seed) for seed in cell.seeds]
-    return {name: finite(value) for name, value in {**plain, "contrast": contrast, "seeds": seeds}.items()}
+    told: dict[str, Any] = {name: own for name, own in asdict(replace(cell, draws=None)).items() if name != "draws"}
+    if cell.contrast is not None:
+        told["contrast"] |= {"noise": cell.contrast.noise}
+    return told

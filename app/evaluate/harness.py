@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from app.evaluate.exports import Evaluated, finite, json_text, table_json
+from app.evaluate.exports import finite, json_text, table_json
 from app.evaluate.layout import Elsewhere, Published
-from app.evaluate.runs import SuiteOutcomes
+from app.evaluate.runs import EvaluationView, SuiteOutcomes
 from app.evaluate.tables import Cell, Column, Table
 from app.shared.errors import ServiceError
 from app.shared.json import settings_json
@@ -50,7 +50,7 @@ ALONE = ("bias", "utility")
 
 
 def results_json(
-    evaluated: Evaluated,
+    view: EvaluationView,
     tables: Sequence[Table],
     samples: Mapping[str, Sequence[Any]] | None = None,
     unknown: Mapping[str, str] | None = None,
@@ -58,22 +58,22 @@ def results_json(
     """A results file."""
     content: dict[str, Any] = {
         "results": {table.suite: _results(table) for table in tables},
-        "configs": {table.suite: _config(table, evaluated) for table in tables},
-        "versions": {plan.suite: plan.release for plan in evaluated.plans},
+        "configs": {table.suite: _config(table, view) for table in tables},
+        "versions": {plan.suite: plan.release for plan in view.plans},
         "higher_is_better": {
             table.suite: {metric(column): HIGHER.get(column.better) for column in table.columns} for table in tables
         },
-        "n-samples": {table.suite: _counts(table, evaluated) for table in tables},
+        "n-samples": {table.suite: _counts(table, view) for table in tables},
         "config": {
-            "model": evaluated.model,
+            "model": view.request.model,
             "methods": {
                 method.label: {**settings_json(method.settings), "calibrated": method.calibrated,
                                "dropped": method.dropped}
-                for method in evaluated.methods
+                for method in view.request.methods
             },
         },
         "evaluation": {
-            "name": evaluated.name,
+            "name": view.name,
             "unknown": dict(unknown or {}),
             "tables": {table.suite: table_json(table) for table in tables},
         },
@@ -109,8 +109,8 @@ def _standard_error(column: Column, cell: Cell) -> float | str:
     return error if math.isfinite(error) else "N/A"
 
 
-def _config(table: Table, evaluated: Evaluated) -> dict[str, Any]:
-    plan = next((plan for plan in evaluated.plans if plan.suite == table.suite), None)
+def _config(table: Table, view: EvaluationView) -> dict[str, Any]:
+    plan = next((plan for plan in view.plans if plan.suite == table.suite), None)
     return {
         "task": table.suite,
         "metric_list": [
@@ -120,10 +120,10 @@ def _config(table: Table, evaluated: Evaluated) -> dict[str, Any]:
     }
 
 
-def _counts(table: Table, evaluated: Evaluated) -> dict[str, int]:
+def _counts(table: Table, view: EvaluationView) -> dict[str, int]:
     """Items of the suite, and how many every method read, over all seeds."""
     readings = [reading for row in table.rows for reading in row.readings]
-    original = next((plan.items for plan in evaluated.plans if plan.suite == table.suite), 0)
+    original = next((plan.items for plan in view.plans if plan.suite == table.suite), 0)
     return {"original": original, "effective": min((reading.compared for reading in readings), default=0)}
 
 

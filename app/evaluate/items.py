@@ -158,42 +158,26 @@ def _left_out(item: str, place: int, span: Span, share: float) -> bool:
     return span.masked and int(_drawn("span", item, place, span.start, span.end)[:8], 16) < share * 2**32
 
 
-@dataclass(frozen=True, slots=True)
-class MethodKey:
-    """All that a method's answers depend on besides the item."""
-
-    policy: str
-    further: Mapping[str, str]
-    calibration: str = ""
-
-    @property
-    def digest(self) -> str:
-        """The whole in one."""
-        return digest_of([self.policy, dict(self.further), self.calibration])
+def method_digest(policy: str, further: Mapping[str, str], calibration: str = "") -> str:
+    """Digest of all that a method's answers depend on besides the item."""
+    return digest_of([policy, dict(further), calibration])
 
 
-@dataclass(frozen=True, slots=True)
-class ItemKey:
-    """All that an outcome depends on besides the method."""
+def item_parts(
+    suite: str, item: Item, seed: int, judges: Mapping[str, str], encoding: Encoding = "together"
+) -> tuple[str, JsonObject]:
+    """All that an outcome depends on besides the method; ``judges`` are versions by name."""
+    drawn: JsonObject = {}
+    if any(not isinstance(ask, Choices) for ask in item.asks):
+        drawn |= {"seed": seed, "judges": dict(judges)}
+    if encoding != "apart" and any(isinstance(ask, Choices) for ask in item.asks):
+        drawn["encoding"] = encoding
+    return digest_of([suite, item_json(item)]), drawn
 
-    digest: str
-    drawn: JsonObject
 
-    @classmethod
-    def of(
-        cls, suite: str, item: Item, seed: int, judges: Mapping[str, str], encoding: Encoding = "together"
-    ) -> ItemKey:
-        """The key of an item under a seed; ``judges`` are versions by name."""
-        drawn: JsonObject = {}
-        if any(not isinstance(ask, Choices) for ask in item.asks):
-            drawn |= {"seed": seed, "judges": dict(judges)}
-        if encoding != "apart" and any(isinstance(ask, Choices) for ask in item.asks):
-            drawn["encoding"] = encoding
-        return cls(digest_of([suite, item_json(item)]), drawn)
-
-    def under(self, method: str) -> str:
-        """What the outcome under a method, by its digest, is kept under."""
-        return digest_of([KEY_VERSION, method, self.digest, self.drawn])
+def outcome_key(method: str, parts: tuple[str, JsonObject]) -> str:
+    """What the outcome of an item under a method, by its digest, is kept under."""
+    return digest_of([KEY_VERSION, method, *parts])
 
 
 _OUTCOME = TypeAdapter(Outcome)

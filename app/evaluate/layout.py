@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.evaluate import words
-from app.evaluate.tables import AverageRank, Cell, Column, Row, Table
+from app.evaluate.tables import Cell, Column, Table
 from app.shared.step_words import count, signed
-from coft_core.suites.base import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +24,6 @@ class Elsewhere:
 
     source: str
     values: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, source: str, values: Mapping[str, Mapping[str, float]]) -> Elsewhere:
-        """Figures without a deviation."""
-        return cls(
-            source,
-            {label: {name: Published(value) for name, value in own.items()} for label, own in values.items()},
-        )
 
     def value(self, method: str, column: Column) -> Published | None:
         """A method's figure; None without one."""
@@ -63,13 +54,16 @@ class Shown:
     said: str = ""
 
 
+Line = tuple[Head, tuple[Shown | None, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A table of texts."""
 
     corner: str
     heads: tuple[Head, ...]
-    lines: tuple[tuple[Head, tuple[Shown | None, ...]], ...]
+    lines: tuple[Line, ...]
 
 
 def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
@@ -79,16 +73,27 @@ def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
     """
     digits = [_digits(table, place, elsewhere) for place in range(len(table.columns))]
     averages = {average.kind: average for row in table.rows for average in row.averages}
-    heads = [*(_column_head(column, table) for column in table.columns), *map(_average_head, averages.values())]
-    lines: list[tuple[Head, tuple[Shown | None, ...]]] = []
-    for label in _labels(table, elsewhere):
-        row = next((row for row in table.rows if row.method == label), None)
-        if row is not None:
-            lines.append((Head(label), _row(row, table, digits, list(averages))))
+    titled = words.figure_title if table.suite else words.column_title
+    heads = [
+        *(Head(titled(own), words.ARROWS[own.better], words.figure_sentence(own)) for own in table.columns),
+        *(
+            Head(words.average_title(own), words.ARROWS["lower"], words.average_sentence(own))
+            for own in averages.values()
+        ),
+    ]
+    rows = {row.method: row for row in table.rows}
+    lines: list[Line] = []
+    for label in labels_of(table, elsewhere):
+        if label in rows:
+            cells = map(_cell, rows[label].cells, table.columns, digits)
+            ranks = {own.kind: Shown(words.number(own.value, 1), value=own.value) for own in rows[label].averages}
+            lines.append((Head(label), (*cells, *map(ranks.get, averages))))
         for other in elsewhere:
-            if own := _published(label, other, table, digits):
-                nothing = (None,) * len(averages)
-                lines.append((Head(label, source=other.source), (*own, *nothing)))
+            found = [other.value(label, column) for column in table.columns]
+            if any(found):
+                lines.append(
+                    (Head(label, source=other.source), (*map(_published, found, digits), *(None for _ in averages)))
+                )
     if not table.suite:
         return Layout("Method", tuple(heads), tuple(lines))
     turned = tuple((head, tuple(shown[place] for _, shown in lines)) for place, head in enumerate(heads))
@@ -110,7 +115,7 @@ def readings_laid_out(table: Table) -> Layout:
     return Layout("Suite and method", tuple(Head(title) for title in titles), tuple(lines))
 
 
-def _labels(table: Table, elsewhere: Sequence[Elsewhere]) -> list[str]:
+def labels_of(table: Table, elsewhere: Sequence[Elsewhere]) -> list[str]:
     """The table's methods, and behind them those that are known from elsewhere alone."""
     own = [row.method for row in table.rows]
     return list(dict.fromkeys([*own, *(label for other in elsewhere for label in other.values)]))
@@ -120,36 +125,14 @@ def _digits(table: Table, place: int, elsewhere: Sequence[Elsewhere]) -> int:
     """Decimals of a column."""
     cells = [row.cells[place] for row in table.rows]
     published = [other.value(label, table.columns[place]) for other in elsewhere for label in other.values]
-    values = [*(cell.value for cell in cells if cell), *(one.value for one in published if one)]
-    return words.digits_for(values)
+    return words.digits_for(found.value for found in (*cells, *published) if found)
 
 
-def _column_head(column: Column, table: Table) -> Head:
-    title = words.figure_title(column) if table.suite else words.column_title(column)
-    return Head(title, words.ARROWS[column.better], words.figure_sentence(column))
-
-
-def _average_head(average: AverageRank) -> Head:
-    return Head(words.average_title(average), words.ARROWS["lower"], words.average_sentence(average))
-
-
-def _row(row: Row, table: Table, digits: Sequence[int], kinds: Sequence[Kind]) -> tuple[Shown | None, ...]:
-    cells = [
-        None if cell is None else _cell(cell, column, places)
-        for cell, column, places in zip(row.cells, table.columns, digits, strict=True)
-    ]
-    averages = {average.kind: average for average in row.averages}
-    ranks = [
-        None if kind not in averages else Shown(words.number(averages[kind].value, 1), value=averages[kind].value)
-        for kind in kinds
-    ]
-    return (*cells, *ranks)
-
-
-def _cell(cell: Cell, column: Column, digits: int) -> Shown:
-    contrast = "" if cell.contrast is None else (
-        f"Δ {signed(cell.contrast.value, digits)} "
-        f"{words.interval(cell.contrast.low, cell.contrast.high, digits)}"
+def _cell(cell: Cell | None, column: Column, digits: int) -> Shown | None:
+    if cell is None:
+        return None
+    contrast = "" if (against := cell.contrast) is None else (
+        f"Δ {signed(against.value, digits)} {words.interval(against.low, against.high, digits)}"
     )  # fmt: skip
     return Shown(
         "unscored" if cell.value is None else words.number(cell.value, digits),
@@ -162,14 +145,7 @@ def _cell(cell: Cell, column: Column, digits: int) -> Shown:
     )
 
 
-def _published(label: str, other: Elsewhere, table: Table, digits: Sequence[int]) -> tuple[Shown | None, ...]:
-    """Figures from elsewhere in the table's columns; empty where there is none."""
-    found = [other.value(label, column) for column in table.columns]
-    if not any(found):
-        return ()
-    return tuple(
-        None if one is None else Shown(
-            words.number(one.value, places), words.number(one.deviation, places), value=one.value
-        )
-        for one, places in zip(found, digits, strict=True)
-    )  # fmt: skip
+def _published(found: Published | None, digits: int) -> Shown | None:
+    if found is None:
+        return None
+    return Shown(words.number(found.value, digits), words.number(found.deviation, digits), value=found.value)

@@ -50,11 +50,6 @@ class Measured:
     shared_by_seed: Mapping[int, Figures]
     reading: SuiteReading
 
-    @property
-    def compared(self) -> int:
-        """Items that every method read."""
-        return self.reading.compared
-
 
 def measured_by_suite(
     suites: Sequence[Suite],
@@ -98,14 +93,13 @@ def measured(
     together = [{_place(outcome) for outcome in outcomes} for outcomes in read.values() if outcomes]
     common = set.intersection(*together) if together else set()
     certifying = {method.label: certifies_tokens(method) for method in methods}
-    make = _Maker(suite, outside, extent)
     found = {}
     for label, outcomes in ordered.items():
-        own, own_by_seed = make.figures(read[label]), make.by_seed(read[label])
+        own, own_by_seed = _figures(suite, read[label], outside, extent)
         shared, shared_by_seed = own, own_by_seed
         if len(common) < len(read[label]):
             both = [outcome for outcome in read[label] if _place(outcome) in common]
-            shared, shared_by_seed = make.figures(both), make.by_seed(both)
+            shared, shared_by_seed = _figures(suite, both, outside, extent)
         reading = _reading(suite, reasons[label], read[label], outcomes, len(common), certifying[label])
         found[label] = Measured(outcomes, own, own_by_seed, shared, shared_by_seed, reading)
     return found
@@ -120,29 +114,20 @@ def _place(outcome: Outcome) -> tuple[str, str, int]:
     return outcome.unit, outcome.item, outcome.seed
 
 
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes the figures of a suite."""
+def _figures(
+    suite: Suite, outcomes: Sequence[Outcome], outside: Outside, extent: Extent
+) -> tuple[Figures, Mapping[int, Figures]]:
+    """Figures of outcomes, and of those of each seed."""
 
-    suite: Suite
-    outside: Outside
-    extent: Extent
+    def made(given: Sequence[Outcome]) -> Figures:
+        figures: Sequence[Figure | None] = ()
+        if given:
+            figures = [suite.main_figure(given, outside)] if extent == "main" else suite.figures(given, outside)
+        return {(figure.key, figure.part): figure for figure in figures if figure is not None}
 
-    def figures(self, outcomes: Sequence[Outcome]) -> Figures:
-        return {(figure.key, figure.part): figure for figure in self._made(outcomes)}
-
-    def by_seed(self, outcomes: Sequence[Outcome]) -> Mapping[int, Figures]:
-        seeds = sorted({outcome.seed for outcome in outcomes})
-        with made_with(_BY_SEED[self.extent]):
-            return {seed: self.figures([outcome for outcome in outcomes if outcome.seed == seed]) for seed in seeds}
-
-    def _made(self, outcomes: Sequence[Outcome]) -> Sequence[Figure]:
-        if not outcomes:
-            return ()
-        if self.extent != "main":
-            return self.suite.figures(outcomes, self.outside)
-        main = self.suite.main_figure(outcomes, self.outside)
-        return () if main is None else (main,)
+    whole, seeds = made(outcomes), sorted({outcome.seed for outcome in outcomes})
+    with made_with(_BY_SEED[extent]):
+        return whole, {seed: made([outcome for outcome in outcomes if outcome.seed == seed]) for seed in seeds}
 
 
 def _reading(

@@ -9,7 +9,7 @@ mark, before another backslash, and before ``n`` for a new line; within ``'…'`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -97,11 +97,10 @@ def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
     named = _options(text, found["options"] or "")
     for option, value in named:
         if option in _OPTIONS:
-            method = _OPTIONS[option](method, option, value)
+            method = _put(method, option, value)
         else:
             own[option] = "yes" if value is None else value
-    values = parameter_values(info, own) if own else ()
-    method = replace(method, settings=replace(method.settings, parameters=values))
+    method = _with(method, parameters=parameter_values(info, own) if own else ())
     check_method(method)
     _check_fits(method, {option for option, _ in named})
     label = (found["label"] or "").strip()
@@ -134,92 +133,41 @@ def _value(found: re.Match[str]) -> str | None:
     return str(found["bare"]).strip() if found["literal"] is None else str(found["literal"])
 
 
-def written_value(value: str) -> str:
-    """A value as it can stand in a method's options, whatever letters it has."""
-    safe = value == value.strip() and value and not value.startswith(_QUOTED) and "," not in value
-    if safe:
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
 _ALIASES = {"lambda": "lam", "mask_families": "families"}
+_SETTINGS: Mapping[str, type] = {
+    "lam": float, "alpha": float, "temperature": float, "top_p": float, "top_k": int, "sentinel": str, "mask_mode": str,
+    "mask_hint": str, "prompt_format": str, "system_prompt": str, "thinking": str, "prefill": str,
+}  # fmt: skip
+"""Options that are settings by the same name."""
 
-Option = Callable[[EvaluationMethod, str, str | None], EvaluationMethod]
-
-
-def _setting(name: str, kind: Any) -> Option:
-    def put(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
-        given = _needed(option, value)
-        return _with(method, **{name: checked(f"The option {option}", kind, given)})
-
-    return put
+_WORDS = (CALIBRATED, UNCERTIFIED, "greedy")
+_OPTIONS = (*_SETTINGS, *_WORDS, DROPPED, "mask", "families")
 
 
-def _word(**changes: Any) -> Option:
-    def put(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+def _put(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
+    """The method with one of the options that all methods have."""
+    if option in _WORDS:
         if value is not None:
             raise ServiceError(f"The option {option} takes no value; leave “={value}” out.")
-        return replace(method, **changes)
-
-    return put
-
-
-def _greedy(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
-    # The likeliest token alone is left to draw from, which is what greedy decoding writes.
-    return _with(_word()(method, option, value), top_k=1)
-
-
-def _dropped(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
-    share = checked(f"The option {option}", float, _needed(option, value))
-    return replace(method, dropped=share)
-
-
-def _mask(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
-    name = _needed(option, value)
-    if name in LAYOUTS:
-        return _with(method, mask_layout=name)
-    if name not in FAMILIES:
-        raise ServiceError(f"There is no mask {name!r}; choose joint, factorized or one of {', '.join(FAMILIES)}.")
-    return _with(method, mask_layout="joint", masked_families=(name,))
-
-
-def _families(method: EvaluationMethod, option: str, value: str | None) -> EvaluationMethod:
-    return _with(method, masked_families=families_from_text(_needed(option, value).replace("+", ",")))
+        # The likeliest token alone is left to draw from, which is what greedy decoding writes.
+        return _with(method, top_k=1) if option == "greedy" else replace(method, calibrated=option == CALIBRATED)
+    if value is None:
+        raise ServiceError(f"The option {option} needs a value; write {option}=VALUE.")
+    if option in _SETTINGS:
+        return _with(method, **{option: checked(f"The option {option}", _SETTINGS[option], value)})
+    if option == DROPPED:
+        return replace(method, dropped=checked(f"The option {option}", float, value))
+    if option == "families":
+        return _with(method, masked_families=families_from_text(value.replace("+", ",")))
+    if value in LAYOUTS:
+        return _with(method, mask_layout=value)
+    if value not in FAMILIES:
+        raise ServiceError(f"There is no mask {value!r}; choose joint, factorized or one of {', '.join(FAMILIES)}.")
+    return _with(method, mask_layout="joint", masked_families=(value,))
 
 
 def _with(method: EvaluationMethod, **changes: Any) -> EvaluationMethod:
     return replace(method, settings=replace(method.settings, **changes))
-
-
-def _needed(option: str, value: str | None) -> str:
-    if value is None:
-        raise ServiceError(f"The option {option} needs a value; write {option}=VALUE.")
-    return value
-
-
-_OPTIONS: Mapping[str, Option] = {
-    "lam": _setting("lam", float),
-    "alpha": _setting("alpha", float),
-    "temperature": _setting("temperature", float),
-    "top_p": _setting("top_p", float),
-    "top_k": _setting("top_k", int),
-    "greedy": _greedy,
-    "sentinel": _setting("sentinel", str),
-    "mask": _mask,
-    "mask_mode": _setting("mask_mode", str),
-    "mask_hint": _setting("mask_hint", str),
-    "families": _families,
-    "prompt_format": _setting("prompt_format", str),
-    "system_prompt": _setting("system_prompt", str),
-    "thinking": _setting("thinking", str),
-    "prefill": _setting("prefill", str),
-    CALIBRATED: _word(calibrated=True),
-    UNCERTIFIED: _word(calibrated=False),
-    DROPPED: _dropped,
-}
-
-OPTION_NAMES = tuple(_OPTIONS)
 
 
 def check_method(method: EvaluationMethod) -> None:

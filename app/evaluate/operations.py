@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +19,6 @@ from app.evaluate.coefficients import (
 from app.evaluate.experiment_files import experiment_names
 from app.evaluate.experiment_runs import (
     ExperimentRun,
-    begin,
-    finish,
     listed_json,
     made,
     print_experiment,
@@ -27,7 +26,7 @@ from app.evaluate.experiment_runs import (
     run_json,
 )
 from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
-from app.evaluate.experiments import Experiment
+from app.evaluate.experiments import Experiment, ExperimentPlan
 from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
@@ -43,7 +42,7 @@ from app.evaluate.runs import (
     SuiteOutcomes,
 )
 from app.evaluate.service import EvaluationService
-from app.evaluate.table_service import SUFFIXES, EvaluationTable, TableRequest, TableService
+from app.evaluate.table_service import EvaluationTable, TableRequest, TableService
 from app.evaluate.terminal import (
     print_coefficients,
     print_estimate,
@@ -55,11 +54,10 @@ from app.evaluate.terminal import (
     print_table,
 )
 from app.shared.audits import AuditSettings
-from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
-from app.shared.operations import Json, Progress, checked, command, operation, record
+from app.shared.operations import Json, OnTerminal, Progress, checked, command, operation, record
 from app.shared.policies import parameter_values, policy_info
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
@@ -118,55 +116,56 @@ def estimate_json(estimate: EvaluationEstimate) -> Json:
     return {**asdict(estimate), "seconds": estimate.seconds}
 
 
-# From JSON.
+# What is asked for.
 
 
-def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
-    """A request from JSON, in which suites and methods have the short names that a command has.
+def asked(wired: Services, given: Json, files: bool = False) -> EvaluationRequest | ExperimentPlan:
+    """What is asked for, from JSON in which suites and methods have the short names that a command has.
+
+    An experiment is a shipped one, or the path of a file where ``files`` are allowed: a path would be one of this
+    computer, and whoever asks may sit at another.
 
     Raises:
         ServiceError: There is no such setting, suite, set, method or experiment, or one cannot take its value.
         ModelLoadError: The model of an experiment cannot be loaded.
     """
+    texts = {name: checked(f"The setting {name}", dict[str, str], given.get(name, {})) for name in ("judges", "given")}
     if given.get("experiment"):
-        return wired[ExperimentService].plan(_experiment_request(wired, given)).request
-    apart = ("suites", "methods", "judges", "name", "experiment")
-    named = {name: value for name, value in given.items() if name not in apart}
+        _refuse_beside_experiment([name for name in ("suites", "methods", "calibration_share") if name in given])
+        name = checked("The setting experiment", str, given["experiment"])
+        if not files and name not in experiment_names():
+            raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}.")
+        named = {name: value for name, value in given.items() if name not in texts}
+        judges, needs = (tuple(told.items()) for told in texts.values())
+        request = record(ExperimentRequest, named, others=tuple(texts), model=wired.settings.model)
+        return wired[ExperimentService].plan(replace(request, judges=judges, given=needs))
+    named = {name: value for name, value in given.items() if name not in ("suites", "methods", "judges", "experiment")}
     suites = checked("The setting suites", list[str], given.get("suites", []))
-    judges = checked("The setting judges", dict[str, str], given.get("judges", {}))
-    # A request is read with what it was given; suites and methods are read from their short names.
-    request = record(EvaluationRequest, named, name="", suites=(), methods=(), others=("judges",))
-    return replace(
-        request,
-        name=checked("The setting name", str, given.get("name", "")),
+    return record(
+        EvaluationRequest,
+        named,
+        others=("judges",),
+        name="",
         suites=suites_from(suites, wired[EvaluationService].known_suites()),
         methods=_methods(given.get("methods", [])),
-        model=request.model if "model" in named else wired.settings.model,
-        judges=tuple(judges.items()),
+        model=wired.settings.model,
+        judges=tuple(texts["judges"].items()),
     )
 
 
-def _experiment_request(wired: Services, given: Json) -> ExperimentRequest:
-    """A shipped experiment; a path would be one of this computer, and whoever asks may sit at another."""
-    own = [name for name in ("suites", "methods", "calibration_share") if name in given]
-    if own:
-        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(own)} out.")
-    name = checked("The setting experiment", str, given["experiment"])
-    if name not in experiment_names():
-        raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}.")
-    told = {part: checked(f"The setting {part}", dict[str, str], given.get(part, {})) for part in ("judges", "given")}
-    named = {part: value for part, value in given.items() if part not in told}
-    request = record(ExperimentRequest, named, others=tuple(told))
-    return replace(
-        request,
-        model=request.model if "model" in named else wired.settings.model,
-        judges=tuple(told["judges"].items()),
-        given=tuple(told["given"].items()),
-    )
+def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
+    """The request of an evaluation, of an experiment's too; see :func:`asked`."""
+    found = asked(wired, given)
+    return found.request if isinstance(found, ExperimentPlan) else found
+
+
+def _refuse_beside_experiment(told: Sequence[str]) -> None:
+    if told:
+        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out.")
 
 
 def _methods(given: Any) -> tuple[EvaluationMethod, ...]:
-    if not isinstance(given, list):
+    if not isinstance(given, (list, tuple)):
         raise ServiceError('The setting methods must be a list, such as ["vanilla", "coft:calibrated"].')
     base = AuditSettings()
     listed: list[EvaluationMethod] = []
@@ -177,6 +176,8 @@ def _methods(given: Any) -> tuple[EvaluationMethod, ...]:
 
 def _method(given: Any) -> EvaluationMethod:
     """A method that is described by its settings."""
+    if isinstance(given, EvaluationMethod):
+        return given
     if not isinstance(given, dict):
         raise ServiceError(f"A method must be a short name or an object with label and settings, not {given!r:.80}.")
     settings = dict(given.get("settings") or {})
@@ -187,7 +188,98 @@ def _method(given: Any) -> EvaluationMethod:
     return record(EvaluationMethod, rest, "method's field", settings=replace(read, parameters=values))
 
 
-# For people.
+@dataclass(frozen=True, kw_only=True)
+class EstimateOptions:
+    """What a terminal asks for.
+
+    Attributes:
+        suite: suites by key, as 'evaluations suites' lists them, or sets of them; may be given several times
+        method: a method as 'policies' lists it, with options, such as coft:calibrated,lam=0.4; LABEL=NAME labels it,
+            and 'evaluations sets' lists names that stand for several; may be given several times (default: table1)
+        model: 'demo', a hub id, or a folder (default: COFT_MODEL)
+        seeds: seeds of the runs; each has its own calibration share (default: 0,1,2)
+        limit: whole units of each suite are drawn until there are so many items
+        data: folder with the suites' files (default: COFT_DATA)
+        judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
+        experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
+            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
+        given: what methods of an experiment need, such as cda.checkpoint=FOLDER
+    """
+
+    suite: Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar="NAME[,NAME]")] = None
+    method: Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")] = None
+    model: str = ""
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = ""
+    limit: int | None = None
+    data: str = ""
+    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None
+    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = ""
+    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None
+
+    def asked(self, wired: Services) -> EvaluationRequest | ExperimentPlan:
+        """What is asked for."""
+        told: Json = {
+            "model": self.model,
+            "seeds": [part.strip() for part in self.seeds.split(",") if part.strip()],
+            "limit": self.limit,
+            "data": self.data,
+            "judges": pairs("--judges", self.judges),
+        }
+        if self.experiment:
+            _refuse_beside_experiment(self._beside_experiment())
+            told |= {"experiment": self.experiment, "given": pairs("--set", self.given)}
+        elif self.given is not None:
+            raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
+        else:
+            told |= self._own()
+        return asked(wired, {name: value for name, value in told.items() if value not in (None, "", [], ())}, True)
+
+    def _own(self) -> Json:
+        """What an experiment says itself."""
+        return {"suites": self.suite, "methods": methods_from(self.method or ["table1"], AuditSettings())}
+
+    def _beside_experiment(self) -> list[str]:
+        """Options that were given and that an experiment says itself."""
+        shared, usual = ("model", "seeds", "limit", "data", "judges", "experiment", "given"), type(self)()
+        own = [item.name for item in fields(self) if item.name not in shared]
+        return [f"--{name.replace('_', '-')}" for name in own if getattr(self, name) != getattr(usual, name)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(EstimateOptions):
+    """What a terminal asks to be run.
+
+    Attributes:
+        policies: methods without options, labelled by their names
+        name: name of the evaluation (default: its suites)
+        share: share of the items on which thresholds are fitted; those are not evaluated
+        temperature: sampling temperature of all methods
+        top_p: nucleus mass of all methods; 1 is off
+        top_k: 0 is off
+        encoding: whether given texts are tokenized together with their prompts, as in lm-evaluation-harness, or apart
+            where a token would reach over the border
+    """
+
+    policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = ""
+    name: str = ""
+    share: float = USUAL.calibration_share
+    temperature: float = AuditSettings().temperature
+    top_p: float = AuditSettings().top_p
+    top_k: int = AuditSettings().top_k
+    encoding: Encoding = USUAL.encoding
+
+    def _own(self) -> Json:
+        base = replace(AuditSettings(), temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
+        plain = [part.strip() for part in self.policies.split(",") if part.strip()]
+        labelled = [replace(method_from(part, base), label=part) for part in plain]
+        listed = self.method or ([] if plain else ["table1"])
+        return {
+            "name": self.name,
+            "suites": self.suite,
+            "methods": [*labelled, *methods_from(listed, base)],
+            "calibration_share": self.share,
+            "encoding": self.encoding,
+        }
 
 
 # What is offered.
@@ -223,6 +315,12 @@ def evaluation_sets(wired: Services) -> dict[str, dict[str, list[str]]]:
     }
 
 
+def _estimated(wired: Services, found: EvaluationRequest | ExperimentPlan) -> EvaluationEstimate:
+    if isinstance(found, ExperimentPlan):
+        return wired[ExperimentService].estimate(found)
+    return wired[EvaluationService].estimate(found)
+
+
 @operation(json=estimate_json)
 def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite; nothing is kept of it.
@@ -234,10 +332,13 @@ def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
         An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
         in all, and missing, a list of sentences on what stands in the way.
     """
-    if settings.get("experiment"):
-        service = wired[ExperimentService]
-        return service.estimate(service.plan(_experiment_request(wired, settings)))
-    return wired[EvaluationService].estimate(evaluation_request(wired, settings))
+    return _estimated(wired, asked(wired, settings))
+
+
+@command("evaluations estimate", json=estimate_json, text=print_estimate)
+def estimate(wired: Services, *, options: EstimateOptions) -> EvaluationEstimate:
+    """Say what an evaluation will take, by a trial of each suite."""
+    return _estimated(wired, options.asked(wired))
 
 
 @operation(json=evaluation_json)
@@ -270,10 +371,6 @@ def _follow(wired: Services, view: EvaluationView, quiet: bool) -> EvaluationVie
     return wired[EvaluationService].view(view.id)
 
 
-Names = Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar="NAME[,NAME]")]
-Specifications = Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")]
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluateRun:
     """An evaluation that a command began, with its figures once they are there, and where they are written."""
@@ -281,19 +378,22 @@ class EvaluateRun:
     view: EvaluationView
     out: Path | None = None
     results: Json = field(default_factory=dict)
+    tables: ExperimentRun | None = None
+    """The tables of an experiment that was asked for by name, in place of results."""
 
 
-def _json_of(found: EvaluateRun | ExperimentRun) -> Json:
-    if isinstance(found, ExperimentRun):
-        return run_json(found)
+def _run_json(found: EvaluateRun) -> Json:
+    if found.tables is not None:
+        return run_json(found.tables)
     return {"results": finite(found.results), **evaluation_json(found.view)}
 
 
-def _follow_any(wired: Services, found: EvaluateRun | ExperimentRun, quiet: bool) -> EvaluateRun | ExperimentRun:
-    if isinstance(found, ExperimentRun):
-        return finish(wired, found, quiet)
+def _follow_any(wired: Services, found: EvaluateRun, quiet: bool) -> EvaluateRun:
     # Of one that is resumed when everything is done, only the files are written again.
-    view = found.view if found.view.done == found.view.planned else _follow(wired, found.view, quiet)
+    done = found.view.done == found.view.planned and found.tables is None
+    view = found.view if done else _follow(wired, found.view, quiet)
+    if found.tables is not None:
+        return replace(found, view=view, tables=made(wired, view.id))
     files = wired[ResultFiles]
     results = files.results(view)
     if found.out is not None:
@@ -301,9 +401,9 @@ def _follow_any(wired: Services, found: EvaluateRun | ExperimentRun, quiet: bool
     return replace(found, view=view, results=results)
 
 
-def _print_any(found: EvaluateRun | ExperimentRun) -> None:
-    if isinstance(found, ExperimentRun):
-        print_experiment(found)
+def _print_run(found: EvaluateRun) -> None:
+    if found.tables is not None:
+        print_experiment(found.tables)
         return
     print_evaluation(found.view)
     if found.out is not None:
@@ -322,120 +422,34 @@ def _resumed(wired: Services, named: Path) -> EvaluateRun:
     return EvaluateRun(view, folder)
 
 
-@command("evaluate", json=_json_of, wait=_follow_any, text=_print_any)
+@command("evaluate", json=_run_json, wait=_follow_any, text=_print_run)
 def evaluate(
     wired: Services,
     *,
-    suite: Names = None,
-    method: Specifications = None,
-    policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = "",
-    model: str = "",
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "",
-    limit: int | None = None,
-    data: str = "",
-    name: str = "",
-    share: float = USUAL.calibration_share,
-    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
-    temperature: float = AuditSettings().temperature,
-    top_p: float = AuditSettings().top_p,
-    top_k: int = AuditSettings().top_k,
-    encoding: Encoding = USUAL.encoding,
-    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
-    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
+    options: EvaluateOptions,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="FOLDER|NUMBER")] = None,
-) -> EvaluateRun | ExperimentRun:
+) -> EvaluateRun:
     """Read benchmarks with methods, and keep what came of every item; or make a table of the paper.
 
     Args:
-        suite: suites by key, as 'evaluations suites' lists them, or sets of them; may be given several times
-        method: a method as 'policies' lists it, with options, such as coft:calibrated,lam=0.4; LABEL=NAME labels it,
-            and 'evaluations sets' lists names that stand for several; may be given several times (default: table1)
-        policies: methods without options, labelled by their names
-        model: 'demo', a hub id, or a folder (default: COFT_MODEL)
-        seeds: seeds of the runs; each has its own calibration share (default: 0,1,2)
-        limit: whole units of each suite are drawn until there are so many items
-        data: folder with the suites' files (default: COFT_DATA)
-        name: name of the evaluation (default: its suites)
-        share: share of the items on which thresholds are fitted; those are not evaluated
-        judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
-        temperature: sampling temperature of all methods
-        top_p: nucleus mass of all methods; 1 is off
-        top_k: 0 is off
-        encoding: whether given texts are tokenized together with their prompts, as in lm-evaluation-harness, or apart
-            where a token would reach over the border
-        experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
-            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
-        given: what methods of an experiment need, such as cda.checkpoint=FOLDER
         out: also write results.json and samples.jsonl, a line an item, into this folder
         resume: go on with the evaluation that wrote into this folder, or with the one that has this number; all other
             options are its own
     """
     if resume is not None:
         return _resumed(wired, resume)
-    if experiment:
-        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k, encoding, out)
-        told = pairs("--judges", judges) or {}
-        asked = ExperimentRequest(
-            experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
-            tuple(told.items()), tuple((pairs("--set", given) or {}).items()),
-        )  # fmt: skip
-        return begin(wired, asked)
-    if given is not None:
-        raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
     service = wired[EvaluationService]
-    base = replace(AuditSettings(), temperature=temperature, top_p=top_p, top_k=top_k)
-    plain = [part.strip() for part in policies.split(",") if part.strip()]
-    labelled = tuple(replace(method_from(part, base), label=part) for part in plain)
-    listed = method or ([] if plain else ["table1"])
-    suites = suites_from(suite or (), service.known_suites())
-    request = EvaluationRequest(
-        name=name or ", ".join(suites),
-        suites=suites,
-        methods=(*labelled, *methods_from(listed, base)),
-        model=model or wired.settings.model,
-        seeds=_seeds(seeds) if seeds else USUAL.seeds,
-        limit=limit,
-        calibration_share=share,
-        data=data,
-        judges=tuple((pairs("--judges", judges) or {}).items()),
-        encoding=encoding,
-    )
-    number = service.submit(request)
+    if options.experiment and out is not None:
+        _refuse_beside_experiment(["--out"])
+    found = options.asked(wired)
+    if isinstance(found, ExperimentPlan):
+        view = service.view(service.submit(found.request))
+        return EvaluateRun(view, tables=ExperimentRun(found, view))
+    number = service.submit(replace(found, name=found.name or ", ".join(found.suites)))
     if out is not None:
         wired[ResultFiles].begin(number, out)
     return EvaluateRun(service.view(number), out)
-
-
-def _refuse_beside_an_experiment(
-    suite: list[str] | None,
-    method: list[str] | None,
-    policies: str,
-    name: str,
-    share: float,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    encoding: Encoding,
-    out: Path | None,
-) -> None:
-    """An experiment says itself what it reads, and how.
-
-    Raises:
-        ServiceError: Something of that was given.
-    """
-    usual = AuditSettings()
-    named = {
-        "--suite": suite, "--method": method, "--policies": policies, "--name": name,
-        "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
-        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
-        "--encoding": encoding != USUAL.encoding, "--out": out,
-    }  # fmt: skip
-    if told := [option for option, value in named.items() if value]:
-        raise ServiceError(
-            f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out, or write a YAML "
-            "file of your own."
-        )
 
 
 @operation(json=listed_json, command="evaluations experiments", text=print_experiments)
@@ -446,10 +460,6 @@ def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
         A list of experiments: name, title, source (what of the paper it is), shows, suites and methods.
     """
     return wired[ExperimentService].list()
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    return checked("The option --seeds", tuple[int, ...], [part.strip() for part in text.split(",") if part.strip()])
 
 
 @operation(
@@ -562,108 +572,58 @@ def delete_evaluation(wired: Services, evaluation_id: int) -> str:
     return f"Evaluation {evaluation_id} deleted; audits that were opened from it stay."
 
 
-@command("evaluations estimate", json=estimate_json, text=print_estimate)
-def estimate(
-    wired: Services,
-    *,
-    suite: Names = None,
-    method: Specifications = None,
-    model: str = "",
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "",
-    limit: int | None = None,
-    data: str = "",
-    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
-    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
-    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
-) -> EvaluationEstimate:
-    """Say what an evaluation will take, by a trial of each suite.
-
-    Args:
-        suite: as for evaluate
-        method: as for evaluate
-        model: as for evaluate
-        seeds: as for evaluate
-        limit: as for evaluate
-        data: as for evaluate
-        experiment: as for evaluate; what cannot take part is said too
-        given: as for evaluate
-        judges: as for evaluate; one that cannot be had is told now
-    """
-    judged = tuple((pairs("--judges", judges) or {}).items())
-    if experiment:
-        if told := [name for name, value in (("--suite", suite), ("--method", method)) if value]:
-            raise ServiceError(f"An experiment has its own suites and methods; leave {' and '.join(told)} out.")
-        return _estimated(wired, experiment, model, seeds, limit, data, given, judged)
-    service = wired[EvaluationService]
-    suites = suites_from(suite or (), service.known_suites())
-    methods = methods_from(method or ["table1"], AuditSettings())
-    drawn = _seeds(seeds) if seeds else USUAL.seeds
-    request = EvaluationRequest(
-        "", suites, methods, model or wired.settings.model, drawn, limit, data=data, judges=judged
-    )
-    return service.estimate(request)
-
-
-def _estimated(
-    wired: Services,
-    experiment: str,
-    model: str,
-    seeds: str,
-    limit: int | None,
-    data: str,
-    given: str | None,
-    judges: tuple[tuple[str, str], ...],
-) -> EvaluationEstimate:
-    """What an experiment will take."""
-    service, own = wired[ExperimentService], tuple((pairs("--set", given) or {}).items())
-    drawn = _seeds(seeds) if seeds else None
-    request = ExperimentRequest(experiment, model or wired.settings.model, limit, drawn, data, judges, own)
-    return service.estimate(service.plan(request))
-
-
 # Tables.
 
 
-Compared = Annotated[str | None, typer.Option("--reference", metavar="METHOD")]
+def _elsewhere(wired: Services, beside: Path | None) -> tuple[Elsewhere, ...]:
+    return () if beside is None else (wired[TableService].read_elsewhere(beside),)
 
 
-def _asked(
-    wired: Services, evaluation_id: int, suite: str, reference: str | None, outside: Outside, beside: Path | None
-) -> tuple[TableRequest, tuple[Elsewhere, ...]]:
-    """Which table is asked for, and what stands beside it."""
-    elsewhere = () if beside is None else (wired[TableService].read_elsewhere(beside),)
-    return TableRequest(evaluation_id, suite, reference, outside), elsewhere
-
-
-def _table_json(shown: EvaluationTable) -> Json:
+def _table_json(shown: EvaluationTable | ExperimentRun) -> Json:
+    if isinstance(shown, ExperimentRun):
+        return run_json(shown)
     return {
-        "evaluation_id": shown.evaluation_id,
-        "name": shown.evaluated.name,
-        "model": shown.evaluated.model,
+        "evaluation_id": shown.view.id,
+        "name": shown.view.name,
+        "model": shown.view.request.model,
         **table_json(shown.table),
-        "notes": words.notes(shown.table, shown.evaluated.plans, bool(shown.elsewhere)),
+        "notes": words.notes(shown.table, shown.view.plans, bool(shown.elsewhere)),
         "elsewhere": [asdict(other) for other in shown.elsewhere],
     }
 
 
-@operation(json=_table_json)
+def _print_table(shown: EvaluationTable | ExperimentRun) -> None:
+    if isinstance(shown, ExperimentRun):
+        print_experiment(shown)
+        return
+    print_table(shown)
+    if shown.view.request.experiment is not None:
+        print(f"The paper's tables: python -m app evaluations table {shown.view.id} --experiment")
+
+
+Reference = Annotated[str | None, typer.Option("--reference", metavar="METHOD")]
+
+
+@operation(json=_table_json, command="evaluations table", text=_print_table)
 def evaluation_table(
     wired: Services,
     evaluation_id: int,
     *,
     suite: str = "",
-    reference: str | None = None,
+    reference: Reference = None,
     outside: Outside = "floor",
     beside: Path | None = None,
-) -> EvaluationTable:
+    experiment: Annotated[bool, OnTerminal()] = False,
+) -> EvaluationTable | ExperimentRun:
     """Show the figures of an evaluation, made of what is kept: the main figure of every suite, or all of one suite.
 
     Args:
-        evaluation_id: The evaluation.
-        suite: Key of the suite whose figures are shown, those of its parts included.
-        reference: Label of the method that others are compared with (default: the model alone); empty compares none.
-        outside: What a token counts as that a certified set refuses: floor (the threshold that it misses) or zero.
-        beside: Results file of another run (JSON), whose figures stand beside.
+        evaluation_id: number of an evaluation
+        suite: key of the suite whose figures are shown, those of its parts included
+        reference: label of the method that others are compared with (default: the model alone); empty compares none
+        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
+        beside: results file of another run (JSON), whose figures stand beside
+        experiment: in their place the tables of the experiment that it is of, with the paper's rows
 
     Returns:
         An object: columns (name, suite, figure, part, title, what is counted, and which values are better), and rows,
@@ -672,7 +632,11 @@ def evaluation_table(
         reasons, compared, and the shares unmasked, refused and empty) and average_ranks by kind of suite; and notes,
         the sentences that have to stand with it.
     """
-    return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
+    if experiment:
+        _refuse_beside_tables(suite, reference, beside)
+        return made(wired, evaluation_id, outside)
+    request = TableRequest(evaluation_id, suite, reference, outside)
+    return wired[TableService].table(request, _elsewhere(wired, beside))
 
 
 @operation(json=run_json)
@@ -692,52 +656,8 @@ def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "f
     return made(wired, evaluation_id, outside)
 
 
-def _shown_json(shown: EvaluationTable | ExperimentRun) -> Json:
-    return run_json(shown) if isinstance(shown, ExperimentRun) else _table_json(shown)
-
-
-def _print_shown(shown: EvaluationTable | ExperimentRun) -> None:
-    if isinstance(shown, ExperimentRun):
-        print_experiment(shown)
-        return
-    print_table(shown)
-    if shown.experiment:
-        print(f"The paper's tables: python -m app evaluations table {shown.evaluation_id} --experiment")
-
-
-@command("evaluations table", json=_shown_json, text=_print_shown)
-def table(
-    wired: Services,
-    evaluation_id: int,
-    *,
-    suite: str = "",
-    reference: Compared = None,
-    outside: Outside = "floor",
-    beside: Path | None = None,
-    experiment: bool = False,
-) -> EvaluationTable | ExperimentRun:
-    """Show the figures of an evaluation, made of what is kept: the main figure of every suite, or all of one suite.
-
-    Args:
-        evaluation_id: number of an evaluation
-        suite: key of the suite whose figures are shown, those of its parts included
-        reference: label of the method that others are compared with (default: the model alone); empty compares none
-        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
-        beside: results file of another run (JSON), whose figures stand beside
-        experiment: in their place the tables of the experiment that it is of, with the paper's rows
-    """
-    if experiment:
-        _refuse_beside_tables(suite, reference, beside)
-        return made(wired, evaluation_id, outside)
-    return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
-
-
 def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None, samples: bool = False) -> None:
-    """The tables of an experiment say themselves what stands in them.
-
-    Raises:
-        ServiceError: Something was given that belongs to figures alone.
-    """
+    """The tables of an experiment have their own rows and columns."""
     given = {"suite": bool(suite), "reference": reference is not None, "beside": beside is not None, "samples": samples}
     if told := [name for name, there in given.items() if there]:
         raise ServiceError(
@@ -746,82 +666,53 @@ def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None
         )
 
 
-@operation(answer="export")
+@operation(answer="export", command="evaluations export")
 def export_evaluation(
     wired: Services,
     evaluation_id: int,
+    *,
     format: Literal["csv", "latex", "html", "json"] = "csv",
     suite: str = "",
-    reference: str | None = None,
+    reference: Reference = None,
     outside: Outside = "floor",
     beside: Path | None = None,
     samples: bool = False,
     experiment: bool = False,
-    *,
-    folder: Path,
-) -> Path:
-    """Write a table of an evaluation as a file.
+    out: Annotated[Path | None, OnTerminal()] = None,
+    folder: Path | None = None,
+) -> Path | None:
+    """Export a table of an evaluation as a file.
 
     Args:
-        evaluation_id: The evaluation.
-        format: csv (one row a method and figure), latex, html, or json (a results file like that of
-            lm-evaluation-harness, with all figures of every suite).
-        suite: As for evaluation_table.
-        reference: As for evaluation_table.
-        outside: As for evaluation_table.
-        beside: As for evaluation_table; not with json.
-        samples: Whether json holds every item with what was asked and what came of it.
-        experiment: Write the tables of the experiment that it is of, as experiment_tables gives them (csv: one row a
-            cell); without suite, reference, beside and samples.
+        evaluation_id: number of an evaluation
+        format: csv: one row a method and figure; latex, html: the table; json: a results file like that of
+            lm-evaluation-harness, with all figures of every suite
+        suite: key of the suite whose figures are exported, those of its parts included
+        reference: label of the method that others are compared with (default: the model alone); empty compares none
+        outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
+        beside: results file of another run (JSON), whose figures stand beside; not with json
+        samples: also every item, with what was asked and what came of it (json)
+        experiment: the tables of the experiment that it is of, with the paper's rows (csv: one row a cell); without
+            suite, reference, beside and samples
+        out: file to write (default: standard output)
 
     Returns:
         The file.
     """
     if experiment:
         _refuse_beside_tables(suite, reference, beside, samples)
-        return wired[ExperimentService].write(evaluation_id, format, folder, outside)
-    request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
-    return wired[TableService].write(request, format, folder, elsewhere, samples)
-
-
-@command("evaluations export")
-def export(
-    wired: Services,
-    evaluation_id: int,
-    *,
-    format: Annotated[str, Choices(tuple(SUFFIXES))] = "csv",
-    suite: str = "",
-    reference: Compared = None,
-    outside: Outside = "floor",
-    beside: Path | None = None,
-    samples: bool = False,
-    experiment: bool = False,
-    out: Path | None = None,
-) -> str | None:
-    """Export the figures of an evaluation.
-
-    Args:
-        evaluation_id: number of an evaluation
-        format: csv: one row a method and figure; latex, html: the table; json: a results file like that of
-            lm-evaluation-harness, with all figures of every suite
-        suite: as for 'evaluations table'
-        reference: as for 'evaluations table'
-        outside: as for 'evaluations table'
-        beside: as for 'evaluations table'; not with json
-        samples: also every item, with what was asked and what came of it (json)
-        experiment: the tables of the experiment that it is of, with the paper's rows (csv: one row a cell)
-        out: file to write (default: standard output)
-    """
-    if experiment:
-        _refuse_beside_tables(suite, reference, beside, samples)
+        if folder is not None:
+            return wired[ExperimentService].write(evaluation_id, format, folder, outside)
         content = wired[ExperimentService].content(evaluation_id, format, outside)
     else:
-        request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
+        request, elsewhere = TableRequest(evaluation_id, suite, reference, outside), _elsewhere(wired, beside)
+        if folder is not None:
+            return wired[TableService].write(request, format, folder, elsewhere, samples)
         content = wired[TableService].content(request, format, elsewhere, samples)
     if out is None:
         sys.stdout.write(content)
         return None
-    return str(write_text(out, content))
+    return write_text(out, content)
 
 
 # Coefficients.

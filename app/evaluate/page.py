@@ -6,25 +6,20 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
+from app.evaluate import words
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
-from app.evaluate.coefficient_page import (
-    CoefficientHandlers,
-    CoefficientPart,
-    place_coefficients,
-    wire_coefficients,
-)
+from app.evaluate.coefficient_page import CoefficientHandlers, place_coefficients, wire_coefficients, working
 from app.evaluate.experiment_page import (
     OWN,
     ExperimentChoice,
     ExperimentHandlers,
-    ExperimentPart,
     judges_from,
     place_file,
     place_given,
@@ -35,34 +30,27 @@ from app.evaluate.experiment_page import (
 )
 from app.evaluate.experiment_service import ExperimentService
 from app.evaluate.experiments import ExperimentPlan
+from app.evaluate.exports import table_fragment
+from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.methods import METHOD_SETS, methods_from
-from app.evaluate.parts import (
-    EMPTY,
-    estimate_markup,
-    head_markup,
-    items_markup,
-    runs_markup,
-    suite_name,
-    suites_markup,
-    table_markup,
-    working_markup,
-)
-from app.evaluate.runs import EvaluationRequest, EvaluationView, SuiteOutcomes
+from app.evaluate.runs import EvaluationRequest, EvaluationView, KnownSuite, SuitePlan
 from app.evaluate.service import JOB_KIND, EvaluationService
-from app.evaluate.sources import HUB
+from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.table_service import TableRequest, TableService
 from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
+from app.shared.glossary import explained_titles
 from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
+from app.shared.markup import laid_out as template
 from app.shared.settings_rail import frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
-from coft_core.suites.base import Outside, Suite
+from coft_core.suites.base import Outcome, Outside, Scored, Written
 
 MAIN = ""
 """Chosen in place of a suite for the main figures of all."""
@@ -79,6 +67,16 @@ METHODS = [
 ]
 FIRST = ["vanilla", "coft"]
 USUAL = AuditSettings()
+
+ITEMS = 20
+"""Items that are listed at once."""
+
+EMPTY = (
+    '<div class="empty"><h2>Measure a model on benchmarks</h2><p class="sub">Choose suites and methods, look at what '
+    "the run will take, and start it. Every suite is read with every method; figures come with intervals, and each "
+    "item opens as an audit. The phantom’s suites come with the program; the others are read from a folder with their "
+    "authors’ files, or from a hub where no folder is named.</p></div>"
+)
 
 
 class EvaluateHandlers:
@@ -100,11 +98,13 @@ class EvaluateHandlers:
         here, far = ([suite for suite in readable if (suite.source == HUB) is on_hub] for on_hub in (False, True))
         keys = [suite.key for suite in here]
         first = [key for key in keys if key.startswith("phantom")] or keys[:1]
+        where = {HUB: "from a hub, downloaded when first read", SHIPPED: "with the program"}
+        places = {suite.key: where.get(suite.source, "in the folder") for suite in known}
         return [
-            gr.CheckboxGroup([(suite_name(suite), suite.key) for suite in here], value=first),
-            gr.CheckboxGroup([(suite_name(suite), suite.key) for suite in far], value=[]),
+            gr.CheckboxGroup([(_suite_name(suite), suite.key) for suite in here], value=first),
+            gr.CheckboxGroup([(_suite_name(suite), suite.key) for suite in far], value=[]),
             gr.Accordion(visible=bool(far)),
-            suites_markup(known),
+            template("evaluate/suites.html", suites=known, places=places),
         ]
 
     @shown
@@ -116,7 +116,8 @@ class EvaluateHandlers:
         else:
             plan = self._plan(experiment, file, given, *values)
             request, estimate = plan.request, self._experiments.estimate(plan)
-        return estimate_markup(estimate, self._evaluations.suites(request.data))
+        titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
+        return template("evaluate/estimate.html", estimate=estimate, titles=titles)
 
     @property
     def runs(self) -> JobKind:
@@ -187,22 +188,24 @@ class EvaluateHandlers:
         self._evaluations.delete(int(event.id))
         left = self._evaluations.list()
         first = left[0].id if left else None
-        return [first, runs_markup(left, first)]
+        return [first, template("evaluate/runs.html", runs=left, shown=first)]
 
     @shown
     def opened(self, shown_id: int | None) -> list[Any]:
         """What can be chosen of the shown evaluation, and the list of all."""
         listed = self._evaluations.list()
-        runs = runs_markup(listed, shown_id)
+        runs = template("evaluate/runs.html", runs=listed, shown=shown_id)
         if shown_id is None:
             return [runs, EMPTY, *[gr.skip()] * 4, gr.Column(visible=False)]
         view = self._evaluations.view(shown_id)
         labels = [method.label for method in view.request.methods]
+        notes = words.silent_sentences(view.calibrations)
+        notes += dict.fromkeys(text for note in view.calibrations for text in note.notes)
         suites = [("Main figures of all", MAIN), *((plan.title, plan.suite) for plan in view.plans)]
         others = [(run.name, run.id) for run in listed if run.id != shown_id]
         return [
             runs,
-            head_markup(view),
+            template("evaluate/head.html", view=view, notes=notes),
             gr.Dropdown(suites, value=MAIN),
             gr.Dropdown([("none", ""), *((label, label) for label in labels)], value=""),
             gr.Dropdown([("none", 0), *others], value=0),
@@ -224,7 +227,7 @@ class EvaluateHandlers:
         for done, total in self._tables.measuring(request, int(beside)):
             if time.monotonic() - told > TOLD_SECONDS:
                 told = time.monotonic()
-                yield [working_markup("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
+                yield [working("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
         if beside:
             table = self._tables.beside(view.id, int(beside), suite, outside)
         else:
@@ -233,21 +236,25 @@ class EvaluateHandlers:
 
     @shown
     def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
-        """The items of a suite under a method."""
-        outcomes = self._outcomes(shown_id, suite, method)
-        if outcomes is None:
+        """The first items of a suite under a method whose id or answer holds a text."""
+        if shown_id is None or suite == MAIN or not method:
             return '<p class="sub">Choose a suite above to see its items.</p>'
-        return items_markup(outcomes, search, self._suite(suite).title)
+        wanted = search.strip().lower()
+        title = next(own.title for own in self._evaluations.known_suites() if own.key == suite)
+        rows = [
+            {"place": place, "item": own.item, "answer": _answer(own), "seed": own.seed}
+            for place, own in enumerate(self._evaluations.outcomes(shown_id, suite, method))
+        ]
+        found = [row for row in rows if any(wanted in str(row[name]).lower() for name in ("item", "answer"))]
+        return template("evaluate/items.html", rows=found[:ITEMS], total=len(found), title=title, method=method)
 
     @shown
     def open_item(self, event: gr.EventData, shown_id: int | None, suite: str, method: str) -> int:
         """Open an item as an audit; the session's number."""
-        outcomes = self._outcomes(shown_id, suite, method)
-        if outcomes is None or shown_id is None:
+        if shown_id is None or suite == MAIN or not method:
             raise ServiceError("No suite is chosen; choose one and open an item of it.")
-        outcome = outcomes.outcomes[int(event.id)]
-        opened = self._evaluations.open_item(shown_id, suite, method, outcome.item, outcome.seed)
-        return opened.session_id
+        outcome = self._evaluations.outcomes(shown_id, suite, method)[int(event.id)]
+        return self._evaluations.open_item(shown_id, suite, method, outcome.item, outcome.seed).session_id
 
     @shown
     def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str) -> str:
@@ -257,13 +264,33 @@ class EvaluateHandlers:
         request = TableRequest(shown_id, suite, reference, outside)
         return str(self._tables.write(request, kind, Path(self._folder.name), samples=kind == "json"))
 
-    def _outcomes(self, shown_id: int | None, suite: str, method: str) -> SuiteOutcomes | None:
-        if shown_id is None or suite == MAIN or not method:
-            return None
-        return SuiteOutcomes(suite, method, self._evaluations.outcomes(shown_id, suite, method))
 
-    def _suite(self, key: str) -> Suite:
-        return next(suite for suite in self._evaluations.known_suites() if suite.key == key)
+def _suite_name(suite: KnownSuite) -> str:
+    """A suite's title with its kind, and where it is read from if that is no folder or hub that all stand under."""
+    shipped = ", with the program" if suite.source == SHIPPED else ""
+    return f"{suite.title} ({suite.kind}{shipped})"
+
+
+def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
+    """The figures, how the items were read, and every sentence that has to stand with them."""
+    layout = laid_out(table)
+    return template(
+        "evaluate/figures.html",
+        figures=table_fragment(layout, "Figures"),
+        explained=explained_titles(head.title for head in layout.heads),
+        readings=table_fragment(readings_laid_out(table), "How the items were read", "readings"),
+        notes=words.notes(table, plans),
+        reading_notes=words.reading_notes(table),
+    )
+
+
+def _answer(outcome: Outcome) -> str:
+    if outcome.unread:
+        return f"no answer: {outcome.unread}"
+    answer = outcome.answers[0]
+    if isinstance(answer, Scored):
+        return f"log-likelihoods {', '.join(f'{own.floored:.2f}' for own in answer.likelihoods)}"
+    return (isinstance(answer, Written) and answer.text.strip()) or "nothing was written"
 
 
 def _pictures(table: Table) -> list[gr.Plot]:
@@ -286,41 +313,6 @@ def _of_kind(columns: Sequence[Column], kind: str) -> Column | None:
 def _coverage(view: EvaluationView) -> gr.Plot:
     checked = [note for note in view.calibrations if note.coverage is not None]
     return gr.Plot(coverage_figure(checked), visible=True) if checked else gr.Plot(visible=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    inputs: list[Any]
-    choice: ExperimentChoice
-    pickers: list[gr.Column]
-    seeds: gr.Slider
-    data: gr.Textbox
-    suites: list[Any]
-    cards: gr.HTML
-    estimate: gr.Button
-    estimated: gr.HTML
-    run: gr.Button
-    cancel: gr.Button
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    head: gr.HTML
-    experiment: ExperimentPart
-    coefficients: CoefficientPart
-    group: gr.Column
-    suite: gr.Dropdown
-    reference: gr.Dropdown
-    beside: gr.Dropdown
-    outside: gr.Radio
-    busy: gr.HTML
-    table: gr.HTML
-    pictures: list[gr.Plot]
-    method: gr.Dropdown
-    search: gr.Textbox
-    items: gr.HTML
-    kind: gr.Dropdown
-    save: gr.Button
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -346,7 +338,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     session = gr.Number(visible=False)
     watch = JobWatch(services[JobService], handlers.runs)
     wire_job(app, watch, jobs, form.inputs)
-    gr.on([app.load, form.data.submit], handlers.suites, form.data, [*form.suites, form.cards], **MULTIPLE)
+    gr.on([app.load, form.data.submit], handlers.suites, form.data, form.suites, **MULTIPLE)
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
@@ -360,13 +352,12 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     opened = gr.on(opening, handlers.opened, shown_id, [runs, result.head, *choices, result.group], **LATEST)
     wire_tables(named, result.experiment, shown_id, result.outside, opening)
     asked = [shown_id, result.suite, result.reference, result.outside, result.beside]
-    shown_parts = [result.busy, result.table, *result.pictures]
     changed = [part.change for part in (result.suite, result.reference, result.outside, result.beside)]
     for made in (
-        opened.success(handlers.figures, asked, shown_parts, **LATEST),
-        gr.on(changed, handlers.figures, asked, shown_parts, **LATEST),
+        opened.success(handlers.figures, asked, result.made, **LATEST),
+        gr.on(changed, handlers.figures, asked, result.made, **LATEST),
     ):
-        made.failure(lambda: "", None, result.busy, **EVENT)
+        made.failure(lambda: "", None, result.made[0], **EVENT)
     wire_coefficients(
         CoefficientHandlers(services), result.coefficients, opened, shown_id, result.suite, result.outside
     )  # fmt: skip
@@ -379,7 +370,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     downloaded(written, "evaluation-file")
 
 
-def _form(named: ExperimentHandlers) -> _Form:
+def _form(named: ExperimentHandlers) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>1. Suites</h2></div>')
         experiment = gr.Dropdown(
@@ -442,10 +433,13 @@ def _form(named: ExperimentHandlers) -> _Form:
     choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
     asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
     inputs = [*asked, share, steps, temperature, top_p, top_k, *(framed[name] for name in FRAMED)]
-    return _Form(inputs, choice, pickers, seeds, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
+    return SimpleNamespace(
+        inputs=inputs, choice=choice, pickers=pickers, seeds=seeds, data=data, suites=[here, far, on_hub, cards],
+        estimate=estimate, estimated=estimated, run=run, cancel=cancel,
+    )  # fmt: skip
 
 
-def _result() -> _Result:
+def _result() -> SimpleNamespace:
     with gr.Column(elem_classes=["group"], elem_id="evaluation"):
         head = listing("evaluation-head", "delete", "resume", value=EMPTY)
         experiment = place_tables()
@@ -472,7 +466,8 @@ def _result() -> _Result:
             with gr.Row(elem_classes=["go"]):
                 kind = gr.Dropdown(list(FORMATS), value="csv", label="Format", elem_id="format")
                 save = gr.Button("Save figures", size="sm", elem_id="save-figures")
-    return _Result(
-        head, experiment, coefficients, group, suite, reference, beside, outside, busy, table, pictures, method, search,
-        items, kind, save,
+    return SimpleNamespace(
+        head=head, experiment=experiment, coefficients=coefficients, group=group, suite=suite, reference=reference,
+        beside=beside, outside=outside, made=[busy, table, *pictures], method=method, search=search, items=items,
+        kind=kind, save=save,
     )  # fmt: skip

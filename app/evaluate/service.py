@@ -33,7 +33,7 @@ from app.evaluate.runs import (
     request_json,
 )
 from app.evaluate.sources import SuiteItems, SuiteSources
-from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
+from app.evaluate.work import EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
@@ -72,7 +72,7 @@ class EvaluationService:
         sources: SuiteSources,
         opener: ItemOpener,
         workers: WorkerPool,
-        reader: Callable[..., AskReader] = Reader,
+        reader: Callable[..., Reader] = Reader,
         judges: Callable[[EvaluationRequest, Sequence[Suite], str], Judges] = load_judges,
     ) -> None:
         """Wire it; ``reader`` and ``judges`` read asks and load judges, for tests that have their own."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from app.evaluate.exports import Evaluated, table_csv, table_html, table_latex
+from app.evaluate.exports import table_csv, table_html, table_latex
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import Elsewhere
 from app.evaluate.measured import Extent, Measured, measured
 from app.evaluate.runs import EvaluationMethod, EvaluationView, SuiteOutcomes
 from app.evaluate.service import EvaluationService
-from app.evaluate.tables import Table, check_reference, main_table_of, suite_table_of
+from app.evaluate.tables import Table, check_reference, table_of
 from app.shared.errors import ServiceError
 from app.shared.files import decode, read_bytes, write_text
 from app.shared.project_cache import ProjectCache
@@ -47,11 +47,9 @@ class TableRequest:
 class EvaluationTable:
     """A table with what has to stand beside it."""
 
-    evaluation_id: int
-    evaluated: Evaluated
+    view: EvaluationView
     table: Table
     elsewhere: tuple[Elsewhere, ...] = ()
-    experiment: bool = False
 
 
 def usual_reference(methods: Sequence[EvaluationMethod]) -> str | None:
@@ -104,8 +102,7 @@ class TableService:
     def table(self, request: TableRequest, elsewhere: Sequence[Elsewhere] = ()) -> EvaluationTable:
         """A table of an evaluation, of what is done so far."""
         view = self._evaluations.view(request.evaluation_id)
-        table, of_one = self._table_of(view, request), view.request.experiment is not None
-        return EvaluationTable(view.id, Evaluated.of(view), table, tuple(elsewhere), of_one)
+        return EvaluationTable(view, self._table_of(view, request), tuple(elsewhere))
 
     def beside(self, first: int, second: int, suite: str = "", outside: Outside = "floor") -> Table:
         """The methods of two evaluations in one table, which compares the items that all of them read."""
@@ -147,7 +144,7 @@ class TableService:
         if form == "csv":
             return table_csv(shown.table, shown.elsewhere)
         write = table_latex if form == "latex" else table_html
-        return write(shown.table, shown.evaluated, shown.elsewhere)
+        return write(shown.view, shown.table, shown.elsewhere)
 
     def write(
         self,
@@ -186,11 +183,8 @@ class TableService:
     def _made(self, runs: Sequence[_Run], suite: str, reference: str | None, outside: Outside) -> Table:
         methods = [method for run in runs for method in run.methods]
         suites = self._suites(runs, suite)
-        if suite:
-            measured = self._measured(runs, suites[0], outside, "table")
-            return suite_table_of(suites[0], methods, measured, outside, reference)
-        found = {own.key: self._measured(runs, own, outside, "main") for own in suites}
-        return main_table_of(suites, methods, found, outside, reference)
+        found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
+        return table_of(suites, methods, found, outside, reference, suite)
 
     def _suites(self, runs: Sequence[_Run], suite: str) -> list[Suite]:
         """The suite of a table, or all that its evaluations have in common."""
@@ -233,13 +227,13 @@ class TableService:
         keys = [request.suite] if request.suite else list(view.request.suites)
         tables = [self._table_of(view, TableRequest(view.id, key, request.reference, request.outside)) for key in keys]
         if not samples:
-            return results_json(Evaluated.of(view), tables)
+            return results_json(view, tables)
         listed, missing = {}, {}
         for key in keys:
             items, missing[key] = self._items(view, key)
             given = self._outcomes(view, key)
             listed[key] = suite_samples(self._suite(view, key), given, items, request.outside)
-        return results_json(Evaluated.of(view), tables, listed, {key: why for key, why in missing.items() if why})
+        return results_json(view, tables, listed, {key: why for key, why in missing.items() if why})
 
     def _items(self, view: EvaluationView, suite: str) -> tuple[dict[str, Item], str]:
         """The items by id; none, and why, where the data is not there any more."""

@@ -45,6 +45,11 @@ class Column:
         """``suite:figure`` or ``suite:figure:part``."""
         return ":".join(part for part in (self.suite, self.figure, self.part) if part)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the figure is called among those of its suite."""
+        return self.figure, self.part
+
 
 @dataclass(frozen=True, slots=True)
 class SeedValue:
@@ -139,51 +144,39 @@ def main_table(
 ) -> Table:
     """The main figure of each suite, and the average ranks over them."""
     check_reference(reference, methods)
-    measured = measured_by_suite(suites, methods, given, outside, "main")
-    return main_table_of(suites, methods, measured, outside, reference)
+    return table_of(suites, methods, measured_by_suite(suites, methods, given, outside, "main"), outside, reference)
 
 
-def main_table_of(
+def table_of(
     suites: Sequence[Suite],
     methods: Sequence[EvaluationMethod],
     measured: Mapping[str, Mapping[str, Measured]],
     outside: Outside,
     reference: str | None,
+    suite: str = "",
 ) -> Table:
-    """:func:`main_table` of what was measured, by suite and method: nothing is drawn anew."""
-    columns = [column for suite in suites if (column := _main_column(suite, measured[suite.key].values()))]
-    absent = tuple(suite.title for suite in suites if suite.key not in {column.suite for column in columns})
+    """The table of what was measured, by suite and method: main figures with average ranks, or all of one suite."""
+    columns = [column for own in suites for column in _columns(own, measured[own.key].values()) if suite or column.main]
     cells = [_cells(column, measured[column.suite], reference) for column in columns]
-    rows = _rows(suites, methods, measured, cells, _averages(columns, cells, measured))
-    return Table(tuple(columns), rows, _seeds(measured), outside, reference, absent=absent)
-
-
-def suite_table(
-    suite: Suite,
-    methods: Sequence[EvaluationMethod],
-    given: Iterable[SuiteOutcomes],
-    outside: Outside = "floor",
-    reference: str | None = None,
-) -> Table:
-    """All figures of one suite, those of parts included; arguments and errors as of :func:`main_table`."""
-    check_reference(reference, methods)
-    measured = measured_by_suite([suite], methods, given, outside, "table")
-    return suite_table_of(suite, methods, measured[suite.key], outside, reference)
-
-
-def suite_table_of(
-    suite: Suite,
-    methods: Sequence[EvaluationMethod],
-    measured: Mapping[str, Measured],
-    outside: Outside,
-    reference: str | None,
-) -> Table:
-    """:func:`suite_table` of what was measured, by method."""
-    columns = _all_columns(suite, measured.values())
-    cells = [_cells(column, measured, reference) for column in columns]
-    absent = () if columns else (suite.title,)
-    rows = _rows([suite], methods, {suite.key: measured}, cells, {})
-    return Table(tuple(columns), rows, _seeds({suite.key: measured}), outside, reference, suite.key, absent)
+    averages = {} if suite else _averages(columns, cells, measured)
+    readings = {
+        method.label: [one.reading for own in suites if (one := measured[own.key].get(method.label))]
+        for method in methods
+    }
+    rows = tuple(
+        Row(
+            method.label,
+            certifies_tokens(method),
+            tuple(column.get(method.label) for column in cells),
+            tuple(readings[method.label]),
+            averages.get(method.label, ()),
+        )
+        for method in methods
+    )
+    seeds = {seed for own in measured.values() for one in own.values() for seed in one.reading.seeds}
+    present = {column.suite for column in columns}
+    absent = tuple(own.title for own in suites if own.key not in present)
+    return Table(tuple(columns), rows, tuple(sorted(seeds)), outside, reference, suite, absent)
 
 
 def check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
@@ -193,14 +186,7 @@ def check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) 
         raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")
 
 
-# Columns.
-
-
-def _main_column(suite: Suite, measured: Iterable[Measured]) -> Column | None:
-    return next((column for column in _all_columns(suite, measured) if column.main), None)
-
-
-def _all_columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
+def _columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
     """All figures that any method has, in the order of the suite."""
     figures: dict[tuple[str, str], Figure] = {}
     for one in measured:
@@ -217,80 +203,40 @@ def _all_columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
     ]  # fmt: skip
 
 
-# Rows.
-
-
-def _rows(
-    suites: Sequence[Suite],
-    methods: Sequence[EvaluationMethod],
-    measured: Mapping[str, Mapping[str, Measured]],
-    cells: Sequence[Mapping[str, Cell]],
-    averages: Mapping[str, tuple[AverageRank, ...]],
-) -> tuple[Row, ...]:
-    """A row for each method; cells by column and method."""
-    return tuple(
-        Row(
-            method.label,
-            certifies_tokens(method),
-            tuple(column.get(method.label) for column in cells),
-            tuple(measured[suite.key][method.label].reading for suite in suites if method.label in measured[suite.key]),
-            averages.get(method.label, ()),
-        )
-        for method in methods
-    )
-
-
-def _seeds(measured: Mapping[str, Mapping[str, Measured]]) -> tuple[int, ...]:
-    """Seeds with outcomes."""
-    return tuple(sorted({seed for own in measured.values() for one in own.values() for seed in one.reading.seeds}))
-
-
 def _cells(column: Column, measured: Mapping[str, Measured], reference: str | None) -> dict[str, Cell]:
     """Cells of a column by method."""
-    key = column.figure, column.part
+    key = column.key
     shared = {label: one.shared[key] for label, one in measured.items() if key in one.shared}
-    judged = {} if column.better == "none" else shared
-    better = ahead(judged)
+    better = ahead({} if column.better == "none" else shared)
     ranked = ranks_among(better)
     cells = {}
     for label, one in measured.items():
-        if key in one.own:
-            against = None if reference in (None, label) else shared.get(str(reference))
-            contrast = _contrast(shared.get(label), against)
-            cells[label] = _cell(one, key, shared.get(label), ranked.get(label), better.get(label) == set(), contrast)
+        if key not in one.own:
+            continue
+        pooled, own = one.own[key], shared.get(label)
+        by_seed = {seed: figures[key] for seed, figures in one.own_by_seed.items() if key in figures}
+        values = [figure.value for figure in by_seed.values() if figure.value is not None]
+        against = None if reference in (None, label) else shared.get(str(reference))
+        cells[label] = Cell(
+            value=fmean(values) if values else None,
+            deviation=_deviation(values),
+            pooled=pooled.value,
+            low=_bound(pooled.low),
+            high=_bound(pooled.high),
+            n=pooled.n,
+            unscored=pooled.unscored,
+            seeds=tuple(SeedValue(seed, figure.value, figure.n) for seed, figure in by_seed.items()),
+            rank=ranked.get(label),
+            best=better.get(label) == set(),
+            contrast=_contrast(own, against),
+            draws=None if own is None else own.draws,
+        )
     return cells
-
-
-def _cell(
-    one: Measured,
-    key: tuple[str, str],
-    shared: Figure | None,
-    rank: float | None,
-    best: bool,
-    contrast: Contrast | None,
-) -> Cell:
-    pooled = one.own[key]
-    by_seed = {seed: figures[key] for seed, figures in one.own_by_seed.items() if key in figures}
-    values = [figure.value for figure in by_seed.values() if figure.value is not None]
-    return Cell(
-        fmean(values) if values else None,
-        _deviation(values),
-        pooled.value,
-        _bound(pooled.low),
-        _bound(pooled.high),
-        pooled.n,
-        pooled.unscored,
-        tuple(SeedValue(seed, figure.value, figure.n) for seed, figure in by_seed.items()),
-        rank,
-        best,
-        contrast,
-        None if shared is None else shared.draws,
-    )
 
 
 def _deviation(values: Sequence[float]) -> float | None:
     """Of infinite values there is none either."""
-    if len(values) < 2 or not all(math.isfinite(value) for value in values):
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return None
     return stdev(values)
 
@@ -317,20 +263,17 @@ def _averages(
 ) -> dict[str, tuple[AverageRank, ...]]:
     """Average ranks by method and kind; ranks are averaged over the same columns for all methods."""
     present = {label for column in cells for label, cell in column.items() if cell.value is not None}
+    ranked = [{label: cell.rank for label, cell in column.items() if cell.rank is not None} for column in cells]
     found: dict[str, list[AverageRank]] = {label: [] for label in present}
     for kind in dict.fromkeys(column.kind for column in columns):
         places = [
-            place
-            for place, column in enumerate(columns)
-            if column.kind == kind and _all_ranked({label: cell.rank for label, cell in cells[place].items()}, present)
+            place for place, column in enumerate(columns) if column.kind == kind and present <= set(ranked[place])
         ]
-        if not places:
-            continue
         by_seed = _seed_ranks([columns[place] for place in places], measured, present)
-        for label in present:
-            own = [cells[place][label].rank or 0.0 for place in places]
-            seeds = tuple((seed, fmean(column[label] for column in by_seed[seed])) for seed in sorted(by_seed))
-            found[label].append(AverageRank(kind, fmean(own), len(places), seeds))
+        for label in present if places else ():
+            seeds = tuple((seed, fmean(own[label] for own in of_seed)) for seed, of_seed in by_seed.items())
+            value = fmean(ranked[place][label] for place in places)
+            found[label].append(AverageRank(kind, value, len(places), seeds))
     return {label: tuple(averages) for label, averages in found.items()}
 
 
@@ -341,17 +284,10 @@ def _seed_ranks(
     seeds = {seed for column in columns for one in measured[column.suite].values() for seed in one.shared_by_seed}
     found = {}
     for seed in sorted(seeds):
-        ranked = [ranks(_of_seed(column, measured[column.suite], seed)) for column in columns]
-        if all(_all_ranked(own, present) for own in ranked):
+        ranked = []
+        for column in columns:
+            figures = {label: one.shared_by_seed.get(seed, {}) for label, one in measured[column.suite].items()}
+            ranked.append(ranks({label: own[column.key] for label, own in figures.items() if column.key in own}))
+        if all(present <= set(own) for own in ranked):
             found[seed] = ranked
     return found
-
-
-def _of_seed(column: Column, measured: Mapping[str, Measured], seed: int) -> dict[str, Figure]:
-    key = column.figure, column.part
-    by_method = {label: one.shared_by_seed.get(seed, {}) for label, one in measured.items()}
-    return {label: figures[key] for label, figures in by_method.items() if key in figures}
-
-
-def _all_ranked(ranked: Mapping[str, float | None], wanted: Iterable[str]) -> bool:
-    return all(ranked.get(label) is not None for label in wanted)

@@ -21,11 +21,11 @@ from coft_core.effects import visible
 
 def print_table(shown: EvaluationTable) -> None:
     """The figures, what was read, and the sentences that belong to them."""
-    table, evaluated = shown.table, shown.evaluated
-    print(f"{evaluated.name} (evaluation {shown.evaluation_id}), {evaluated.model}")
+    table, view = shown.table, shown.view
+    print(f"{view.name} (evaluation {view.id}), {view.request.model}")
     if table.columns:
         print_layout(laid_out(table, shown.elsewhere))
-    for note in words.notes(table, evaluated.plans, bool(shown.elsewhere)):
+    for note in words.notes(table, view.plans, bool(shown.elsewhere)):
         print(note)
     if any(row.readings for row in table.rows):
         print_layout(readings_laid_out(table))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
-from app.evaluate.tables import AverageRank, Cell, Column, Contrast, Row, Table
+from app.evaluate.tables import AverageRank, Cell, Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.policies import info_of, parameters_line
 from app.shared.step_words import MINUS, count, level, signed
@@ -109,41 +109,32 @@ def figure_sentence(column: Column) -> str:
 
 def cell_sentence(cell: Cell, column: Column, digits: int) -> str:
     """All that stands behind a figure, for a tooltip."""
+    unscored = f"{_share(cell.unscored, cell.n + cell.unscored)} could not be scored"
     if cell.value is None:
-        return f"Nothing could be scored: {unscored_words(cell)}."
-    said = [f"{number(cell.value, digits)}{_spread(cell, digits)}"]
+        return f"Nothing could be scored: {unscored}."
+    said = [number(cell.value, digits)]
+    if cell.deviation is not None:
+        said[0] += f" ± {number(cell.deviation, digits)} over {len(cell.seeds)} seeds"
     if found := interval(cell.low, cell.high, digits):
         said.append(f"95 % interval {found}")
     said.append(f"over {count(cell.n)} {column.what}")
     if cell.unscored:
-        said.append(unscored_words(cell))
+        said.append(unscored)
     if cell.rank is not None:
         said.append(f"rank {cell.rank:g}{', tied with the best' if cell.best and cell.rank > 1 else ''}")
-    if cell.contrast is not None:
-        said.append(contrast_words(cell.contrast, digits))
+    if (contrast := cell.contrast) is not None:
+        noise = ", which may be noise" if contrast.noise else ""
+        between = interval(contrast.low, contrast.high, digits)
+        said.append(f"difference {signed(contrast.value, digits)} {between}{noise}")
     return "; ".join(said) + "."
 
 
-def _spread(cell: Cell, digits: int) -> str:
-    if cell.deviation is None:
-        return ""
-    return f" ± {number(cell.deviation, digits)} over {len(cell.seeds)} seeds"
+def _share(part: int, whole: int) -> str:
+    return f"{count(part)} of {count(whole)}"
 
 
-def contrast_words(contrast: Contrast, digits: int) -> str:
-    """The difference to the reference method, with its interval."""
-    said = f"difference {signed(contrast.value, digits)} {interval(contrast.low, contrast.high, digits)}"
-    return f"{said}, which may be noise" if contrast.noise else said
-
-
-def unscored_words(cell: Cell) -> str:
-    """How much could not be scored."""
-    return f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} could not be scored"
-
-
-def cells_sentence(table: Table, intervals: bool = True) -> str:
+def cells_sentence(seeds: Sequence[int], intervals: bool = True) -> str:
     """What the numbers of a cell are."""
-    seeds = table.seeds
     if not seeds:
         return "Nothing has been read yet."
     drawn = (
@@ -163,26 +154,15 @@ def cells_sentence(table: Table, intervals: bool = True) -> str:
 
 def deterministic_sentence(table: Table) -> str:
     """Which suites' seeds draw nothing; empty where there is none, or one seed."""
-    writing = {reading.suite for row in table.rows for reading in row.readings if reading.writes}
-    titles = {
-        reading.suite: reading.title for row in table.rows for reading in row.readings if reading.suite not in writing
-    }
+    readings = [reading for row in table.rows for reading in row.readings]
+    writing = {reading.suite for reading in readings if reading.writes}
+    titles = dict.fromkeys(reading.title for reading in readings if reading.suite not in writing)
     if len(table.seeds) < 2 or not titles:
         return ""
     return (
-        f"No text is drawn in {listed(list(titles.values()))}: seeds differ there in no more than the items that are "
+        f"No text is drawn in {listed(list(titles))}: seeds differ there in no more than the items that are "
         "kept apart for calibration, and where none are, the standard deviation over seeds is 0. It says nothing about "
         "how sure a figure is; the interval does."
-    )
-
-
-def contrast_sentence(table: Table) -> str:
-    """What differences are to; empty without a reference."""
-    if table.reference is None:
-        return ""
-    return (
-        f"Δ: how much larger a figure is than that of {table.reference}, over the same items of all seeds together, "
-        "with its 95 % interval."
     )
 
 
@@ -197,90 +177,31 @@ def average_sentence(average: AverageRank) -> str:
     return f"{average_title(average)}: over {average.columns} {figures} in which every method has a rank."
 
 
-def average_sentences(table: Table) -> list[str]:
-    """What the average ranks of a table are over."""
-    return list(dict.fromkeys(average_sentence(average) for row in table.rows for average in row.averages))
-
-
-def absent_sentence(table: Table) -> str:
-    """Which suites have no figure; empty where all have."""
-    if not table.absent:
-        return ""
-    return (
-        f"There is no figure of {listed(table.absent)} yet: no item has been read, or a judge that it needs is missing."
-    )
-
-
-def unread_sentence(method: str, reading: SuiteReading) -> str:
-    """How many items could not be read, and why; empty where all could."""
-    if not reading.unread:
-        return ""
-    reasons = [f"{reason.rstrip('.')} ({count(number)})" for reason, number in reading.reasons[:MOST_REASONS]]
-    more = len(reading.reasons) - MOST_REASONS
-    rest = f"; and {more} more reasons" if more > 1 else "; and another reason" if more == 1 else ""
-    return (
-        f"{reading.title}: {method} has no answer to {count(reading.unread)} of {count(reading.items)} items, which "
-        f"are in no figure: {'; '.join(reasons)}{rest}."
-    )
-
-
-def compared_sentence(row: Row, reading: SuiteReading) -> str:
-    """On how many items methods are compared; empty where on all that this one read."""
-    read = reading.items - reading.unread
-    if reading.compared == read:
-        return ""
-    return (
-        f"{reading.title}: ranks and differences of {row.method} rest on {count(reading.compared)} of the "
-        f"{count(read)} items that it answered, those that every method answered."
-    )
-
-
-def unscored_sentence(table: Table, place: int) -> str:
-    """How many answers could not be scored in a column, by method; empty where all could."""
-    cells = [(row.method, row.cells[place]) for row in table.rows]
-    told = [
-        f"{count(cell.unscored)} of {count(cell.n + cell.unscored)} of {method}"
-        for method, cell in cells
-        if cell is not None and cell.unscored
-    ]
-    title = column_title(table.columns[place])
-    return f"{title}: {listed(told)} could not be scored; they are in no figure." if told else ""
-
-
-def seeds_sentence(method: str, cell: Cell, column: Column, seeds: Sequence[int]) -> str:
-    """That some seeds have no value yet; empty where all have."""
-    valued = [seed.seed for seed in cell.seeds if seed.value is not None]
-    if cell.value is None or len(valued) == len(seeds):
-        return ""
-    which = "seed" if len(valued) == 1 else "seeds"
-    return f"{column_title(column)}: {method} has a figure of the {which} {listed(valued)} alone."
-
-
-def release_sentence(plan: SuitePlan) -> str:
-    """Which state of a suite's data was read."""
-    return f"{plan.title}: {plan.release}."
-
-
 def notes(
     table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False, short: bool = False
 ) -> tuple[str, ...]:
     """Every sentence that has to stand with a table."""
     ranked = any(cell is not None and cell.rank is not None for row in table.rows for cell in row.cells)
-    certifying = any(row.certifies for row in table.rows)
-    averages = average_sentences(table)
-    told = [
-        cells_sentence(table, not short),
-        TIES if ranked else "",
-        RANKS if ranked and (averages or not short) else "",
-        *averages,
-        "" if short else contrast_sentence(table),
-        *([OUTSIDE[table.outside]] if certifying else []),
-        deterministic_sentence(table),
-        ELSEWHERE if elsewhere else "",
-        absent_sentence(table),
-        *_exceptions(table),
-        *(release_sentence(plan) for plan in plans if plan.suite in {column.suite for column in table.columns}),
-    ]
+    averages = list(dict.fromkeys(average_sentence(average) for row in table.rows for average in row.averages))
+    told = [cells_sentence(table.seeds, not short)]
+    if ranked:
+        told += [TIES, RANKS] if averages or not short else [TIES]
+    told += averages
+    if table.reference is not None and not short:
+        told.append(
+            f"Δ: how much larger a figure is than that of {table.reference}, over the same items of all seeds "
+            "together, with its 95 % interval."
+        )
+    if any(row.certifies for row in table.rows):
+        told.append(OUTSIDE[table.outside])
+    told += [deterministic_sentence(table), ELSEWHERE if elsewhere else ""]
+    if table.absent:
+        told.append(
+            f"There is no figure of {listed(table.absent)} yet: no item has been read, or a judge that it needs is "
+            "missing."
+        )
+    shown = {column.suite for column in table.columns}
+    told += [*_exceptions(table), *(f"{plan.title}: {plan.release}." for plan in plans if plan.suite in shown)]
     return tuple(sentence for sentence in told if sentence)
 
 
@@ -289,21 +210,45 @@ def reading_notes(table: Table) -> tuple[str, ...]:
     return (UNMASKED, CERTIFIED) if any(row.certifies for row in table.rows) else (UNMASKED,)
 
 
-def _exceptions(table: Table) -> list[str]:
+def _exceptions(table: Table) -> Iterator[str]:
     """What is missing from figures; parts repeat what is said of the whole."""
-    told = []
     for row in table.rows:
         for reading in row.readings:
-            told += [unread_sentence(row.method, reading), compared_sentence(row, reading)]
+            read = reading.items - reading.unread
+            if reading.unread:
+                yield (
+                    f"{reading.title}: {row.method} has no answer to {_share(reading.unread, reading.items)} items, "
+                    f"which are in no figure: {_reasons(reading)}."
+                )
+            if reading.compared != read:
+                yield (
+                    f"{reading.title}: ranks and differences of {row.method} rest on {count(reading.compared)} of the "
+                    f"{count(read)} items that it answered, those that every method answered."
+                )
     for place, column in enumerate(table.columns):
         if not column.part:
-            told.append(unscored_sentence(table, place))
-            told += [
-                seeds_sentence(row.method, cell, column, table.seeds)
-                for row in table.rows
-                if (cell := row.cells[place]) is not None
-            ]
-    return told
+            cells = [(row.method, cell) for row in table.rows if (cell := row.cells[place]) is not None]
+            yield from _cell_exceptions(column_title(column), cells, table.seeds)
+
+
+def _reasons(reading: SuiteReading) -> str:
+    """The most frequent reasons for which items were not read."""
+    reasons = [f"{reason.rstrip('.')} ({count(number)})" for reason, number in reading.reasons[:MOST_REASONS]]
+    more = len(reading.reasons) - MOST_REASONS
+    rest = f"; and {more} more reasons" if more > 1 else "; and another reason" if more == 1 else ""
+    return f"{'; '.join(reasons)}{rest}"
+
+
+def _cell_exceptions(title: str, cells: Sequence[tuple[str, Cell]], seeds: Sequence[int]) -> Iterator[str]:
+    """How many answers could not be scored in a column, and methods of which some seeds have no value yet."""
+    told = [f"{_share(cell.unscored, cell.n + cell.unscored)} of {method}" for method, cell in cells if cell.unscored]
+    if told:
+        yield f"{title}: {listed(told)} could not be scored; they are in no figure."
+    for method, cell in cells:
+        valued = [seed.seed for seed in cell.seeds if seed.value is not None]
+        if cell.value is not None and len(valued) < len(seeds):
+            which = "seed" if len(valued) == 1 else "seeds"
+            yield f"{title}: {method} has a figure of the {which} {listed(valued)} alone."
 
 
 def silent_sentences(calibrations: Sequence[CalibrationNote]) -> list[str]:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from app.evaluate.calibrating import (
-    CalibrationText,
-    calibration_key,
-    calibration_text,
-    fitted,
-    note_json,
-    note_of,
-)
+from app.evaluate.calibrating import CalibrationText, calibration_key, calibration_text, fitted, note_of
 from app.evaluate.items import (
-    ItemKey,
-    MethodKey,
     Split,
     ask_seed,
     batches,
+    item_parts,
+    method_digest,
     outcome_bytes,
+    outcome_key,
     size_of,
     split,
     thinned,
 )
+from app.evaluate.judging import Judges
 from app.evaluate.prepared import LoadedGroup, MethodGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.sources import SuiteItems
@@ -37,29 +32,15 @@ from app.shared.workers import Workers
 from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.model.forced import Room
 from coft_core.policies.base import Policy
-from coft_core.suites.base import Answer, Ask, Outcome
+from coft_core.suites.base import Answer, Outcome
 from coft_core.suites.reading import Reader
 from db.evaluations import EvaluationCalibrationRecord, EvaluationItemRecord, EvaluationsRepository
 from db.types import JsonObject
 
 Result = TypeVar("Result")
 
-
-class AskReader(Protocol):
-    """Reads asks under policies; see :class:`coft_core.suites.reading.Reader`."""
-
-    def read(self, asks: Sequence[Ask], policies: Sequence[Policy], seeds: Sequence[int]) -> list[list[Answer]]:
-        """Answers by policy, then by ask."""
-
-
-class Judging(Protocol):
-    """Says of written texts what figures need; see :mod:`app.evaluate.judging`."""
-
-    def versions(self, suite: str) -> Mapping[str, str]:
-        """Versions of those who judge a suite's texts, by name."""
-
-    def judged(self, suite: str, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Outcomes with what is said of them."""
+Thresholds = dict[str, tuple[str, AnyCalibration | None]]
+"""What thresholds are kept under and the thresholds, by method; None where there was nothing to fit them on."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +50,7 @@ class EvaluationWork:
     evaluation_id: int
     request: EvaluationRequest
     suites: tuple[SuiteItems, ...]
-    judging: Judging
+    judges: Judges
 
     @cached_property
     def splits(self) -> Mapping[tuple[str, int], Split]:
@@ -80,36 +61,6 @@ class EvaluationWork:
             for each in self.suites
             for seed in self.request.seeds
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """Thresholds of a method with what they are kept under; None where there was nothing to fit them on."""
-
-    key: str
-    calibration: AnyCalibration | None
-
-
-def _key(thresholds: Mapping[str, Fitted], label: str) -> str:
-    return thresholds[label].key if label in thresholds else ""
-
-
-def _calibration(thresholds: Mapping[str, Fitted], label: str) -> AnyCalibration | None:
-    return thresholds[label].calibration if label in thresholds else None
-
-
-@dataclass(frozen=True)
-class _Bench:
-    """What all parts of a run work with."""
-
-    work: EvaluationWork
-    store: EvaluationsRepository
-    host: ModelHost
-    context: JobContext
-    reader: Callable[..., AskReader]
-    workers: Workers
-    room: Room
-    tally: _Tally
 
 
 class EvaluationRun:
@@ -123,32 +74,32 @@ class EvaluationRun:
         preparer: MethodPreparer,
         context: JobContext,
         workers: Workers,
-        reader: Callable[..., AskReader] = Reader,
+        reader: Callable[..., Reader] = Reader,
         share: float = 1.0,
     ) -> None:
         """Wire it; ``share`` is what reading takes of the whole job."""
-        room = workers.room(_Stoppable(host, context))
-        self._work, self._store, self._preparer = work, store, preparer
-        self._tally = _Tally(work, context, share)
-        self._bench = _Bench(work, store, host, context, reader, workers, room, self._tally)
+        self.work, self.store, self.host, self.preparer = work, store, host, preparer
+        self.context, self.workers, self.reader = context, workers, reader
+        self.room = workers.room(_Stoppable(host, context))
+        self.tally = _Tally(work, context, share)
 
     def run(self) -> None:
         """Read suite after suite with all methods that are read together; then with the next ones."""
-        for group in self._preparer.groups(self._work.request):
+        for group in self.preparer.groups(self.work.request):
             if self._is_done(group):
-                self._tally.skip(group)
+                self.tally.skip(group)
                 continue
-            loaded = self._preparer.load(group)
-            for suite in self._work.suites:
+            loaded = self.preparer.load(group)
+            for suite in self.work.suites:
                 items = tuple(thinned(item, group.detector, group.dropped) for item in suite.items)
-                for seed in self._work.request.seeds:
-                    _Part(self._bench, loaded, replace(suite, items=items), seed).run()
+                for seed in self.work.request.seeds:
+                    _Part(self, loaded, replace(suite, items=items), seed).run()
 
     def _is_done(self, group: MethodGroup) -> bool:
-        counts = self._store.counts(self._work.evaluation_id)
+        counts = self.store.counts(self.work.evaluation_id)
         return all(
             counts.get((suite, label, seed), 0) == len(split.evaluated)
-            for (suite, seed), split in self._work.splits.items()
+            for (suite, seed), split in self.work.splits.items()
             for label in group.labels
         )
 
@@ -156,44 +107,39 @@ class EvaluationRun:
 class _Part:
     """One suite under one seed, with the methods of a group."""
 
-    def __init__(self, bench: _Bench, loaded: LoadedGroup, suite: SuiteItems, seed: int) -> None:
-        self._bench, self._loaded, self._group = bench, loaded, loaded.group
-        self._suite, self._key, self._seed = suite, suite.suite.key, seed
-        self._owner = bench.work.evaluation_id
-        self._split = bench.work.splits[self._key, seed]
+    def __init__(self, run: EvaluationRun, loaded: LoadedGroup, suite: SuiteItems, seed: int) -> None:
+        self._run, self._loaded, self._group = run, loaded, loaded.group
+        self._suite, self._key, self._items, self._seed = suite, suite.suite.key, suite.items, seed
+        self._owner = run.work.evaluation_id
+        self._split = run.work.splits[self._key, seed]
 
     def run(self) -> None:
         """Do what is not done yet."""
-        store, tally = self._bench.store, self._bench.tally
+        store, tally = self._run.store, self._run.tally
         evaluated, methods = self._split.evaluated, self._group.methods
         done = store.places(self._owner, self._key, self._seed)
         wanted = [(ready, place) for ready in methods for place in evaluated if (ready.label, place) not in done]
         tally.begin(self._suite, self._seed, self._group.labels, len(evaluated))
         missing: list[EvaluationItemRecord] = []
-        thresholds: dict[str, Fitted] = {}
+        thresholds: Thresholds = dict.fromkeys(self._group.labels, ("", None))
         if wanted:
-            thresholds = self._thresholds()
+            thresholds |= self._thresholds()
             missing = store.link(self._owner, self._records(wanted, thresholds))
         tally.count(len(methods) * self._size(evaluated) - self._size(record.place for record in missing))
         tally.restart()
-        self._read(missing, {r.label: r.with_thresholds(_calibration(thresholds, r.label)) for r in methods})
+        self._read(missing, {ready.label: ready.with_thresholds(thresholds[ready.label][1]) for ready in methods})
 
     def _size(self, places: Iterable[int]) -> int:
-        return sum(size_of(self._suite.items[place]) for place in places)
+        return sum(size_of(self._items[place]) for place in places)
 
-    def _records(
-        self, wanted: Sequence[tuple[ReadyMethod, int]], thresholds: Mapping[str, Fitted]
-    ) -> list[EvaluationItemRecord]:
-        judges, items = self._bench.work.judging.versions(self._key), self._suite.items
-        encoding = self._bench.work.request.encoding
-        keys = {
-            place: ItemKey.of(self._key, items[place], self._seed, judges, encoding)
-            for place in {at for _, at in wanted}
+    def _records(self, wanted: Sequence[tuple[ReadyMethod, int]], thresholds: Thresholds) -> list[EvaluationItemRecord]:
+        judges, encoding = self._run.work.judges.versions(self._key), self._run.work.request.encoding
+        parts = {
+            place: item_parts(self._key, self._items[place], self._seed, judges, encoding)
+            for place in {place for _, place in wanted}
         }
         digests = {
-            ready.label: MethodKey(
-                ready.digest, self._loaded.further[ready.label], _key(thresholds, ready.label)
-            ).digest
+            ready.label: method_digest(ready.digest, self._loaded.further[ready.label], thresholds[ready.label][0])
             for ready in self._group.methods
         }
         return [
@@ -202,30 +148,30 @@ class _Part:
                 method=ready.label,
                 seed=self._seed,
                 place=place,
-                item=items[place].id,
-                key=keys[place].under(digests[ready.label]),
+                item=self._items[place].id,
+                key=outcome_key(digests[ready.label], parts[place]),
             )
             for ready, place in wanted
         ]
 
     # Thresholds.
 
-    def _thresholds(self) -> dict[str, Fitted]:
+    def _thresholds(self) -> Thresholds:
         """Thresholds of each method that is calibrated, by label; those that are not kept yet are fitted."""
         calibrated = [ready for ready in self._group.methods if ready.method.calibrated]
         if not calibrated:
             return {}
         model, detector = self._group.model, self._group.detector
-        text = calibration_text(self._suite.suite, self._suite.items, self._split.apart, model, detector)
+        text = calibration_text(self._suite.suite, self._items, self._split.apart, model, detector)
         keys = {ready.label: calibration_key(ready.method, ready.digest, text, self._seed) for ready in calibrated}
         kept = {ready.label: self._kept(ready, keys[ready.label]) for ready in calibrated}
         missing = [ready for ready in calibrated if kept[ready.label] is None]
         found = kept | (self._fit(missing, keys, text) if missing else {})
-        return {label: Fitted(keys[label], load_calibration(data) if data else None) for label, data in found.items()}
+        return {label: (keys[label], load_calibration(data) if data else None) for label, data in found.items()}
 
     def _kept(self, ready: ReadyMethod, key: str) -> bytes | None:
         """Values of a method's thresholds, if this evaluation or another one has fitted them."""
-        store = self._bench.store
+        store = self._run.store
         data = store.calibration(self._owner, self._key, ready.label, self._seed)
         if data is None and store.link_calibration(self._owner, self._record(ready, key, {})):
             data = store.calibration(self._owner, self._key, ready.label, self._seed)
@@ -237,84 +183,76 @@ class _Part:
         )
 
     def _fit(self, missing: Sequence[ReadyMethod], keys: Mapping[str, str], text: CalibrationText) -> dict[str, bytes]:
-        bench, group = self._bench, self._group
-        bench.tally.fitting(self._suite, self._seed, [ready.label for ready in missing])
+        run, group = self._run, self._group
+        run.tally.fitting(self._suite, self._seed, [ready.label for ready in missing])
 
         def told(done: int, total: int) -> None:
-            bench.context.check_cancelled()
-            bench.host.give_way()
+            run.context.check_cancelled()
+            run.host.give_way()
 
         methods = [ready.method for ready in missing]
-        with bench.host.turn():
-            made = fitted(methods, group.model, text, self._seed, group.detector, bench.room, told)
+        with run.host.turn():
+            made = fitted(methods, group.model, text, self._seed, group.detector, run.room, told)
         values = {}
         for ready, calibration in zip(missing, made, strict=True):
             # Thresholds that could not be fitted are kept as nothing: that they were tried is part of what is done.
             values[ready.label] = b"" if calibration is None else calibration.to_bytes()
             note = note_of(calibration, self._key, ready.method, self._seed, text)
-            record = self._record(ready, keys[ready.label], note_json(note))
-            bench.store.keep_calibration(self._owner, record, values[ready.label])
+            record = self._record(ready, keys[ready.label], asdict(note))
+            run.store.keep_calibration(self._owner, record, values[ready.label])
         return values
 
     # Items.
 
     def _read(self, missing: Sequence[EvaluationItemRecord], policies: Mapping[str, Policy]) -> None:
-        bench, loaded = self._bench, self._loaded
+        run, loaded, group = self._run, self._loaded, self._group
         left: defaultdict[int, dict[str, EvaluationItemRecord]] = defaultdict(dict)
         for record in missing:
             left[record.place][record.method] = record
-        group = self._group
-        reader = bench.reader(
-            group.model, loaded.models, loaded.scorers, group.detector, bench.room, group.marks,
-            bench.work.request.encoding,
+        reader = run.reader(
+            group.model, loaded.models, loaded.scorers, group.detector, run.room, group.marks,
+            run.work.request.encoding,
         )  # fmt: skip
-        batched = [(places, _by_methods(places, left)) for places in self._batches(left)]
-        answers = bench.workers.each(
+        batched = [places for batch in batches(self._items) if (places := [place for place in batch if place in left])]
+        parts = [_by_methods(places, left) for places in batched]
+        answers = run.workers.each(
             self._reading(reader, alike, [policies[label] for label in labels])
-            for _, parts in batched
-            for labels, alike in parts.items()
+            for part in parts
+            for labels, alike in part.items()
         )
-        for places, parts in batched:
-            bench.context.check_cancelled()
+        for places, part in zip(batched, parts, strict=True):
+            run.context.check_cancelled()
             outcomes: dict[tuple[str, int], Outcome] = {}
-            for labels, alike in parts.items():
+            for labels, alike in part.items():
                 outcomes |= self._outcomes(next(answers), alike, labels)
             records = [record for place in places for record in left[place].values()]
             contents = {record.key: outcome_bytes(outcomes[record.method, record.place]) for record in records}
-            bench.store.keep(self._owner, records, contents)
-            bench.tally.advance(len(places), self._size(record.place for record in records))
-
-    def _batches(self, left: Container[int]) -> Iterator[list[int]]:
-        """Places that are left, batch by batch."""
-        for batch in batches(self._suite.items):
-            if places := [place for place in batch if place in left]:
-                yield places
+            run.store.keep(self._owner, records, contents)
+            run.tally.advance(len(places), self._size(record.place for record in records))
 
     def _reading(
-        self, reader: AskReader, places: Sequence[int], policies: Sequence[Policy]
+        self, reader: Reader, places: Sequence[int], policies: Sequence[Policy]
     ) -> Callable[[], list[list[Answer]]]:
         """What reads the items at some places, wherever it is done."""
-        items = [self._suite.items[place] for place in places]
+        items = [self._items[place] for place in places]
         asks = [ask for item in items for ask in item.asks]
         seeds = [ask_seed(self._seed, self._key, item.id, number) for item in items for number in range(len(item.asks))]
         return partial(reader.read, asks, policies, seeds)
 
     def _outcomes(
         self, answers: Sequence[Sequence[Answer]], places: Sequence[int], labels: Sequence[str]
-    ) -> dict[tuple[str, int], Outcome]:
+    ) -> Iterator[tuple[tuple[str, int], Outcome]]:
         """Outcomes by method and place."""
-        bench, items = self._bench, [self._suite.items[place] for place in places]
-        outcomes: dict[tuple[str, int], Outcome] = {}
+        items = [self._items[place] for place in places]
         for label, row in zip(labels, answers, strict=True):
             following = iter(row)
             made = [
                 Outcome(item.id, item.unit, item.facts, tuple(next(following) for _ in item.asks), seed=self._seed)
                 for item in items
             ]
-            with bench.host.turn():
-                judged = bench.work.judging.judged(self._key, made)
-            outcomes |= {(label, place): outcome for place, outcome in zip(places, judged, strict=True)}
-        return outcomes
+            with self._run.host.turn():
+                judged = self._run.work.judges.judged(self._key, made)
+            yield from (((label, place), outcome) for place, outcome in zip(places, judged, strict=True))
 
 
 def _by_methods(
@@ -361,7 +299,7 @@ class _Tally:
 
     def skip(self, group: MethodGroup) -> None:
         """Count all of a group as done."""
-        self._counted += self._each * len(group.methods)
+        self.count(self._each * len(group.methods))
 
     def begin(self, suite: SuiteItems, seed: int, labels: Collection[str], planned: int) -> None:
         """Name what is read from now on."""
@@ -384,7 +322,7 @@ class _Tally:
     def advance(self, items: int, size: int) -> None:
         """Count a batch."""
         self._items += items
-        self._counted += size
+        self.count(size)
         self._context.progress(self._share, f"{self._named} · {self._items:,} of {self._planned:,} items read")
 
     @property

@@ -46,6 +46,11 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class OnTerminal:
+    """Marks an argument with a default, in its annotation, that a command has and programs are not offered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     """What an operation is told.
 
@@ -169,8 +174,8 @@ class Operation:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """What callers give."""
-        return arguments_of(self.call)
+        """What programs give; a command may have more."""
+        return tuple(item for item in arguments_of(self.call) if OnTerminal() not in get_args(item.annotation))
 
     def checked(self, values: Sequence[Any]) -> dict[str, Any]:
         """Arguments in their order, from plain JSON.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
+from app.evaluate.measured import measured_by_suite
+from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView, SuiteOutcomes
+from app.evaluate.tables import Table, table_of
 from app.shared.audits import AuditSettings
 from coft_core.suites.base import (
     Card,
@@ -116,6 +119,23 @@ def text(
     """A text that a judge has read."""
     answer = Written(words, tokens, "end", empty, 0.5, masked)
     return Outcome(item, item, {}, (answer,), {"harm": (harm,)}, seed)
+
+
+def view_of(*methods: EvaluationMethod, name: str = "first") -> EvaluationView:
+    """An evaluation of which nothing is kept."""
+    request = EvaluationRequest(name, (), methods, "tiny")
+    return EvaluationView(1, name, request, datetime(2026, 1, 1, tzinfo=UTC), None, False, (), (), ())
+
+
+def suite_table(
+    suite: Suite,
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[SuiteOutcomes],
+    reference: str | None = None,
+) -> Table:
+    """All figures of one suite."""
+    measured = measured_by_suite([suite], methods, given, "floor", "table")
+    return table_of([suite], methods, measured, "floor", reference, suite.key)
 
 
 def questions(label: str, found: Iterable[Outcome]) -> SuiteOutcomes:

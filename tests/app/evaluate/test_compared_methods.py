@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from, written_value
+from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
 from app.evaluate.runs import EvaluationMethod
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
@@ -51,7 +51,8 @@ TEXTS = st.text() | st.text(" ,=\"'\\\\:\n\tn“ab", max_size=12)
 @given(system=TEXTS, begun=TEXTS, hint=TEXTS)
 def test_every_text_survives_in_a_methods_options(system, begun, hint):
     texts = {"system_prompt": system, "prefill": begun, "mask_hint": hint}
-    options = ",".join(f"{name}={written_value(text)}" for name, text in texts.items())
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    options = ",".join(f'{name}="{text.translate(escapes)}"' for name, text in texts.items())
     read = method_from(f"mine=coft:calibrated,{options},lam=0.4", USUAL).settings
     assert {name: getattr(read, name) for name in texts} == texts
     assert read.lam == 0.4

@@ -6,10 +6,23 @@ import csv
 import io
 import re
 
-from app.evaluate.exports import Evaluated, latex_text, table_csv, table_html, table_latex
+from app.evaluate.exports import latex_text, table_csv, table_html, table_latex
 from app.evaluate.layout import Elsewhere, Published, laid_out, readings_laid_out
-from app.evaluate.tables import main_table, suite_table
-from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
+from app.evaluate.tables import main_table
+from tests.app.evaluate.made import (
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    questions,
+    rights,
+    suite_table,
+    text,
+    texts,
+    unread,
+    view_of,
+)
 
 GIVEN = [
     questions("Vanilla", [*rights("rw" * 10, 0), *rights("rrww" * 5, 1)]),
@@ -18,8 +31,14 @@ GIVEN = [
     texts("COFT", [text("t0", None), *(text(f"t{place}", 0.25) for place in range(1, 5))]),
 ]
 TABLE = main_table([Questions(), Harm()], [VANILLA, COFT], GIVEN, reference="Vanilla")
-EVALUATED = Evaluated("first", "tiny", (VANILLA, COFT))
-PAPER = Elsewhere.of("paper", {"COFT": {"questions": 71.1, "harm": 0.079}, "SDD": {"questions:accuracy": 70.5}})
+VIEW = view_of(VANILLA, COFT)
+PAPER = Elsewhere(
+    "paper",
+    {
+        "COFT": {"questions": Published(71.1), "harm": Published(0.079)},
+        "SDD": {"questions:accuracy": Published(70.5)},
+    },
+)
 
 
 def rows_of(csv_text):
@@ -105,7 +124,7 @@ def test_latex_sets_every_character_as_it_is():
 
 
 def test_latex_marks_the_best_and_sets_deviations_small():
-    written = table_latex(TABLE, EVALUATED)
+    written = table_latex(VIEW, TABLE)
     line = next(line for line in written.splitlines() if line.startswith("COFT"))
     assert r"\textbf{100.0}{\scriptsize $\pm$0.0}" in line
     assert r"\textbf{0.250}{\scriptsize [0.250, 0.250]}" in line
@@ -116,7 +135,7 @@ def test_latex_marks_the_best_and_sets_deviations_small():
 
 def test_ties_with_the_best_are_marked_too_and_nothing_without_a_rank():
     given = [questions("Vanilla", rights("rw" * 50)), questions("COFT", rights("rw" * 49 + "rr"))]
-    written = table_latex(suite_table(Questions(), [VANILLA, COFT], given), EVALUATED)
+    written = table_latex(VIEW, suite_table(Questions(), [VANILLA, COFT], given))
     lines = {line.split(" & ")[0]: line for line in written.splitlines() if " & " in line}
     assert lines[r"Accuracy $\uparrow$"].count(r"\textbf") == 2
     assert r"\textbf" not in lines["Tokens of the answers"]
@@ -125,7 +144,7 @@ def test_ties_with_the_best_are_marked_too_and_nothing_without_a_rank():
 def test_every_row_of_latex_has_as_many_cells_as_columns_whatever_labels_hold():
     label = r"a & b \\ % {x}"
     table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
-    written = table_latex(table, Evaluated("50 % & more\n\\input{x}", "tiny"), [PAPER])
+    written = table_latex(view_of(name="50 % & more\n\\input{x}"), table, [PAPER])
     rows = [line for line in written.splitlines() if line.endswith(r" \\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
     assert r"\input" not in written
@@ -136,14 +155,14 @@ def test_every_row_of_latex_has_as_many_cells_as_columns_whatever_labels_hold():
 def test_html_escapes_what_a_person_named_and_shows_what_reorders_text():
     label = "<b>x</b>\u202e"
     table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
-    written = table_html(table, Evaluated("<script>1</script>", "tiny", (method(label),)))
+    written = table_html(view_of(method(label), name="<script>1</script>"), table)
     assert "<script" not in written
     assert "<b>x</b>" not in written
     assert "&lt;b&gt;x&lt;/b&gt;[U+202E]" in written
 
 
 def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothing_else():
-    written = table_html(TABLE, EVALUATED, [PAPER])
+    written = table_html(VIEW, TABLE, [PAPER])
     assert 'data-value="100.0"' in written
     assert "[0.250, 0.250]" in written
     assert not re.search(r"(src|href)=", written)
@@ -153,7 +172,7 @@ def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothi
 
 def test_the_same_table_gives_the_same_files():
     again = main_table([Questions(), Harm()], [VANILLA, COFT], GIVEN, reference="Vanilla")
-    for write in (table_csv, lambda table: table_latex(table, EVALUATED), lambda table: table_html(table, EVALUATED)):
+    for write in (table_csv, lambda table: table_latex(VIEW, table), lambda table: table_html(VIEW, table)):
         assert write(TABLE) == write(again)
 
 

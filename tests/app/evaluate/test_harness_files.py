@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from app.evaluate.exports import Evaluated
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import laid_out
-from app.evaluate.tables import main_table, suite_table
+from app.evaluate.tables import main_table
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Item
 from tests.app.evaluate.made import (
@@ -23,18 +22,20 @@ from tests.app.evaluate.made import (
     question,
     questions,
     rights,
+    suite_table,
     text,
     texts,
     unread,
+    view_of,
 )
 
 GIVEN = [questions("Vanilla", rights("rw" * 10)), questions("COFT", rights("r" * 20))]
 TABLE = suite_table(Questions(), [VANILLA, COFT], GIVEN)
-EVALUATED = Evaluated("first", "tiny", (VANILLA, COFT))
+VIEW = view_of(VANILLA, COFT)
 
 
 def content(*tables, **told):
-    return json.loads(results_json(EVALUATED, tables, **told))
+    return json.loads(results_json(VIEW, tables, **told))
 
 
 def test_figures_stand_under_suite_and_metric_with_the_method_as_their_filter_and_shares_end_at_1():
@@ -97,7 +98,7 @@ def test_samples_do_not_depend_on_the_order_of_outcomes():
 
 
 def test_figures_of_another_run_are_read_back_as_they_were_and_stand_beside_ours():
-    other = read_results(results_json(EVALUATED, [TABLE]), "last week")
+    other = read_results(results_json(VIEW, [TABLE]), "last week")
     now = main_table([Questions()], [COFT], [questions("COFT", rights("rw"))])
     layout = laid_out(now, [other])
     assert [(head.title, head.source) for head, _ in layout.lines] == [

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from app.evaluate.items import (
     BATCH_COST,
     WRITING_COST,
-    ItemKey,
-    MethodKey,
     ask_seed,
     batches,
+    item_parts,
     items_digest,
+    method_digest,
     outcome_bytes,
     outcome_from,
+    outcome_key,
     sampled,
     size_of,
     split,
@@ -151,7 +152,7 @@ def test_an_outcome_comes_back_as_it_was_under_any_seed(outcome):
 
 
 def key(item, method="m", suite="s", seed=0, encoding="together", **judges):
-    return ItemKey.of(suite, item, seed, judges, encoding).under(method)
+    return outcome_key(method, item_parts(suite, item, seed, judges, encoding))
 
 
 def test_a_key_differs_with_everything_that_an_outcome_depends_on():
@@ -168,7 +169,7 @@ def test_a_key_differs_with_everything_that_an_outcome_depends_on():
         key(item, encoding="apart"),
     ]
     assert len(set(keys)) == len(keys)
-    assert len({MethodKey("p", {}).digest, MethodKey("p", {}, "c").digest, MethodKey("p", {"a": "b"}).digest}) == 3
+    assert len({method_digest("p", {}), method_digest("p", {}, "c"), method_digest("p", {"a": "b"})}) == 3
 
 
 def test_seed_and_judges_play_a_part_only_where_something_is_written():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from app.evaluate.items import outcome_bytes
@@ -56,13 +54,6 @@ def test_no_more_outcomes_stay_in_memory_than_there_is_room_for(store):
         for number in (1, 2, 1, 2):
             assert len(kept.of(number, "questions")["COFT"]) == 2
         assert store.read == read
-
-
-def test_garbage_is_collected_again_after_reading_even_where_an_outcome_is_damaged(store):
-    store.contents["b"] = b"{}"
-    with pytest.raises(ValueError, match="Outcome"):
-        KeptOutcomes(store).of(1, "questions")
-    assert gc.isenabled()
 
 
 def test_half_of_a_character_in_a_data_set_comes_back(store):

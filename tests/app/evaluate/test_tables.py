@@ -10,7 +10,7 @@ import pytest
 
 from app.evaluate.exports import table_csv, table_json
 from app.evaluate.measured import measured_by_suite
-from app.evaluate.tables import main_table, main_table_of, suite_table, suite_table_of
+from app.evaluate.tables import main_table, table_of
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Likelihood, Scored
 from tests.app.evaluate.made import (
@@ -22,6 +22,7 @@ from tests.app.evaluate.made import (
     question,
     questions,
     rights,
+    suite_table,
     text,
     texts,
     unread,
@@ -282,9 +283,9 @@ def test_a_table_is_the_same_to_the_last_bit_whatever_else_was_measured():
     for made, anew in (
         (
             main_table(suites, methods, given, reference="Vanilla"),
-            main_table_of(suites, methods, whole, "floor", "Vanilla"),
+            table_of(suites, methods, whole, "floor", "Vanilla"),
         ),
-        (suite_table(QUESTIONS, methods, given), suite_table_of(QUESTIONS, methods, whole["questions"], "floor", None)),
+        (suite_table(QUESTIONS, methods, given), table_of([QUESTIONS], methods, whole, "floor", None, "questions")),
     ):
         assert made == anew
         for one, other in zip(made.rows, anew.rows, strict=True):

@@ -8,8 +8,20 @@ import pytest
 
 from app.evaluate import words
 from app.evaluate.runs import CalibrationNote, SuitePlan
-from app.evaluate.tables import main_table, suite_table
-from tests.app.evaluate.made import COFT, VANILLA, Harm, Questions, method, questions, rights, text, texts, unread
+from app.evaluate.tables import main_table
+from tests.app.evaluate.made import (
+    COFT,
+    VANILLA,
+    Harm,
+    Questions,
+    method,
+    questions,
+    rights,
+    suite_table,
+    text,
+    texts,
+    unread,
+)
 
 
 def table_of(*given, methods=(VANILLA, COFT), **told):
@@ -122,7 +134,7 @@ def test_a_figure_says_which_of_its_values_are_good():
 def test_nothing_is_said_of_ranks_where_there_are_none():
     table = table_of(texts("COFT", [text("a", None)]))
     assert words.RANKS not in said(table)
-    assert words.cells_sentence(table_of()) == "Nothing has been read yet."
+    assert words.cells_sentence(()) == "Nothing has been read yet."
 
 
 def test_a_method_is_told_by_its_own_settings():
