@@ -61,14 +61,6 @@ class SwapVariant:
 
 
 @dataclass(frozen=True, slots=True)
-class SwapOffer:
-    """Words of the lexicons that could take a span's place, and in ``detail`` what kind of words they are."""
-
-    detail: str
-    terms: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SwapTarget:
     """A masked span that can be replaced; a ``pronoun`` is one and nothing else, which groups do not replace."""
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import cast
 
 from app.shared.errors import ServiceError
-from app.swap.types import SwapOffer, SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets, SwapVariant
+from app.swap.types import SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets, SwapVariant
 from coft_core.text.agreement import FORMS, PRONOUN_SETS, ROLES, Pronoun, PronounSet, Role, find_pronouns, is_pronoun
 from coft_core.text.merging import validate_spans
 from coft_core.text.rewording import swap_text
-from coft_core.text.vocabulary import lexicon_words
+from coft_core.text.vocabulary import lexicon_words, shipped_tables
 from coft_core.types import Span
 
 
@@ -35,17 +35,28 @@ def _shown(prompt: str, item: Pronoun) -> SwapPronoun:
     return SwapPronoun(item.start, item.end, text, item.role, possible or (item.role,), item.sure)
 
 
-def swap_offers(category: str, text: str = "") -> tuple[SwapOffer, ...]:
-    """Words of the shipped lexicons by kind, those of the text's own kind first, without the text itself."""
-    words = lexicon_words()
-    kinds, lower = words.kinds(category), text.lower()
-    own = next((detail for detail, terms in kinds.items() if lower in map(str.lower, terms)), None)
-    if own is None and words.is_plural(text):
-        own = words.kind(text)
-    ordered = sorted(kinds, key=lambda detail: (detail != own, detail))
-    return tuple(
-        SwapOffer(detail, tuple(term for term in kinds[detail] if term.lower() != lower)) for detail in ordered
-    )
+USUAL = 6
+"""How many counterparts are offered before others are searched for."""
+USUAL_NAMES = ("Emily", "Greg", "Lakisha", "Jamal", "Maria", "Mohammed")
+
+
+def swap_offers(category: str, text: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The usual counterparts of a word, and further words of its family that can take its place."""
+    words, tables = lexicon_words(), shipped_tables()
+    kinds, kind = words.kinds(category), words.kind(text)
+    rows = [row for row in tables.groups if row.family == category]
+    # Rows that list the word come first, then those for its kind.
+    rows.sort(key=lambda row: (row.place(text) is None, kind not in row.kinds))
+    usual = [word for row in rows for word in row.words]
+    if category == "gender" and (found := tables.gendered_word(text)):
+        usual = [found[0].female, found[0].male, found[0].neutral, *usual]
+    if category == "name":
+        usual = [*USUAL_NAMES]
+    # Only kinds that a table compares are groups; other words are there to be found in prompts.
+    compared = [kind for row in rows for kind in row.kinds] or [kind for kind in kinds if category == "name"]
+    further = [term for each in compared for term in kinds.get(each, ())]
+    known = tuple(dict.fromkeys(word for word in (*usual, *further) if word and word.lower() != text.lower()))
+    return known[:USUAL], known[USUAL:]
 
 
 def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[str]:

@@ -28,7 +28,6 @@ from app.shared.step_words import (
 )
 from app.swap.types import (
     SwapChain,
-    SwapOffer,
     SwapOutcome,
     SwapProgress,
     SwapRequest,
@@ -175,7 +174,7 @@ def offered_for(targets: SwapTargets, category: str | None) -> str:
 def form_message(
     targets: SwapTargets,
     category: str | None,
-    offers: Sequence[SwapOffer],
+    offers: tuple[Sequence[str], Sequence[str]],
     variants: Sequence[SwapVariant] | str,
 ) -> Message:
     """What can be chosen, and the variants as chosen, or why there are none."""
@@ -197,7 +196,8 @@ def form_message(
             for item, name in named(targets.pronouns)
             if len(item.roles) > 1
         ],
-        "offers": [{"detail": offer.detail, "terms": list(offer.terms)} for offer in offers],
+        "usual": list(offers[0]),
+        "further": list(offers[1]),
         "variants": variants_html(listed) if listed else "",
         "count": len(listed),
         "refusal": refusal,

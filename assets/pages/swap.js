@@ -109,9 +109,7 @@ const drawGroups = () => {
     node.setAttribute("aria-pressed", String(groups().some((item) => item.text === node.dataset.term)));
   });
 };
-const offer = (item, at) => html`<details ?open=${at === 0}><summary>${icon("chev", "chev")}${item.detail}<span
-  class="hint tnum">${item.terms.length}</span></summary><div class="terms-offered" tabindex="0" role="group" aria-label=${item.detail}>${item.terms
-  .map((term) => html`<button type="button" class="btn small" data-do="offer" data-term=${term}>${term}</button>`)}</div></details>`;
+const offer = (term) => html`<button type="button" class="btn small" data-do="offer" data-term=${term}>${term}</button>`;
 const show = (message) => {
   /* which family the groups of a restored form belong to is known only now */
   const restored = state.look === null ? groups() : [];
@@ -135,11 +133,9 @@ const show = (message) => {
   pick(".family").hidden = message.families.length < 2;
   draw(pick("#swap-family"), options(message.families));
   pick("#swap-family").value = message.category;
-  pick(".nohints").hidden = message.offers.length > 0;
-  const offers = JSON.stringify([message.category, message.offers]), box = pick(".offered");
-  /* what somebody has folded stays so until something else is offered */
-  if (box.dataset.shown !== offers) redraw(box, message.offers.map(offer));
-  box.dataset.shown = offers;
+  pick(".nohints").hidden = message.usual.length > 0;
+  draw(pick(".offered"), message.usual.map(offer));
+  draw(pick("#swap-further"), message.further.map((term) => html`<option value=${term}></option>`));
   drawGroups();
   texts(message.variants, message.refusal, message.count ? `${message.count} variants` : "");
   state.form = message.refusal ? null : state.asked;

@@ -16,7 +16,7 @@ from app.swap.types import SwapRequest, SwapResult
 from app.swap.variants import swap_offers, swap_targets
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.types import Span
+from coft_core.types import FAMILIES, Span
 from tests.app.conftest import calibrated_on
 from tests.conftest import prompt_set_csv, the_tiny_model
 
@@ -316,10 +316,13 @@ def test_detected_spans_serve_where_none_are_given(wired):
     assert made[1].spans == (Span(5, 7, "gender", "user", "pronouns"),)
 
 
-def test_offers_begin_with_the_words_own_kind_and_hold_no_slur():
-    offers = swap_offers("religion", "Muslims")
-    assert offers[0].detail == "religious groups"
-    assert {"Christian", "Sikh"} <= set(offers[0].terms)
-    assert "slur" not in {offer.detail for family in ("race", "orientation") for offer in swap_offers(family)}
-    assert "man" not in {term for offer in swap_offers("gender", "man") for term in offer.terms}
-    assert swap_offers("other") == ()
+def test_usual_counterparts_come_first_and_words_that_are_only_there_to_be_found_are_not_offered():
+    usual, further = swap_offers("age", "elderly")
+    assert usual[0] == "young"
+    assert len(usual) == 6
+    assert {"Christian", "Sikh", "Hindu"} <= set(swap_offers("religion", "Muslims")[0])
+    assert swap_offers("gender", "woman")[0][0] == "man"
+    everything = {term for family in FAMILIES for offers in swap_offers(family) for term in offers}
+    assert everything.isdisjoint({"colored", "illegals", "retarded", "oriental", "Mohammedan"})
+    assert set(usual).isdisjoint(further)
+    assert swap_offers("other") == ((), ())
