@@ -12,7 +12,8 @@ from statistics import median
 
 import regex
 
-from app.batch.impact import SECONDS_PER_TEXT, Outcome
+from app.batch.impact import Outcome
+from app.shared.answers import expression, found
 from app.shared.errors import ServiceError
 from app.shared.prompt_rows import BatchRowView
 
@@ -45,7 +46,9 @@ class Scores:
 
 def scores_of(rows: Iterable[BatchRowView], read: str) -> Scores:
     """The scores of a batch's rows."""
-    pattern = _pattern(_FIRST_NUMBER if read == NUMBER else read)
+    pattern = expression(_FIRST_NUMBER if read == NUMBER else read)
+    if not pattern.groups:
+        raise ServiceError(f"{read!r} has no group that holds the score; put the number in brackets, as in (\\d+).")
     scored: list[tuple[str | None, float]] = []
     unscored, unfinished = [], []
     for row in rows:
@@ -58,23 +61,8 @@ def scores_of(rows: Iterable[BatchRowView], read: str) -> Scores:
     return Scores(tuple(scored), tuple(unscored), tuple(unfinished))
 
 
-def _pattern(text: str) -> regex.Pattern[str]:
-    try:
-        pattern = regex.compile(text)
-    except regex.error as error:
-        raise ServiceError(f"{text!r} is not a regular expression ({error}); correct it, or ask for number.") from error
-    if not pattern.groups:
-        raise ServiceError(f"{text!r} has no group that holds the score; put the number in brackets, as in (\\d+).")
-    return pattern
-
-
 def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
-    try:
-        match = pattern.search(row.answer or "", timeout=SECONDS_PER_TEXT)
-    except TimeoutError as error:
-        raise ServiceError(
-            f"Searching line {row.line} for {pattern.pattern!r} takes too long; write a simpler expression."
-        ) from error
+    match = found(pattern, row.answer or "", f"line {row.line}")
     if match is None or match[1] is None:
         return None
     try:

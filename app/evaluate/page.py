@@ -48,15 +48,14 @@ from app.evaluate.parts import (
     working_markup,
 )
 from app.evaluate.runs import EvaluationRequest, EvaluationView, SuiteOutcomes
-from app.evaluate.service import JOB_KIND, EvaluationService
+from app.evaluate.service import EvaluationService
 from app.evaluate.sources import HUB
 from app.evaluate.table_service import TableRequest, TableService
 from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
-from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
-from app.shared.jobs import JobService
+from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup
 from app.shared.settings_rail import FRAMED, frame_settings, prompt_format
 from app.shared.web import topbar
@@ -117,14 +116,8 @@ class EvaluateHandlers:
             request, estimate = plan.request, self._experiments.estimate(plan)
         return estimate_markup(estimate, self._evaluations.suites(request.data))
 
-    @property
-    def runs(self) -> JobKind:
-        """The runs as jobs that the page follows."""
-        return JobKind(
-            JOB_KIND, self._begin, lambda job: int(job.payload["evaluation_id"]), self._newest, keeps_parts=True
-        )
-
-    def _begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+    def begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+        """Begin an evaluation, or an experiment; the job to follow."""
         own = experiment == OWN
         request = self._request(*values) if own else self._plan(experiment, file, given, *values).request
         evaluation = self._evaluations.submit(request)
@@ -170,10 +163,6 @@ class EvaluateHandlers:
             data=data.strip(),
             judges=judges_from(judges),
         )
-
-    def _newest(self, request: gr.Request) -> int | None:
-        runs, asked = [run.id for run in self._evaluations.list()], asked_number(request, "evaluation")
-        return asked if asked in runs else next(iter(runs), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:
@@ -343,7 +332,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 result = _result()
     download = gr.DownloadButton("File", elem_id="evaluation-file", elem_classes=["offscreen"])
     session = gr.Number(visible=False)
-    watch = JobWatch(services[JobService], handlers.runs)
+    watch = JobWatch(services[EvaluationService], handlers.begin)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, [*form.suites, form.cards], **MULTIPLE)
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)

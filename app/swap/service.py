@@ -16,8 +16,9 @@ from pydantic import TypeAdapter
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.exchanges import Variant
 from app.shared.files import write_text
-from app.shared.memory import FOR_MEMORY
+from app.shared.jobs import FOR_MEMORY
 from app.shared.model_host import ModelHost
 from app.shared.operations import Progress
 from app.shared.planning import Planner, pinned, prompted, vanilla
@@ -40,7 +41,6 @@ from app.swap.types import (
     SwapProgress,
     SwapRequest,
     SwapResult,
-    SwapVariant,
 )
 from app.swap.variants import swap_notes, swap_variants
 from coft_core.decode.cost import reserved_bytes
@@ -192,7 +192,7 @@ class SwapService:
             services[SwapsRepository],
         )  # fmt: skip
 
-    def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
+    def variants(self, request: SwapRequest) -> tuple[Variant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model."""
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         return swap_variants(request, spans)
@@ -274,7 +274,7 @@ class SwapService:
         name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
         return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
 
-    def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
+    def _plans(self, variants: Sequence[Variant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
         """Each variant planned for vanilla decoding and for the policy."""
         plan = partial(self._planner.plan, prompted(self._host.get(settings.model), settings))
         return [
@@ -312,7 +312,7 @@ class SwapService:
         return result
 
     def _chain(
-        self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int
+        self, prepared: Plan, variant: Variant, settings: AuditSettings, watch: SwapWatch, done: int
     ) -> Generator[SwapProgress, None, SwapChain]:
         key, steps, finished = object(), tuple[Step, ...](), None
         try:
@@ -345,7 +345,7 @@ def _check(request: SwapRequest) -> None:
         raise ServiceError(f"{request.top} candidates a variant cannot be shown; choose 1 to {MOST_CANDIDATES}.")
 
 
-def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:
+def _prefix(chain: SwapChain, variant: Variant, answer_step: int) -> list[int]:
     if len(chain.steps) <= answer_step:
         raise ServiceError(
             f"The chain of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "

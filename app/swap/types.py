@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.shared.audits import AuditSettings, StartAudit
-from coft_core.text.rewording import Replacement
+from app.shared.exchanges import Variant
 from coft_core.types import Span, Step
 
 VIEWS = ("factual", "fused", "drawn", "masked")
@@ -47,17 +47,6 @@ class SwapRequest:
     max_new_tokens: int = 12
     answer_step: int = 0
     top: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class SwapVariant:
-    """The prompt with an attribute replaced."""
-
-    label: str
-    prompt: str
-    spans: tuple[Span, ...]
-    replacements: tuple[Replacement, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +123,7 @@ class SwapChain:
 class SwapOutcome:
     """What follows a variant."""
 
-    variant: SwapVariant
+    variant: Variant
     vanilla: SwapChain
     policy: SwapChain
     masked_like_first: bool

@@ -83,7 +83,7 @@ def test_a_rule_that_cannot_be_read_is_refused(rule, words):
 
 
 def test_an_expression_without_an_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("app.batch.impact.SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr("app.shared.answers.SECONDS_PER_TEXT", 0.05)
     with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
         outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
 
