@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
+import regex
 from scipy.stats.contingency import relative_risk
 
-from app.shared.answers import answered, phrases
+from app.shared.answers import answered, expression, found, phrases
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
 from app.shared.prompt_rows import BatchRowView
@@ -90,6 +92,46 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
         else:
             decided.append(RowOutcome(row.line, row.group, answer))
     return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered))
+
+
+NUMBER = "number"
+"""Asks for the first number of a text as its score."""
+_FIRST_NUMBER = r"(?<![\w.])([-+]?\d+(?:\.\d+)?)(?![\w])"
+
+
+def scores_of(rows: Iterable[BatchRowView], read: str) -> tuple[Outcomes, float]:
+    """Whether each text scores above the median of all, also of those whose group is unknown; and the median.
+
+    For tools that score, Local Law 144 asks for these rates in place of selection rates (sections 5-300, 5-301 (c)).
+    """
+    pattern = expression(_FIRST_NUMBER if read == NUMBER else read)
+    if not pattern.groups:
+        raise ServiceError(f"{read!r} has no group that holds the score; put the number in brackets, as in (\\d+).")
+    scored, unscored, unfinished = [], [], []
+    for row in rows:
+        if row.state != "finished":
+            unfinished.append(row.line)
+        elif (score := _score(pattern, row)) is None:
+            unscored.append(row.line)
+        else:
+            scored.append((row, score))
+    if not scored:
+        raise ServiceError("No text has a score, so there are no scoring rates; check how scores are to be read.")
+    middle = median(score for _, score in scored)
+    decided = tuple(RowOutcome(row.line, row.group, score > middle) for row, score in scored)
+    return Outcomes(decided, tuple(unscored), tuple(unfinished)), middle
+
+
+def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
+    match = found(pattern, row.answer or "", f"line {row.line}")
+    if match is None or match[1] is None:
+        return None
+    try:
+        return float(match[1])
+    except ValueError as error:
+        raise ServiceError(
+            f"{pattern.pattern!r} finds {match[1]!r} in line {row.line}, which is no number; correct the expression."
+        ) from error
 
 
 SMALL_SHARE = 0.02

@@ -15,24 +15,7 @@ VIEWS = ("factual", "fused", "drawn", "masked")
 
 @dataclass(frozen=True, slots=True)
 class SwapRequest:
-    """A request to replace an attribute in a prompt and compare what follows.
-
-    Attributes:
-        prompt: The reviewer's text, exactly as typed.
-        settings: Settings of the policy that is compared with vanilla decoding; their seed serves all variants.
-        spans: Sensitive spans; None lets the detector find them.
-        pronouns: Pronouns that take the place of those in the masked spans: some of ``she``, ``he``, ``they``.
-        groups: Words that take the place of the other masked spans, one variant each.
-        group_pronouns: Pronouns that go with each group, ``she``, ``he``, ``they`` or None; empty leaves them alone.
-        category: Family whose spans the groups replace; needed where spans of several families are masked.
-        targets: Starts of the spans that are replaced; None takes every masked one that fits.
-        roles: (start of a pronoun, its role) where the reviewer knows better; roles are those of
-            :data:`coft_core.text.agreement.ROLES`.
-        include_original: Compare with the prompt as typed.
-        max_new_tokens: Length of the chains.
-        answer_step: Step whose distributions are compared, 0-based; 0 is the first token.
-        top: Likeliest tokens of each variant that the table of candidates unites.
-    """
+    """A request to replace an attribute in a prompt and compare what follows."""
 
     prompt: str
     settings: AuditSettings = field(default_factory=AuditSettings)

@@ -13,6 +13,7 @@ from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
 from app.shared.exchanges import Variant
+from app.shared.given import whole
 from app.shared.json import span_json
 from app.shared.markup import laid_out
 from app.shared.policies import info_of, parameters_line, policy_name
@@ -147,8 +148,8 @@ def swap_request(
         targets=starts,
         roles=tuple((pronouns[name].start, str(role)) for name, role in roles.items() if name in pronouns),
         include_original=bool(given["original"]),
-        max_new_tokens=_whole(given.get("length", 1), "length of the chains"),
-        answer_step=_whole(given.get("answer", 1), "compared token") - 1,
+        max_new_tokens=_from_one(given, "length", "length of the chains"),
+        answer_step=_from_one(given, "answer", "compared token") - 1,
     )
 
 
@@ -234,11 +235,10 @@ def marked_text(variant: Variant) -> Markup:
     return laid_out("swap/marked.html", pieces=pieces, rest=variant.prompt[cursor:])
 
 
-def _whole(given: object, name: str) -> int:
-    text = str(given).strip()
-    if not text.isdigit() or int(text) < 1:
-        raise ServiceError(f"The {name} is a whole number from 1; correct it.")
-    return int(text)
+def _from_one(given: Mapping[str, Any], name: str, called: str) -> int:
+    if (number := whole(given, name, called, usual=1)) < 1:
+        raise ServiceError(f"The {called} is a whole number from 1; correct it.")
+    return number
 
 
 SYMBOLS = (

@@ -87,7 +87,7 @@ def test_what_cannot_be_sampled_is_refused_before_a_job_is_begun(wired):
         ({"pronouns": ("it",)}, "'it'"),
         ({"groups": ("Sikh",)}, "replaced by a group"),
         ({"question": Question("(", regex=True)}, "regular expression"),
-        ({"question": Question(" , ")}, "no word"),
+        ({"question": Question(" , ")}, "No word"),
         ({"question": Question("yes", scorer="embedded")}, "one of them"),
     ):
         with pytest.raises(ServiceError, match=why):
