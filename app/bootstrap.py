@@ -42,7 +42,7 @@ def services(
         wired = Services(settings, FEATURES, closing, owns_store, loader)
         if owns_store:
             from app.shared.calibrations import CalibrationStore
-            from app.shared.jobs import JobRunner
+            from app.shared.jobs import JobService
 
-            wired[JobRunner], wired[CalibrationStore]
+            wired[JobService], wired[CalibrationStore]
         yield wired

@@ -31,7 +31,7 @@ from app.shared.bell import Bell
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.events import answer_in_sentences
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from app.shared.limits import DiskRoom, share_queue
 from app.shared.logs import begin_log, log_requests
 from app.shared.memory import keep_giving_back
@@ -206,7 +206,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     # Nobody is sent here from now on, jobs stop where they can, and the process ends in time.
     end_within(LONGEST_END)
     wired[Monitor].end()
-    Thread(target=wired[JobRunner].shutdown, args=(False,), daemon=True).start()
+    Thread(target=wired[JobService].shutdown, args=(False,), daemon=True).start()
     app.close(verbose=False)
 
 

@@ -206,24 +206,19 @@ class JobsRepository(Repository[JobRecord]):
                 raise ConflictError(f"Job {job_id} was resumed as job {first} already; look at that one.")
             connection.execute(update(jobs).where(jobs.c.id == job_id).values(result={RESUMED_AS: heir}))
 
-    def ask_to_cancel(self, job_id: int) -> bool:
-        """Ask whichever process runs a job to cancel it; False for one that has ended, which stays as it is."""
+    def ask_to_cancel(self, job_id: int) -> None:
+        """Ask whichever process runs a job to cancel it; one that has ended stays as it is."""
         unfinished = (jobs.c.id == job_id) & jobs.c.status.in_(UNFINISHED)
         with self._database.writing() as connection:
-            return connection.execute(update(jobs).where(unfinished).values(cancel_asked_at=utc_now())).rowcount > 0
+            connection.execute(update(jobs).where(unfinished).values(cancel_asked_at=utc_now()))
 
-    def asked_to_cancel(self, job_ids: Collection[int]) -> set[int]:
-        """Return those of some jobs that somebody asked to cancel."""
-        asked = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.cancel_asked_at.is_not(None))
-        with self._database.reading() as connection:
-            return set(connection.scalars(asked))
-
-    def renew(self, job_ids: Collection[int], process: JsonObject) -> set[int]:
-        """Give signs of life for jobs that a process runs, in one transaction."""
+    def renew(self, job_ids: Collection[int], process: JsonObject) -> dict[int, bool]:
+        """Give signs of life for jobs, in one transaction; those that the process still runs, and which to cancel."""
         held = jobs.c.id.in_(job_ids) & jobs.c.status.in_(UNFINISHED)
+        query = select(jobs.c.id, jobs.c.process, jobs.c.cancel_asked_at).where(held)
         with self._database.writing() as connection:
-            rows = connection.execute(select(jobs.c.id, jobs.c.process).where(held)).tuples()
-            own = {key for key, running in rows if running == process}
+            rows = connection.execute(query).all()
+            own = {row.id: row.cancel_asked_at is not None for row in rows if row.process == process}
             if own:
                 connection.execute(update(jobs).where(jobs.c.id.in_(own)).values(heartbeat_at=utc_now()))
             return own

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from app.batch.impact import ImpactTable, OutcomeRule, impact_table, outcomes_of
-from app.batch.scoring import NUMBER, scores_of
+from app.batch.impact import NUMBER, OutcomeRule, Outcomes, impact_table, outcomes_of, scores_of
 from app.batch.service import BatchView
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable
 
@@ -52,37 +52,26 @@ def audited_batch(view: BatchView, rule: RatesRule) -> AuditedBatch:
 
 def _selection(view: BatchView, rule: RatesRule) -> RateTable:
     outcomes = outcomes_of(view.rows, OutcomeRule(rule.selected, rule.other, rule.regex, rule.match_case))
+    other, pattern = rule.other.strip(), rule.selected.strip()
+    return _rates("selection", outcomes, rule, pattern=pattern, other=other, regex=rule.regex)
+
+
+def _scoring(view: BatchView, rule: RatesRule) -> RateTable:
+    outcomes, middle = scores_of(view.rows, rule.score)
+    return _rates("scoring", outcomes, rule, pattern="" if rule.score == NUMBER else rule.score, median=middle)
+
+
+def _rates(kind: Literal["selection", "scoring"], outcomes: Outcomes, rule: RatesRule, **read: Any) -> RateTable:
     table = impact_table(outcomes.pairs, rule.exclude_small)
     return RateTable(
-        kind="selection",
-        rows=_group_rates(table),
+        kind=kind,
+        rows=tuple(
+            GroupRate(row.group, row.total, row.selected, row.rate, row.low, row.high, row.ratio, row.small)
+            for row in table.rows
+        ),
         unknown=table.unknown,
         undecided=len(outcomes.undecided) + len(outcomes.unanswered),
         unfinished=len(outcomes.unfinished),
         excluded=table.excluded,
-        pattern=rule.selected.strip(),
-        other=rule.other.strip(),
-        regex=rule.regex,
-    )
-
-
-def _scoring(view: BatchView, rule: RatesRule) -> RateTable:
-    scores = scores_of(view.rows, rule.score)
-    table = impact_table(scores.pairs, rule.exclude_small)
-    return RateTable(
-        kind="scoring",
-        rows=_group_rates(table),
-        unknown=table.unknown,
-        undecided=len(scores.unscored),
-        unfinished=len(scores.unfinished),
-        excluded=table.excluded,
-        pattern="" if rule.score == NUMBER else rule.score,
-        median=scores.median,
-    )
-
-
-def _group_rates(table: ImpactTable) -> tuple[GroupRate, ...]:
-    return tuple(
-        GroupRate(row.group, row.total, row.selected, row.rate, row.low, row.high, row.ratio, row.small)
-        for row in table.rows
+        **read,
     )

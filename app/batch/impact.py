@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import regex
 from scipy.stats.contingency import relative_risk
 
+from app.shared.answers import answered, expression, found, phrases
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
 from app.shared.prompt_rows import BatchRowView
 from coft_core.conformal.coverage import clopper_pearson
-
-SECONDS_PER_TEXT = 1.0
-"""Longest search of one continuation; a badly written expression would otherwise never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,8 @@ class Outcomes:
 
 def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
     """The outcomes of a batch's rows."""
-    selected, other = _pattern(rule.selected, rule), _pattern(rule.other, rule) if rule.other.strip() else None
+    selected = phrases([rule.selected], rule.regex, rule.match_case)
+    other = phrases([rule.other], rule.regex, rule.match_case) if rule.other.strip() else None
     decided, undecided, unfinished, unanswered = [], [], [], []
     for row in rows:
         if row.state != "finished":
@@ -87,39 +87,51 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
         if row.answer is None:
             unanswered.append(row.line)
             continue
-        at = _first(selected, row)
-        against = None if other is None else _first(other, row)
-        if other is not None and at is None and against is None:
+        if (answer := answered(row.answer, selected, other, f"line {row.line}")) is None:
             undecided.append(row.line)
         else:
-            decided.append(RowOutcome(row.line, row.group, at is not None and (against is None or at < against)))
+            decided.append(RowOutcome(row.line, row.group, answer))
     return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered))
 
 
-def _pattern(text: str, rule: OutcomeRule) -> regex.Pattern[str]:
-    if not text.strip():
-        raise ServiceError("No word is given, so nothing tells who is selected; write one, such as hired.")
-    flags = 0 if rule.match_case else regex.IGNORECASE
-    if not rule.regex:
-        # "hire" must not be found in "hired"; a word that ends in a sign, such as C++, still is.
-        words = r"\s+".join(regex.escape(word) for word in text.split())
-        return regex.compile(rf"(?<!\w){words}(?!\w)", flags)
-    try:
-        return regex.compile(text, flags)
-    except regex.error as error:
-        raise ServiceError(
-            f"{text!r} is not a regular expression ({error}); correct it, or search for words."
-        ) from error
+NUMBER = "number"
+"""Asks for the first number of a text as its score."""
+_FIRST_NUMBER = r"(?<![\w.])([-+]?\d+(?:\.\d+)?)(?![\w])"
 
 
-def _first(pattern: regex.Pattern[str], row: BatchRowView) -> int | None:
+def scores_of(rows: Iterable[BatchRowView], read: str) -> tuple[Outcomes, float]:
+    """Whether each text scores above the median of all, also of those whose group is unknown; and the median.
+
+    For tools that score, Local Law 144 asks for these rates in place of selection rates (sections 5-300, 5-301 (c)).
+    """
+    pattern = expression(_FIRST_NUMBER if read == NUMBER else read)
+    if not pattern.groups:
+        raise ServiceError(f"{read!r} has no group that holds the score; put the number in brackets, as in (\\d+).")
+    scored, unscored, unfinished = [], [], []
+    for row in rows:
+        if row.state != "finished":
+            unfinished.append(row.line)
+        elif (score := _score(pattern, row)) is None:
+            unscored.append(row.line)
+        else:
+            scored.append((row, score))
+    if not scored:
+        raise ServiceError("No text has a score, so there are no scoring rates; check how scores are to be read.")
+    middle = median(score for _, score in scored)
+    decided = tuple(RowOutcome(row.line, row.group, score > middle) for row, score in scored)
+    return Outcomes(decided, tuple(unscored), tuple(unfinished)), middle
+
+
+def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
+    match = found(pattern, row.answer or "", f"line {row.line}")
+    if match is None or match[1] is None:
+        return None
     try:
-        match = pattern.search(row.answer or "", timeout=SECONDS_PER_TEXT)
-    except TimeoutError as error:
+        return float(match[1])
+    except ValueError as error:
         raise ServiceError(
-            f"Searching line {row.line} for {pattern.pattern!r} takes too long; write a simpler expression."
+            f"{pattern.pattern!r} finds {match[1]!r} in line {row.line}, which is no number; correct the expression."
         ) from error
-    return None if match is None else match.start()
 
 
 SMALL_SHARE = 0.02

@@ -17,7 +17,7 @@ from app.audit.panel import SettingsHandlers, wire_settings
 from app.audit.service import AuditService
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table, outcomes_of
-from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv, whole_number
+from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
     COLUMNS,
@@ -40,6 +40,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
+from app.shared.given import whole
 from app.shared.markup import chart, from_file, hint, markup, place
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -258,13 +259,13 @@ class BatchHandlers:
     @shown
     def cancel(self, event: gr.EventData) -> Reply:
         """Stop a batch after its current token."""
-        self._batches.cancel(whole_number(event.query, "batch"))
+        self._batches.cancel(whole(event.query, "batch"))
         return self._shown(event, "Stopping after the current token …")
 
     @shown
     def resume(self, event: gr.EventData) -> Reply:
         """Go on with the rows that are not finished."""
-        self._batches.resume(whole_number(event.query, "batch"))
+        self._batches.resume(whole(event.query, "batch"))
         return self._shown(event, "Resumed.")
 
     @shown

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Literal, cast, get_args
 
-from app.shared.errors import ServiceError
 from app.shared.files import to_csv
+from app.shared.given import one_of, whole
 from app.shared.prompt_rows import INTERVAL, BatchRowView, MeanInterval, RowState, in_order, mean_over
 
 BatchOrder = Literal[
@@ -69,31 +69,15 @@ def group_value(group: str | None) -> str:
 def batch_query(address: Mapping[str, Any]) -> BatchQuery:
     """Which rows the page asks for."""
     return BatchQuery(
-        batch=whole_number(address, "batch"),
-        order=cast(BatchOrder, _one_of(address, "order", get_args(BatchOrder), "line")),
+        batch=whole(address, "batch"),
+        order=cast(BatchOrder, one_of(address, "order", get_args(BatchOrder), "line")),
         descending=bool(address.get("down")),
         text=str(address.get("text") or "").strip(),
         group=str(address.get("group") or ""),
-        state=_one_of(address, "state", ("", *get_args(RowState)), ""),
-        page=max(1, whole_number(address, "page", 1)),
-        size=min(SIZES[-1], max(1, whole_number(address, "size", SIZES[0]))),
+        state=one_of(address, "state", ("", *get_args(RowState))),
+        page=max(1, whole(address, "page", usual=1)),
+        size=min(SIZES[-1], max(1, whole(address, "size", usual=SIZES[0]))),
     )
-
-
-def whole_number(address: Mapping[str, Any], name: str, usual: int | None = None) -> int:
-    """A whole number that the page sends."""
-    value = address.get(name, usual)
-    try:
-        return int(value)
-    except (TypeError, ValueError) as error:
-        raise ServiceError(f"The address gives {value!r} for {name}; give a whole number.") from error
-
-
-def _one_of(address: Mapping[str, Any], name: str, choices: Sequence[str], usual: str) -> str:
-    value = str(address.get(name) or usual)
-    if value not in choices:
-        raise ServiceError(f"There is no {name} {value!r}; choose one of {', '.join(c for c in choices if c)}.")
-    return value
 
 
 MEASURES = (

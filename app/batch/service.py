@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -30,10 +29,9 @@ from app.batch.rows import (
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
 from app.shared.files import write_text
-from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
+from app.shared.jobs import JobContext, JobView
 from app.shared.json import job_json, settings_json
-from app.shared.memory import MemoryWait
-from app.shared.model_host import ModelHost
+from app.shared.long_run import RunOfRows
 from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
 from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
@@ -48,7 +46,7 @@ from app.shared.prompt_sets import (
 from app.shared.thresholds import Thresholds
 from app.shared.travelling import sendable
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool, Workers
+from app.shared.workers import Workers
 from app.shared.written_chains import WrittenChain
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
@@ -62,8 +60,6 @@ from db.audits import BatchPlace
 from db.batches import BatchesRepository, BatchRecord, BatchRowRecord
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.types import JsonObject, NotFoundError
-
-JOB_KIND = "batch"
 
 TRIAL_STEPS = 8
 """Steps of an estimate's trial at most, the first one included."""
@@ -142,44 +138,17 @@ class BatchView:
         return self.job is None or self.job.own
 
 
-class BatchService(PromptSetReader):
-    """Submits, follows, cancels and resumes batches, and sums them up."""
+class BatchService(RunOfRows[BatchRecord], PromptSetReader):
+    """Submits, follows, cancels and resumes batches, and sums them up; one unit of work is the chain of a prompt."""
 
-    uses = ("audit", "deployment")
+    kind, uses = "batch", ("audit", "deployment")
 
-    def __init__(
-        self,
-        batches: BatchesRepository,
-        prompt_sets: PromptSetsRepository,
-        runner: JobRunner,
-        jobs: JobService,
-        audits: AuditService,
-        thresholds: Thresholds,
-        host: ModelHost,
-        planner: Planner,
-        workers: WorkerPool,
-        max_upload_bytes: int = 20_000_000,
-    ) -> None:
-        super().__init__(max_upload_bytes)
-        self._workers = workers
-        self._batches = batches
-        self._prompt_sets = prompt_sets
-        self._runner = runner
-        self._jobs = jobs
-        self._audits = audits
-        self._thresholds = thresholds
-        self._host = host
-        self._planner = planner
-        self._starting = Lock()
-
-    @classmethod
-    def wired(cls, services: Services) -> BatchService:
-        """Built from the program's services."""
-        return cls(
-            services[BatchesRepository], services[PromptSetsRepository], services[JobRunner], services[JobService],
-            services[AuditService], services[Thresholds], services[ModelHost], services[Planner],
-            services[WorkerPool], services.largest_upload,
-        )  # fmt: skip
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, services[BatchesRepository])
+        PromptSetReader.__init__(self, services.largest_upload)
+        self._batches, self._prompt_sets = services[BatchesRepository], services[PromptSetsRepository]
+        self._audits, self._planner = services[AuditService], services[Planner]
+        self._thresholds = services[Thresholds]
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, by line, also what only the model can tell; loads it."""
@@ -200,7 +169,7 @@ class BatchService(PromptSetReader):
             row.example.spans,
             replace(settings, group=_group(row, request), max_new_tokens=tried),
         )
-        read, a_step = self._host.memory.run(reserved_bytes(plan, tried), partial(_timed, plan))
+        read, a_step = self.host.memory.run(reserved_bytes(plan, tried), partial(_timed, plan))
         return BatchEstimate(
             prompts=len(rows),
             contexts=len({_unit(row) for row in rows}),
@@ -214,7 +183,7 @@ class BatchService(PromptSetReader):
         prepared = self.prepare(prompts, (request,))
         with self._batches.together():
             (batch,) = self.store(prepared)
-            self._start(batch)
+            self.begin(batch)
         return batch.id
 
     def prepare(self, prompts: ParsedPromptSet, requests: Sequence[BatchRequest]) -> PreparedBatches:
@@ -230,7 +199,7 @@ class BatchService(PromptSetReader):
             raise ServiceError(refused_rows(prompts, errors))
         usable = _usable(prompts, errors)
         # All sessions of all batches are to read the same prompt alike, those of rows that wait until tomorrow too.
-        models = [self._host.get(request.settings.model) for request in requests]
+        models = [self.host.get(request.settings.model) for request in requests]
         requests = [
             replace(request, settings=pinned(model, request.settings))
             for model, request in zip(models, requests, strict=True)
@@ -249,30 +218,17 @@ class BatchService(PromptSetReader):
             stored = self._prompt_sets.add(requests[0].name, prepared.filename, prepared.digest, prepared.rows)
             return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
 
-    def cancel(self, batch_id: int) -> None:
-        """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed."""
-        batch = self._batches.get(batch_id)
-        if batch.job_id is not None:
-            self._jobs.cancel(batch.job_id)
-
-    def resume(self, batch_id: int, part_of: JsonObject | None = None) -> int:
-        """Go on with the rows that are not finished; a session that was cut off is continued. The new job's id."""
-        batch = self._batches.get(batch_id)
-        if not any(row.is_open for row in self._batches.rows(batch_id)):
-            raise ServiceError(f"Every row of “{batch.name}” is finished, so there is nothing to resume.")
-        return self._start(batch, part_of)
-
     def list(self) -> tuple[BatchSummary, ...]:
         """All batches, newest first."""
         return tuple(
-            BatchSummary(batch.id, batch.name, batch.created_at, batch.row_count, self._jobs.find(batch.job_id))
+            BatchSummary(batch.id, batch.name, batch.created_at, batch.row_count, self.job(batch))
             for batch in self._batches.list()
         )
 
     def view(self, batch_id: int, order: BatchOrder = "line", descending: bool = False) -> BatchView:
         """A batch with its rows and totals; needs no model."""
         batch = self._batches.get(batch_id)
-        rows, job = self._rows(batch_id), self._jobs.find(batch.job_id)
+        rows, job = self._rows(batch_id), self.job(batch)
         groups = group_totals(rows)
         return BatchView(
             id=batch.id,
@@ -301,16 +257,12 @@ class BatchService(PromptSetReader):
             write_text(folder / f"coft-audit-batch-{batch_id}-groups.csv", groups_csv(group_totals(rows))),
         )
 
-    def delete(self, batch_id: int) -> None:
-        """Delete a batch; its sessions stay in the library."""
-        batch = self._batches.get(batch_id)
-        job = self._jobs.find(batch.job_id)
-        if job is not None and job.active:
-            raise ServiceError(f"The batch “{batch.name}” is running; cancel it first.")
-        self._batches.delete(batch_id)
+    def is_left(self, row: BatchRecord) -> bool:
+        """Whether a row is not finished."""
+        return any(prompt.is_open for prompt in self._batches.rows(row.id))
 
     def _model(self, request: BatchRequest) -> LanguageModel:
-        return prompted(self._host.get(request.settings.model), request.settings)
+        return prompted(self.host.get(request.settings.model), request.settings)
 
     def _rows(self, batch_id: int) -> builtins.list[BatchRowView]:
         prompts = self._prompts(self._batches.get(batch_id))
@@ -340,35 +292,21 @@ class BatchService(PromptSetReader):
         if differences and not settings.proceed_uncertified:
             raise CalibrationMismatch(differences)
 
-    def _start(self, batch: BatchRecord, part_of: JsonObject | None = None) -> int:
-        """Run what is left of a batch as a job and return the job's id."""
-        with self._batches.together(), self._starting:
-            last = self._jobs.find(batch.job_id)
-            if last is not None:
-                require_own(last)
-                if last.active:
-                    raise ServiceError(f"The batch “{batch.name}” {self._jobs.whereabouts(last)}.")
-            payload = {**(part_of or {}), "batch_id": batch.id}
-            job_id = self._runner.submit(JOB_KIND, batch.name, lambda context: self._work(context, batch.id), payload)
-            self._batches.begin(batch.id, job_id)
-        return job_id
-
-    def _work(self, context: JobContext, batch_id: int) -> JsonObject:
-        batch = self._batches.begin(batch_id, context.job_id)
-        sessions = _sessions(batch, self._prompts(batch))
-        rows = self._batches.rows(batch_id)
-        left = [row for row in rows if row.is_open]
-        tally = _Tally(len(rows), len(rows) - len(left))
+    def work(self, row: BatchRecord, context: JobContext) -> JsonObject:
+        """Begin the sessions of prompts that have none, go on with those that were cut off, and run each to its end."""
+        sessions, prompts = _sessions(row, self._prompts(row)), self._batches.rows(row.id)
+        left = [prompt for prompt in prompts if prompt.is_open]
+        tally = _Tally(len(prompts), len(prompts) - len(left))
         context.begin_phase(tally.share(), tally.sentence)
-        batch_run = _BatchRun(context, batch_id, sessions, tally)
-        with self._workers.hired(context) as workers:
+        run = _BatchRun(context, row.id, sessions, tally)
+        with self.workers.hired(context) as workers:
             if workers.elsewhere:
-                self._share_out(batch_run, left, workers)
+                self._share_out(run, left, workers)
             else:
-                for row in left:
+                for prompt in left:
                     context.check_cancelled()
-                    self._end_row(batch_run, row, partial(self._run, context, row, sessions[row.line], tally))
-        return {"batch_id": batch_id, "prompts": tally.total, "failed": tally.failed}
+                    self._end_row(run, prompt, partial(self._run_row, run, prompt))
+        return {"prompts": tally.total, "failed": tally.failed}
 
     def _end_row(self, run: _BatchRun, row: BatchRowRecord, work: Callable[[], object]) -> None:
         """Do what ends a row, or note beside it why that cannot be done."""
@@ -422,19 +360,18 @@ class BatchService(PromptSetReader):
         view = self._audits.start(request)
         return view.session_id, view.branch_id
 
-    def _run(self, context: JobContext, row: BatchRowRecord, request: StartAudit, tally: _Tally) -> None:
+    def _run_row(self, run: _BatchRun, row: BatchRowRecord) -> None:
         """Begin a row's session, or take it up where it was left, and run it to its end."""
+        context, tally, request = run.context, run.tally, run.sessions[row.line]
         session_id, branch_id = self._begun(row, request)
-        try:
-            running = cast("Generator[Step]", self._audits.run(session_id, branch_id, waiting=MemoryWait(context)))
+        # A reviewer may delete the session meanwhile; the batch shows its row as deleted.
+        with suppress(NotFoundError):
+            running = cast("Generator[Step]", self._audits.run(session_id, branch_id, waiting=context.waiting))
             with closing(running) as steps:
                 for step in steps:
                     context.check_cancelled()
                     done = (step.index + 1) / request.settings.max_new_tokens
                     context.progress(tally.share(done), f"{tally.sentence} · line {row.line}, token {step.index + 1}")
-        except NotFoundError:
-            # A reviewer has deleted the session meanwhile; the batch shows its row as deleted.
-            return
 
 
 @dataclass(slots=True)

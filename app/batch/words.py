@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from app.batch.impact import SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
-from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
+from app.batch.service import BatchEstimate, BatchRequest, BatchService, BatchSummary, BatchView
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.glossary import explained_titles
-from app.shared.job_watch import ENDED, KEPT, OF_ANOTHER, job_said, job_status
+from app.shared.job_watch import ENDED, OF_ANOTHER, job_said, job_status
 from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
@@ -247,7 +247,7 @@ def batch_status(view: BatchView) -> Markup:
             {% if own %}<button type="button" class="btn" data-do="cancel">Cancel</button>{% endif %}</div>
             """,
             own=view.own,
-            status=job_status(view.job, KEPT if view.own else OF_ANOTHER),
+            status=job_status(view.job, BatchService.kept if view.own else OF_ANOTHER),
         )
     sentence, stopped = _ending(view)
     return html(

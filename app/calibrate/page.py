@@ -28,8 +28,7 @@ from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
 from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown
-from app.shared.job_watch import JobKind, JobPart, JobWatch, asked_number, job_part, run_buttons, wire_job
-from app.shared.jobs import JobService, JobView
+from app.shared.job_watch import JobPart, JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import listing, markup
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -150,27 +149,6 @@ def wire_prompts(
         event.failure(lambda: NOT_TRIED, None, estimate, **EVENT)
 
 
-def runs_kind(calibrations: CalibrationService, jobs: JobService) -> JobKind:
-    """The runs as jobs that the page follows."""
-
-    def begin(path: str | None, accept: bool, *values: Any) -> int:
-        return calibrations.submit(*submission(calibrations, path, accept, values))
-
-    def first(request: gr.Request) -> int | None:
-        """The run that the address names, or that the job it names has made, else the newest."""
-        runs = [run.id for run in calibrations.list()]
-        asked, job = asked_number(request, "run"), asked_number(request, "job")
-        if job is not None:
-            found = next((item for item in jobs.list("calibration", limit=1000) if item.id == job), None)
-            asked = None if found is None or found.status != "done" else calibration_id(found)
-        return asked if asked in runs else next(iter(runs), None)
-
-    def calibration_id(job: JobView) -> int:
-        return int(str((job.result or {})["calibration_id"]))
-
-    return JobKind("calibration", begin, calibration_id, first, calibrations.resume)
-
-
 def wire_jobs(
     app: gr.Blocks,
     services: Services,
@@ -181,7 +159,12 @@ def wire_jobs(
 ) -> None:
     """Connect everything about runs; a refused run names the rows that refuse it."""
     inputs = [prompts.file, *prompts.columns, *form.inputs]
-    watch = JobWatch(services[JobService], runs_kind(services[CalibrationService], services[JobService]))
+    calibrations = services[CalibrationService]
+
+    def begin(path: str | None, accept: bool, *values: Any) -> int:
+        return calibrations.submit(*submission(calibrations, path, accept, values))
+
+    watch = JobWatch(calibrations, begin)
     begun = wire_job(app, watch, part, [prompts.file, prompts.accept, *inputs[1:]])
     begun.failure(check.check, inputs, [prompts.errors, prompts.accept], **EVENT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from threading import Lock
 from typing import get_args
 
 import numpy as np
@@ -25,8 +24,8 @@ from app.shared.audits import CalibrationRequest, CalibrationSummary
 from app.shared.calibration_views import CalibrationReadings, summary_of
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, JobContext, JobRunner, require_own
-from app.shared.memory import MemoryWait
+from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, JobContext, require_own
+from app.shared.long_run import LongRun
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, pinned, prompted
 from app.shared.prompt_sets import (
@@ -42,7 +41,6 @@ from app.shared.prompt_sets import (
 )
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
@@ -156,46 +154,20 @@ DEMO_SAMPLE = {
 }
 
 
-class CalibrationService(PromptSetReader):
-    """Prompt sets and calibrations: run in the background, anew or from where they ended, and read afterwards."""
+class CalibrationService(LongRun, PromptSetReader):
+    """Calibrations: run in the background, anew or from where they ended, and read afterwards."""
 
-    def __init__(
-        self,
-        store: CalibrationStore,
-        prompt_sets: PromptSetsRepository,
-        jobs: JobsRepository,
-        ledgers: LedgersRepository,
-        runner: JobRunner,
-        host: ModelHost,
-        detectors: Detectors,
-        thresholds: Thresholds,
-        workers: WorkerPool,
-        max_upload_bytes: int,
-    ) -> None:
-        super().__init__(max_upload_bytes)
-        self._workers = workers
-        self._store = store
-        self._prompt_sets = prompt_sets
-        self._jobs = jobs
-        self._ledgers = ledgers
-        self._runner = runner
-        self._host = host
-        self._detectors = detectors
-        self._readings = CalibrationReadings(store)
-        self.view, self.load, self.delete = self._readings.view, store.load, store.delete
-        self.drift = thresholds.drift
-        self._resuming = Lock()
+    kind, uses, resumes_jobs = CALIBRATION_JOB, ("calibration",), True
 
-    @classmethod
-    def wired(cls, services: Services) -> CalibrationService:
-        """Built from the program's services."""
-        return cls(
-            services[CalibrationStore], services[PromptSetsRepository], services[JobsRepository],
-            services[LedgersRepository], services[JobRunner], services[ModelHost], services[Detectors],
-            services[Thresholds], services[WorkerPool], services.largest_upload,
-        )  # fmt: skip
-
-    uses = ("calibration",)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        PromptSetReader.__init__(self, services.largest_upload)
+        self._store = services[CalibrationStore]
+        self._prompt_sets = services[PromptSetsRepository]
+        self._jobs, self._ledgers = services[JobsRepository], services[LedgersRepository]
+        self._detectors = services[Detectors]
+        self.view, self.load, self.delete = CalibrationReadings(self._store).view, self._store.load, self._store.delete
+        self.drift = services[Thresholds].drift
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
@@ -203,7 +175,7 @@ class CalibrationService(PromptSetReader):
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
-        rows, errors = usable_rows(prompts, request, prompted(self._host.get(request.model), request))
+        rows, errors = usable_rows(prompts, request, prompted(self.host.get(request.model), request))
         if rows and nothing_masked(rows, request, self._detectors.choose(request)):
             errors = tuple(sorted((*errors, RowError(rows[0].line, "spans", NOTHING_MASKED)), key=lambda e: e.line))
         return errors
@@ -217,8 +189,8 @@ class CalibrationService(PromptSetReader):
     def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
         """How long the calibration will take, from a trial of about two seconds; loads the model."""
         # Tokenizing the upload and looking for spans need no turn of the model; only the trial's forwards do.
-        trial = Trial(replace(self._work(prompts, request)[0], room=self._host.memory.room()))
-        with self._host.turn():
+        trial = Trial(replace(self._work(prompts, request)[0], room=self.host.memory.room()))
+        with self.host.turn():
             return trial.estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
@@ -230,23 +202,26 @@ class CalibrationService(PromptSetReader):
             stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, work.rows)
             return self._start(work, stored.id)
 
-    def resume(self, job_id: int) -> int:
+    def made(self, job: JobRecord) -> int:
+        """The calibration that a job made."""
+        return int((job.result or {})["calibration_id"])
+
+    def resume(self, number: int) -> int:
         """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
-        with self._resuming:
-            record = self._runner.get(job_id)
-            require_own(record)
-            _require_resumable(record)
-            prompt_set_id, request = _submitted(record)
-            try:
-                rows = tuple(self._prompt_sets.rows(prompt_set_id))
-            except NotFoundError as error:
-                raise ServiceError(
-                    f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
-                ) from error
-            check_request(request)
-            model = prompted(self._host.get(request.model), request)
-            work = CalibrationWork(model, self._detectors.choose(request), rows, request)
-            return self._start(work, prompt_set_id, resumes=job_id)
+        record = self.jobs.get(number)
+        require_own(record)
+        _require_resumable(record)
+        prompt_set_id, request = _submitted(record)
+        try:
+            rows = tuple(self._prompt_sets.rows(prompt_set_id))
+        except NotFoundError as error:
+            raise ServiceError(
+                f"The prompt set of job {number} has been deleted, so it cannot be resumed; calibrate anew."
+            ) from error
+        check_request(request)
+        model = prompted(self.host.get(request.model), request)
+        work = CalibrationWork(model, self._detectors.choose(request), rows, request)
+        return self._start(work, prompt_set_id, resumes=number)
 
     def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
         """Finished calibrations, newest first."""
@@ -284,7 +259,7 @@ class CalibrationService(PromptSetReader):
         """The work that a request would be on the rows that can be used, and what is wrong with the others."""
         check_request(request)
         detector = self._detectors.choose(request)
-        loaded = self._host.get(request.model)
+        loaded = self.host.get(request.model)
         # A run that is resumed on another day must read its prompts as it did.
         request = pinned(loaded, request)
         model = prompted(loaded, request)
@@ -315,23 +290,23 @@ class CalibrationService(PromptSetReader):
                     context.complete(made)
             return made
 
-        return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
+        return self.jobs.submit(self.kind, work.request.name, run, payload, take_up)
 
     def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
-        with self._workers.hired(context) as workers:
-            room = workers.room(self._host.memory.room(MemoryWait(context)))
+        with self.workers.hired(context) as workers:
+            room = workers.room(self.host.memory.room(context.waiting))
             return self._calibrate_in(context, replace(work, room=room), ledger)
 
     def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
-        with self._host.turn():
-            report = _Report(context, ledger, self._host, 0.0, end)
+        with self.host.turn():
+            report = _Report(context, ledger, self.host, 0.0, end)
             calibration = calibrated(work, report, ledger.stage("calibration"))
             if not work.records_chains:
                 return calibration
             context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
-            report = _Report(context, ledger, self._host, end, 1.0)
+            report = _Report(context, ledger, self.host, end, 1.0)
             return with_chains(work, calibration, report, ledger.stage("chains"))
 
 
@@ -348,7 +323,7 @@ class _Report:
     """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
 
     def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
-        self._context, self._ledger, self._host = context, ledger, host
+        self._context, self._ledger, self.host = context, ledger, host
         self._begin, self._end = begin, end
 
     def __call__(self, done: int, total: int) -> None:
@@ -357,7 +332,7 @@ class _Report:
         fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
         self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
         # A reviewer who steps an audit waits for one batch, not for the whole calibration.
-        self._host.give_way()
+        self.host.give_way()
 
 
 def _require_resumable(record: JobRecord) -> None:

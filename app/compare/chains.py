@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
@@ -127,6 +127,40 @@ MEASURES = (
     "seconds_per_token", "key_value_bytes", "steps",
 )  # fmt: skip
 """What is averaged over the prompts, in the order of the tables."""
+
+NONE = "–"
+"""Where there is nothing to say."""
+
+
+def memory(size: int | None) -> str:
+    """A number of bytes in a unit that suits it; a dash for none."""
+    if not size:
+        return NONE
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"
+
+
+MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("parted", "Prompts with another text than column 1", lambda v: f"{100 * v:.0f} %"),
+    ("mean_tv_factual", "From vanilla, total variation", lambda v: f"{v:.3f}"),
+    ("mean_kl_factual", "From vanilla, KL in nats", lambda v: f"{v:.3f}"),
+    ("mean_log_ratio", "Mean sensitivity, size only", lambda v: f"{v:.3f}"),
+    ("certified_share", "Certified share", lambda v: f"{100 * v:.1f} %"),
+    ("fallbacks", "Fallback steps a chain", lambda v: f"{v:.2f}"),
+    ("seconds_per_token", "Time per token, ms", lambda v: f"{1000 * v:.1f}"),
+    ("key_value_bytes", "Keys and values, computed", lambda v: memory(round(v))),
+)
+"""Measure, its words, and how a value is written."""
+
+
+def interval_words(item: MeanInterval, shown: Callable[[float], str]) -> str:
+    """What a mean rests on: its 95 % interval and the number of contexts."""
+    within = "" if item.low is None or item.high is None else f"{shown(item.low)} to {shown(item.high)}, "
+    left = f", {item.left_out} left out" if item.left_out else ""
+    return f"{within}n = {item.contexts}{left}"
+
 
 Chain = Sequence[MeasuredStepRecord]
 

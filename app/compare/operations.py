@@ -12,6 +12,7 @@ import typer
 from app.audit import operations as auditing
 from app.audit.operations import Audited, AuditOptions, DecodingOptions, print_audited, write_audited
 from app.batch.service import BatchService
+from app.compare.chains import MEANS, interval_words, memory
 from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
 from app.compare.sets import SetComparisonService
 from app.compare.types import (
@@ -29,7 +30,7 @@ from app.shared.files import write_text
 from app.shared.json import chain_text, job_json, session_json, settings_json
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
-from app.shared.prompt_rows import MeanInterval, fields_json
+from app.shared.prompt_rows import fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, wait_for_all
 from app.shared.thinking import thinking_sentence
@@ -38,18 +39,6 @@ from coft_core.step_numbers import step_numbers
 
 WIDTH = 18
 """Characters of a column of tokens."""
-
-SHOWN = (
-    ("parted", "other text than column 1, share of prompts", 1.0, 3),
-    ("mean_tv_factual", "from vanilla, total variation", 1.0, 4),
-    ("mean_kl_factual", "from vanilla, KL in nats", 1.0, 4),
-    ("mean_log_ratio", "sensitivity", 1.0, 3),
-    ("certified_share", "certified share", 1.0, 3),
-    ("fallbacks", "fallbacks a chain", 1.0, 2),
-    ("seconds_per_token", "ms a token", 1000.0, 2),
-    ("key_value_bytes", "keys and values, MB (computed)", 1e-6, 2),
-)
-"""Measure, its words, the factor to its shown unit, and its digits."""
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -217,29 +206,13 @@ def _memory(chain: ChainSummary) -> str:
         return "memory not known"
     parts = [f"{len(footprint.prompt_tokens)} branches"]
     if chain.key_value_bytes is not None:
-        parts.append(f"keys and values {megabytes(chain.key_value_bytes)} (computed)")
-    parts += [f"further models {megabytes(footprint.further_bytes)} (weights)"] if footprint.further_bytes else []
+        parts.append(f"keys and values {memory(chain.key_value_bytes)} (computed)")
+    parts += [f"further models {memory(footprint.further_bytes)} (weights)"] if footprint.further_bytes else []
     return ", ".join([*parts, *_measured_peak(chain)])
 
 
 def _measured_peak(measured: ChainSummary | SetColumn) -> list[str]:
-    return [f"measured peak {megabytes(measured.peak_bytes)}"] if measured.peak_bytes else []
-
-
-def megabytes(size: int) -> str:
-    """A number of bytes in megabytes (10^6)."""
-    return f"{size / 1e6:,.1f} MB"
-
-
-def interval(item: MeanInterval, factor: float, digits: int) -> str:
-    """A mean with its 95 % interval and the number of contexts, in the unit that the factor gives."""
-    if item.mean is None:
-        return "-"
-    within = ""
-    if item.low is not None and item.high is not None:
-        within = f" ({factor * item.low:.{digits}f} to {factor * item.high:.{digits}f})"
-    left = f", {item.left_out} left out" if item.left_out else ""
-    return f"{factor * item.mean:.{digits}f}{within}, n = {item.contexts}{left}"
+    return [f"measured peak {memory(measured.peak_bytes)}"] if measured.peak_bytes else []
 
 
 def _cell(chain: ChainSummary, step: int | None, differs: bool) -> str:
@@ -262,9 +235,10 @@ def _print_set(view: SetComparison) -> None:
         standing += f", {column.failed} failed" if column.failed else ""
         print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {standing}")
         means = {item.measure: item for item in column.means}
-        for measure, words, factor, digits in SHOWN:
-            if (item := means[measure]).mean is not None:
-                print(f"   {words}: {interval(item, factor, digits)}")
+        for measure, words, shown in MEANS:
+            item = means[measure]
+            if item.mean is not None:
+                print(f"   {words}: {shown(item.mean)} ({interval_words(item, shown)})")
         print(f"   {_memory_of_set(column)}")
     print()
     for row in view.rows:
@@ -278,8 +252,8 @@ def _memory_of_set(column: SetColumn) -> str:
     if column.footprint is None:
         return "memory: not known"
     footprint = column.footprint
-    parts = [f"model {megabytes(footprint.model_bytes)} (weights)"]
-    parts += [f"further models {megabytes(footprint.further_bytes)}"] if footprint.further_bytes else []
+    parts = [f"model {memory(footprint.model_bytes)} (weights)"]
+    parts += [f"further models {memory(footprint.further_bytes)}"] if footprint.further_bytes else []
     return ", ".join([*parts, *_measured_peak(column)])
 
 

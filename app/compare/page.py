@@ -21,7 +21,6 @@ from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.sets import SetComparisonService
 from app.compare.types import Comparison, SetRequest
 from app.compare.words import (
-    Cell,
     cell,
     chain_names,
     chains_from,
@@ -87,7 +86,7 @@ class LiveChains:
             self._due = now + max(FRAME_SECONDS, SHARE * (now - began))
         return {"kind": "frame", "columns": columns, "rows": rows}
 
-    def _cells(self, place: int, steps: Sequence[Step]) -> list[Cell]:
+    def _cells(self, place: int, steps: Sequence[Step]) -> list[Message]:
         chain = self._chains[place]
         parts = () if chain.thinking is None else chain.thinking.parts(self._texts[place])
         return [cell(step, chain.own_model, bool(parts) and parts[step.index] == "thinking") for step in steps]

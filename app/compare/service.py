@@ -102,17 +102,15 @@ def _chain(chain: ChainSummary) -> dict[str, object]:
 class ComparisonService:
     """Puts chains beside each other."""
 
-    def __init__(self, sessions: SessionsRepository, audits: AuditService, measured: ComparisonsRepository) -> None:
-        """Wire to the store of sessions, to what starts and shows them, and to what their steps took."""
-        self._sessions = sessions
-        self._audits = audits
-        self._measured = measured
+    def __init__(self, services: Services) -> None:
+        self._sessions, self._audits = services[SessionsRepository], services[AuditService]
+        self._measured = services[ComparisonsRepository]
         self._stops: defaultdict[InProject, set[Event]] = defaultdict(set)
 
     @classmethod
     def wired(cls, services: Services) -> ComparisonService:
         """Built from the program's services."""
-        return cls(services[SessionsRepository], services[AuditService], services[ComparisonsRepository])
+        return cls(services)
 
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
         """Compare the chains of sessions, the others with the first; needs no model."""

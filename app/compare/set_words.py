@@ -9,9 +9,10 @@ from typing import Any, get_args
 
 from markupsafe import Markup
 
+from app.compare.chains import MEANS, interval_words, memory
 from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary
-from app.compare.words import FIGURE, columns_table, memory
-from app.shared.errors import ServiceError
+from app.compare.words import FIGURE, columns_table
+from app.shared.given import one_of, whole
 from app.shared.glossary import explained_titles
 from app.shared.markup import from_file, html
 from app.shared.policies import parameters_line, policy_name
@@ -38,14 +39,9 @@ class SetQuery:
 
 def set_query(given: Mapping[str, Any]) -> SetQuery:
     """A query as the browser gives it."""
-    try:
-        numbers = [int(given[name]) for name in ("set", "column", "page")]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ServiceError("The comparison cannot be read; load the page again.") from error
-    order: Any = str(given.get("order"))
-    if order not in ORDERS:
-        raise ServiceError(f"There is no order {order!r}; choose one of {', '.join(ORDERS)}.")
-    return SetQuery(numbers[0], order, numbers[1], bool(given.get("descending")), max(1, numbers[2]))
+    order: Any = one_of(given, "order", ORDERS)
+    number, column, page = (whole(given, name) for name in ("set", "column", "page"))
+    return SetQuery(number, order, column, bool(given.get("descending")), max(1, page))
 
 
 def set_message(view: SetComparison, query: SetQuery) -> Message:
@@ -96,18 +92,6 @@ def sets_message(found: Sequence[SetSummary], stored: Sequence[PromptSetRecord])
                    for item in stored],
     }  # fmt: skip
 
-
-MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("parted", "Prompts with another text than column 1", lambda v: f"{100 * v:.0f} %"),
-    ("mean_tv_factual", "From vanilla, total variation", lambda v: f"{v:.3f}"),
-    ("mean_kl_factual", "From vanilla, KL in nats", lambda v: f"{v:.3f}"),
-    ("mean_log_ratio", "Mean sensitivity, size only", lambda v: f"{v:.3f}"),
-    ("certified_share", "Certified share", lambda v: f"{100 * v:.1f} %"),
-    ("fallbacks", "Fallback steps a chain", lambda v: f"{v:.2f}"),
-    ("seconds_per_token", "Time per token, ms", lambda v: f"{1000 * v:.1f}"),
-    ("key_value_bytes", "Keys and values, computed", lambda v: memory(round(v))),
-)
-"""Measure, its words, and how a value is written."""
 
 ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
     ("Weights of the model", lambda column: column.footprint.model_bytes if column.footprint else None),
@@ -163,13 +147,8 @@ def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) ->
 def _mean(item: MeanInterval, shown: Callable[[float], str]) -> str:
     if item.mean is None:
         return NONE
-    within = "" if item.low is None or item.high is None else f"{shown(item.low)} to {shown(item.high)}, "
-    left = f", {count(item.left_out)} left out" if item.left_out else ""
-    return html(
-        '{{ mean }} <span class="hint">{{ about }}</span>',
-        mean=shown(item.mean),
-        about=f"{within}n = {count(item.contexts)}{left}",
-    )
+    mean, about = shown(item.mean), interval_words(item, shown)
+    return html('{{ mean }} <span class="hint">{{ about }}</span>', mean=mean, about=about)
 
 
 def _progress(column: SetColumn, name: str, total: int) -> Message:

@@ -35,7 +35,6 @@ from app.compare.types import (
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_rows import INTERVAL, OPEN, in_order, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
@@ -171,28 +170,14 @@ def _notes(columns: Sequence[SetColumn], rows: Sequence[SetRow]) -> Iterator[str
 class SetComparisonService:
     """Submits, follows, cancels and resumes comparisons over prompt sets, and sums them up."""
 
-    def __init__(
-        self,
-        comparisons: ComparisonsRepository,
-        batches: BatchesRepository,
-        prompt_sets: PromptSetsRepository,
-        jobs: JobService,
-        running: BatchService,
-    ) -> None:
-        """Wire to the stores, to what looks jobs up, and to what runs batches."""
-        self._comparisons = comparisons
-        self._batches = batches
-        self._prompt_sets = prompt_sets
-        self._jobs = jobs
-        self._running = running
+    def __init__(self, services: Services) -> None:
+        self._comparisons, self._batches = services[ComparisonsRepository], services[BatchesRepository]
+        self._prompt_sets, self._running = services[PromptSetsRepository], services[BatchService]
 
     @classmethod
     def wired(cls, services: Services) -> SetComparisonService:
         """Built from the program's services."""
-        return cls(
-            services[ComparisonsRepository], services[BatchesRepository], services[PromptSetsRepository],
-            services[JobService], services[BatchService],
-        )  # fmt: skip
+        return cls(services)
 
     def submit(self, prompts: ParsedPromptSet, request: SetRequest) -> int:
         """Store the prompts and a batch for each column, start them one after another, and return the id."""
@@ -210,7 +195,7 @@ class SetComparisonService:
             batches = self._running.store(prepared)
             comparison_id = self._comparisons.add(name, batches[0].prompt_set_id, [batch.id for batch in batches])
             for batch in batches:
-                self._running.resume(batch.id, {"comparison_id": comparison_id.id, "comparison": name})
+                self._running.begin(batch, comparison_id=comparison_id.id, comparison=name)
         return comparison_id.id
 
     def prompt_sets(self) -> builtins.list[PromptSetRecord]:
@@ -229,7 +214,7 @@ class SetComparisonService:
         for record in self._comparisons.list():
             batches = [self._batches.get(number) for number in record.batch_ids]
             policies = tuple(str(batch.request["settings"]["policy"]) for batch in batches)
-            going = any(self._going(batch) for batch in batches)
+            going = any(self._running.at_work(batch) for batch in batches)
             summaries.append(SetSummary(record.id, record.name, record.created_at, record.row_count, policies, going))
         return tuple(summaries)
 
@@ -244,7 +229,7 @@ class SetComparisonService:
         parts = [self._part(self._batches.get(number), prompts) for number in record.batch_ids]
         rows = _rows(prompts, parts)
         columns = tuple(self._column(place, part, rows) for place, part in enumerate(parts))
-        running = any(self._going(part.batch) for part in parts)
+        running = any(self._running.at_work(part.batch) for part in parts)
         left = any(cell.state in OPEN for row in rows for cell in row.cells)
         return SetComparison(
             id=record.id,
@@ -276,7 +261,7 @@ class SetComparisonService:
         if not left:
             raise ServiceError(f"Every row of “{view.name}” is finished, so there is nothing to resume.")
         for number in left:
-            self._running.resume(number, {"comparison_id": comparison_id, "comparison": view.name})
+            self._running.resume(number, comparison_id=comparison_id, comparison=view.name)
 
     def write_csv(self, comparison_id: int, folder: Path) -> tuple[Path, Path]:
         """Write rows and means into a folder, each file atomically, and return their paths."""
@@ -289,15 +274,11 @@ class SetComparisonService:
     def delete(self, comparison_id: int) -> None:
         """Delete a comparison with its batches; their sessions stay in the library."""
         record = self._comparisons.get(comparison_id)
-        if any(self._going(self._batches.get(number)) for number in record.batch_ids):
+        if any(self._running.at_work(self._batches.get(number)) for number in record.batch_ids):
             raise ServiceError(f"The comparison “{record.name}” is running; cancel it first.")
         self._comparisons.delete(comparison_id)
         for number in record.batch_ids:
             self._running.delete(number)
-
-    def _going(self, batch: BatchRecord) -> bool:
-        job = self._jobs.find(batch.job_id)
-        return job is not None and job.active
 
     def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _StoredColumn:
         settings, records = batch_request(batch.request).settings, self._batches.rows(batch.id)
@@ -315,7 +296,7 @@ class SetComparisonService:
         return SetColumn(
             batch_id=part.batch.id,
             settings=part.settings,
-            job=self._jobs.find(part.batch.job_id),
+            job=self._running.job(part.batch),
             finished=sum(cell.state == "finished" for cell in cells),
             failed=sum(cell.state == "failed" for cell in cells),
             means=column_means(rows, place),

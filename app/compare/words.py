@@ -6,15 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any
 
 from markupsafe import Markup
 
+from app.compare.chains import NONE, memory
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
+from app.shared.given import decimal, whole
 from app.shared.markup import certificate_state, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
@@ -40,7 +42,7 @@ from db.library import SessionEntryRecord
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
 DECIMAL = ("temperature", "top_p")
-COLUMN_FIELDS = {"max_new_tokens": "number of steps", "top_k": "top-k", "top_p": "top-p", "lam": "lambda"}
+CALLED = {"max_new_tokens": "number of steps", "top_k": "top-k", "top_p": "top-p", "lam": "lambda"}
 
 
 def compared_columns_from(shared: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> tuple[AuditSettings, ...]:
@@ -49,8 +51,8 @@ def compared_columns_from(shared: Mapping[str, Any], columns: Sequence[Mapping[s
 
 
 def _column_from(shared: Mapping[str, Any], given: Mapping[str, Any], place: int) -> AuditSettings:
-    everywhere: dict[str, Any] = {name: _whole(shared, name, "") for name in WHOLE}
-    everywhere |= {name: _decimal_given(shared, name, "") for name in DECIMAL}
+    everywhere: dict[str, Any] = {name: whole(shared, name, CALLED.get(name, name)) for name in WHOLE}
+    everywhere |= {name: decimal(shared, name, CALLED.get(name, name)) for name in DECIMAL}
     where = f" of column {place}"
     info = policy_info(str(given.get("policy") or ""))
     try:
@@ -58,9 +60,9 @@ def _column_from(shared: Mapping[str, Any], given: Mapping[str, Any], place: int
     except ServiceError as error:
         raise ServiceError(f"Column {place}: {error}") from error
     # A policy without lambda or thresholds has no fields for them; what stood there before counts for nothing.
-    values_given: dict[str, Any] = {"lam": _decimal_given(given, "lam", where)} if info.fuses else {}
-    values_given |= {"alpha": _decimal_given(given, "alpha", where)} if info.certifies else {}
-    calibration = _whole(given, "calibration", where) or None if info.certifies else None
+    values_given: dict[str, Any] = {"lam": decimal(given, "lam", f"lambda{where}")} if info.fuses else {}
+    values_given |= {"alpha": decimal(given, "alpha", f"alpha{where}")} if info.certifies else {}
+    calibration = whole(given, "calibration", f"calibration{where}") or None if info.certifies else None
     return AuditSettings(
         model=str(shared.get("model") or "demo").strip(),
         policy=info.key,
@@ -78,25 +80,6 @@ def chains_from(items: Sequence[Sequence[Any]]) -> tuple[tuple[int, ...], tuple[
     """Sessions and branches as the browser names them; a missing branch is the active one."""
     sessions = tuple(int(item[0]) for item in items)
     return sessions, tuple(None if item[1] is None else int(item[1]) for item in items)
-
-
-def _decimal_given(given: Mapping[str, Any], name: str, where: str) -> float:
-    try:
-        return float(given[name])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _not_a_number(name, where) from error
-
-
-def _whole(given: Mapping[str, Any], name: str, where: str) -> int:
-    value = _decimal_given(given, name, where)
-    if value != int(value):
-        raise _not_a_number(name, where)
-    return int(value)
-
-
-def _not_a_number(name: str, where: str) -> ServiceError:
-    kind = "whole number" if name in WHOLE else "number"
-    return ServiceError(f"The {COLUMN_FIELDS.get(name, name)}{where} is no {kind}; write one.")
 
 
 LAYOUTS = {"joint": "one mask for all families", "factorized": "one mask for each family"}
@@ -262,7 +245,6 @@ def peak(chain: ChainSummary, name: str) -> str:
     return f"{name} peaks at “{shown_token(step.token)}”, {times_likelier(step.diagnostics.log_ratio)}."
 
 
-NONE = "–"
 FIGURE = Markup('<span class="vh">Figure</span>')
 SETTINGS = {
     **NAMES,
@@ -332,16 +314,6 @@ def _optional(value: int | None) -> str:
 
 def _decimal(value: float | None, digits: int, factor: float = 1.0) -> str:
     return NONE if value is None else f"{factor * value:.{digits}f}"
-
-
-def memory(size: int | None) -> str:
-    """A number of bytes in a unit that suits it; a dash for none."""
-    if not size:
-        return NONE
-    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size / 1e3:.0f} kB"
 
 
 FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
@@ -419,52 +391,34 @@ MOST_COLUMNS = 4
 """Columns that the page shows beside each other."""
 
 
-class Cell(TypedDict):
-    """A token in a column; the short keys keep a comparison's message small.
+def cell(step: Step, own_model: bool = False, thought: bool = False) -> Message:
+    """Everything that the page shows of a step; the short keys keep a comparison's message small.
 
     ``i`` index, ``t`` raw text, ``w`` shown text, ``p`` factual probability, ``r`` log ratio and ``rt`` its text,
     ``sr`` words for screen readers, ``k`` marks, ``d`` divergence of fused from masked, ``v`` divergence from vanilla
-    as total variation and as KL (null where it is not known), ``tt`` the threshold's text, ``rows`` candidates: text,
-    factual, masked, fused, joint, mark, why, whether it was written, and the fused probability from 0 to 1, ``th``
-    whether it is part of the thinking.
+    as total variation and as KL (null where it is not known, as for a checkpoint of its own), ``tt`` the threshold's
+    text, ``rows`` candidates: text, factual, masked, fused, joint, mark, why, whether it was written, and the fused
+    probability from 0 to 1, ``th`` whether it is part of the thinking.
     """
-
-    i: int
-    t: str
-    w: str
-    p: str
-    r: float
-    rt: str
-    sr: str
-    k: list[str]
-    d: float
-    v: list[float | None]
-    tt: str
-    rows: list[list[str | bool | float]]
-    th: bool
-
-
-def cell(step: Step, own_model: bool = False, thought: bool = False) -> Cell:
-    """Everything that the page shows of a step; a checkpoint of its own has a factual reading that is not vanilla's."""
     card = step_card(step)
     shown = [row for place, row in enumerate(card["rows"]) if place < SHOWN_ROWS or row["id"] == step.token_id]
     said = step.diagnostics
     fused = {item.token_id: math.exp(item.log_p_fused) for item in step.candidates}
-    return Cell(
-        i=step.index,
-        t=step.token,
-        w=card["w"],
-        p=probability(math.exp(step.log_p_factual)),
-        r=card["r"],
-        rt=signed(said.log_ratio),
-        sr=f"{card['sr']}, thinking" if thought else card["sr"],
-        k=card["k"],
-        d=float(f"{said.kl_fused_masked:.4g}"),
-        v=[None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
-        tt=card["tt"],
-        rows=[_candidate(row, step, fused[row["id"]]) for row in shown],
-        th=thought,
-    )
+    return {
+        "i": step.index,
+        "t": step.token,
+        "w": card["w"],
+        "p": probability(math.exp(step.log_p_factual)),
+        "r": card["r"],
+        "rt": signed(said.log_ratio),
+        "sr": f"{card['sr']}, thinking" if thought else card["sr"],
+        "k": card["k"],
+        "d": float(f"{said.kl_fused_masked:.4g}"),
+        "v": [None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
+        "tt": card["tt"],
+        "rows": [_candidate(row, step, fused[row["id"]]) for row in shown],
+        "th": thought,
+    }
 
 
 def _short(value: float | None) -> float | None:

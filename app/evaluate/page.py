@@ -34,7 +34,7 @@ from app.evaluate.exports import table_fragment
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.methods import METHOD_SETS, methods_from
 from app.evaluate.runs import EvaluationRequest, EvaluationView, KnownSuite, SuitePlan
-from app.evaluate.service import JOB_KIND, EvaluationService
+from app.evaluate.service import EvaluationService
 from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.table_service import TableRequest, TableService
 from app.evaluate.tables import Column, Table
@@ -43,8 +43,7 @@ from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
 from app.shared.glossary import explained_titles
-from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
-from app.shared.jobs import JobService
+from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup
 from app.shared.markup import laid_out as template
 from app.shared.settings_rail import frame_settings, prompt_format
@@ -119,14 +118,8 @@ class EvaluateHandlers:
         titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
         return template("evaluate/estimate.html", estimate=estimate, titles=titles)
 
-    @property
-    def runs(self) -> JobKind:
-        """The runs as jobs that the page follows."""
-        return JobKind(
-            JOB_KIND, self._begin, lambda job: int(job.payload["evaluation_id"]), self._newest, keeps_parts=True
-        )
-
-    def _begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+    def begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+        """Begin an evaluation, or an experiment; the job to follow."""
         own = experiment == OWN
         request = self._request(*values) if own else self._plan(experiment, file, given, *values).request
         evaluation = self._evaluations.submit(request)
@@ -172,10 +165,6 @@ class EvaluateHandlers:
             data=data.strip(),
             judges=judges_from(judges),
         )
-
-    def _newest(self, request: gr.Request) -> int | None:
-        runs, asked = [run.id for run in self._evaluations.list()], asked_number(request, "evaluation")
-        return asked if asked in runs else next(iter(runs), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:
@@ -336,7 +325,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 result = _result()
     download = gr.DownloadButton("File", elem_id="evaluation-file", elem_classes=["offscreen"])
     session = gr.Number(visible=False)
-    watch = JobWatch(services[JobService], handlers.runs)
+    watch = JobWatch(services[EvaluationService], handlers.begin)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, form.suites, **MULTIPLE)
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)

@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from threading import Lock
 
 from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
@@ -36,12 +35,12 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
+from app.shared.jobs import JobContext, JobView
+from app.shared.long_run import RunOfRows
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.step_words import named
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
 from coft_core.suites.base import Item, Outcome, Suite
@@ -50,8 +49,6 @@ from coft_core.suites.reading import Reader, start_prompt
 from db.evaluations import EvaluationRecord, EvaluationsRepository
 from db.types import JsonObject
 
-JOB_KIND = "evaluation"
-
 LARGEST_SHARE = 0.5
 """Share of the items that may be kept apart to fit thresholds."""
 
@@ -59,46 +56,28 @@ READING_SHARE = 0.9
 """Share of a job that counts as reading where speed is measured afterwards."""
 
 
-class EvaluationService:
-    """Runs methods on benchmarks and keeps what came of every item."""
+class EvaluationService(RunOfRows[EvaluationRecord]):
+    """Runs methods on benchmarks and keeps what came of every item, which is one unit of work."""
+
+    kind, parameter, shows_parts = "evaluation", "evaluation", True
 
     def __init__(
         self,
-        store: EvaluationsRepository,
-        runner: JobRunner,
-        jobs: JobService,
-        host: ModelHost,
-        preparer: MethodPreparer,
-        sources: SuiteSources,
-        opener: ItemOpener,
-        workers: WorkerPool,
+        services: Services,
+        sources: SuiteSources | None = None,
         reader: Callable[..., Reader] = Reader,
         judges: Callable[[EvaluationRequest, Sequence[Suite], str], Judges] = load_judges,
     ) -> None:
-        """Wire it; ``reader`` and ``judges`` read asks and load judges, for tests that have their own."""
-        self._store = store
-        self._runner = runner
-        self._jobs = jobs
-        self._host = host
-        self._preparer = preparer
-        self._sources = sources
-        self._opener = opener
-        self._workers = workers
-        self._reader = reader
-        self._load_judges = judges
-        self._outcomes = KeptOutcomes(store)
-        self._starting = Lock()
-
-    @classmethod
-    def wired(cls, services: Services) -> EvaluationService:
-        """Built from the program's services."""
-        opener = ItemOpener(
+        """Wire it; tests have sources, a reader of asks and judges of their own."""
+        super().__init__(services, services[EvaluationsRepository])
+        self._store = services[EvaluationsRepository]
+        self._preparer = services[MethodPreparer]
+        self._sources = sources or services[SuiteSources]
+        self._opener = ItemOpener(
             services[AuditService], services[ModelHost], services[Detectors], services[CalibrationStore]
         )
-        return cls(
-            services[EvaluationsRepository], services[JobRunner], services[JobService], services[ModelHost],
-            services[MethodPreparer], services[SuiteSources], opener, services[WorkerPool],
-        )  # fmt: skip
+        self._reader, self._load_judges = reader, judges
+        self._outcomes = KeptOutcomes(self._store)
 
     # What can be asked for.
 
@@ -132,7 +111,7 @@ class EvaluationService:
             missing.append(str(HubUnreachableError(f"{named(unreached)} {'is' if len(unreached) == 1 else 'are'}")))
         missing += unjudged(request, [read.suite for read in suites])
         work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
-        return Estimator(self._host, self._preparer, self._reader).estimate(work, missing)
+        return Estimator(self.host, self._preparer, self._reader).estimate(work, missing)
 
     def submit(self, request: EvaluationRequest) -> int:
         """Store an evaluation, start it as a job, and return the evaluation's id.
@@ -149,28 +128,23 @@ class EvaluationService:
         work = EvaluationWork(0, request, suites, self._judges(request))
         with self._store.together():
             record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
-            self._start(record)
+            self.begin(record)
         return record.id
 
     # What becomes of it.
 
-    def cancel(self, evaluation_id: int) -> None:
-        """Ask a running evaluation to stop; the batches that are done stay, and it can be resumed."""
-        record = self._store.get(evaluation_id)
-        if record.job_id is not None:
-            self._jobs.cancel(record.job_id)
+    def is_left(self, row: EvaluationRecord) -> bool:
+        """Whether something is not done: items, or speed that the last job did not measure."""
+        return self._left(row, self._progress(row), self.job(row))
 
-    def resume(self, evaluation_id: int) -> int:
-        """Go on with what is not done; the new job's id."""
-        record = self._store.get(evaluation_id)
-        self._require_idle(record)
-        if not self._left(record, self._progress(record), self._jobs.find(record.job_id)):
-            raise ServiceError(f"Everything of “{record.name}” is done, so there is nothing to resume.")
-        return self._start(record)
+    def about(self, row: EvaluationRecord) -> JsonObject:
+        """The experiment that it is of."""
+        experiment = request_from(row.request).experiment
+        return {} if experiment is None else {"experiment": experiment.title}
 
     def list(self) -> tuple[EvaluationSummary, ...]:
         """All evaluations, newest first."""
-        counts, jobs = self._store.all_counts(), {job.id: job for job in self._jobs.list(JOB_KIND, limit=None)}
+        counts, jobs = self._store.all_counts(), {job.id: job for job in self.jobs.list(self.kind, limit=None)}
         return tuple(
             self._summary(record, counts.get(record.id, {}), jobs.get(record.job_id or 0))
             for record in self._store.list()
@@ -180,7 +154,7 @@ class EvaluationService:
         """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data."""
         record = self._store.get(evaluation_id)
         request, progress = request_from(record.request), self._progress(record)
-        job = self._jobs.find(record.job_id)
+        job = self.job(record)
         left = self._left(record, progress, job)
         return EvaluationView(
             id=record.id,
@@ -242,14 +216,6 @@ class EvaluationService:
         title, encoding = f"{record.name}: {read.suite.title}", request.encoding
         return self._opener.open(title, chosen, found, suite, seed, values, text, encoding)
 
-    def delete(self, evaluation_id: int) -> None:
-        """Delete an evaluation with the outcomes that no other one has; audits that were opened from it stay."""
-        record = self._store.get(evaluation_id)
-        job = self._jobs.find(record.job_id)
-        if job is not None and job.active:
-            raise ServiceError(f"The evaluation “{record.name}” is running; cancel it first.")
-        self._store.delete(evaluation_id)
-
     # Items.
 
     def _taking_part(self, key: str, request: EvaluationRequest) -> SuiteItems:
@@ -277,52 +243,29 @@ class EvaluationService:
         """Refuse suites whose texts begin a document for a model that has no token to begin with."""
         asks = (ask for read in suites for item in read.items for ask in item.asks)
         if any(not ask.prompt.strip() for ask in asks):
-            start_prompt(self._host.get(request.model))
+            start_prompt(self.host.get(request.model))
 
     def _judges(self, request: EvaluationRequest) -> Judges:
         suites = [self._sources.suite(key) for key in request.suites]
-        return self._load_judges(request, suites, str(self._host.get(request.model).device))
+        return self._load_judges(request, suites, str(self.host.get(request.model).device))
 
     # Running.
 
-    def _start(self, record: EvaluationRecord) -> int:
-        with self._store.together(), self._starting:
-            self._require_idle(record)
-            payload: JsonObject = {"evaluation_id": record.id}
-            if (experiment := request_from(record.request).experiment) is not None:
-                payload["experiment"] = experiment.title
-            job_id = self._runner.submit(JOB_KIND, record.name, lambda context: self._work(context, record.id), payload)
-            self._store.begin(record.id, job_id)
-        return job_id
-
-    def _require_idle(self, record: EvaluationRecord) -> None:
-        job = self._jobs.find(record.job_id)
-        if job is None:
-            return
-        require_own(job)
-        if job.active:
-            raise ServiceError(f"The evaluation “{record.name}” {self._jobs.whereabouts(job)}.")
-
-    def _work(self, context: JobContext, evaluation_id: int) -> JsonObject:
-        record = self._store.begin(evaluation_id, context.job_id)
-        request = request_from(record.request)
+    def work(self, row: EvaluationRecord, context: JobContext) -> JsonObject:
+        """Read what is left of all suites with all methods, then measure speed where the request asks for it."""
+        request = request_from(row.request)
         # A run that ends early is shown too, with what it has kept.
-        context.keep({"evaluation_id": evaluation_id})
+        context.keep({"evaluation_id": row.id})
         context.progress(0.0, "reading the suites")
-        suites = tuple(self._as_planned(key, record) for key in request.suites)
-        work = EvaluationWork(evaluation_id, request, suites, self._judges(request))
+        suites = tuple(self._as_planned(key, row) for key in request.suites)
+        work = EvaluationWork(row.id, request, suites, self._judges(request))
         share = READING_SHARE * bool(suites) if request.measures else 1.0
         if suites:
-            with self._workers.hired(context) as workers:
-                EvaluationRun(
-                    work, self._store, self._host, self._preparer, context, workers, self._reader, share
-                ).run()
-        made: JsonObject = {
-            "evaluation_id": evaluation_id,
-            "items": sum(part.done for part in self._progress(record)),
-        }
+            with self.workers.hired(context) as workers:
+                EvaluationRun(work, self._store, self.host, self._preparer, context, workers, self._reader, share).run()
+        made: JsonObject = {"items": sum(part.done for part in self._progress(row))}
         if request.measures:
-            made[KEPT_AS] = SpeedRun(self._host, self._preparer, context).run(request, share)
+            made[KEPT_AS] = SpeedRun(self.host, self._preparer, context).run(request, share)
         return made
 
     # Views.

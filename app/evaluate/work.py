@@ -26,7 +26,6 @@ from app.evaluate.prepared import LoadedGroup, MethodGroup, MethodPreparer, Read
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.sources import SuiteItems
 from app.shared.jobs import JobContext
-from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.workers import Workers
 from coft_core.conformal.families import AnyCalibration, load_calibration
@@ -270,7 +269,7 @@ class _Stoppable:
 
     def __init__(self, host: ModelHost, context: JobContext) -> None:
         self._host, self._context = host, context
-        self._room: Room = host.memory.room(MemoryWait(context))
+        self._room: Room = host.memory.room(context.waiting)
 
     @property
     def most(self) -> int | None:

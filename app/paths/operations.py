@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -41,7 +41,12 @@ LENGTH = "tokens"
 ASKED = ("yes", "no", "regex", "match_case", "scorer", "threshold", "called")
 """What programs say of a question."""
 
-Found = tuple[PathsView, Analysis]
+
+class Found(NamedTuple):
+    """A run, and what is computed of it."""
+
+    view: PathsView
+    analysis: Analysis
 
 
 def sampling_from_json(given: Json | None) -> PathsRequest:
@@ -83,7 +88,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _found(wired: Services, run_id: int) -> Found:
     view = wired[PathsService].view(run_id)
-    return view, wired[PathsService].analysis(view)
+    return Found(view, wired[PathsService].analysis(view))
 
 
 def _found_json(found: Found) -> dict[str, Any]:
@@ -288,22 +293,14 @@ def paths(
 
 
 def _either_json(found: Found | tuple[PathsView, ...]) -> Any:
-    return _found_json(cast(Found, found)) if _is_found(found) else [_summary_json(view) for view in _views(found)]
+    return _found_json(found) if isinstance(found, Found) else [_summary_json(view) for view in found]
 
 
 def _print_either(found: Found | tuple[PathsView, ...]) -> None:
-    if _is_found(found):
-        _print(cast(Found, found))
+    if isinstance(found, Found):
+        _print(found)
     else:
-        _print_list(_views(found))
-
-
-def _is_found(found: Found | tuple[PathsView, ...]) -> bool:
-    return len(found) == 2 and isinstance(found[1], Analysis)
-
-
-def _views(found: Found | tuple[PathsView, ...]) -> tuple[PathsView, ...]:
-    return cast(tuple[PathsView, ...], found)
+        _print_list(found)
 
 
 @command("trees", json=_either_json, text=_print_either)

@@ -13,15 +13,14 @@ from gradio.components import Component
 
 from app.audit.panel import SettingsHandlers, prompt_events, wire_settings
 from app.audit.service import AuditService
-from app.paths.service import JOB_KIND, TABLES, PathsService
+from app.paths.service import TABLES, PathsService
 from app.paths.types import LONGEST, MOST_PATHS, PathsRequest, Question
 from app.paths.words import EMPTY, PLACES, beginning_html, numbers_html, opened_html, result_html, runs_list, tree_html
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import LATEST, MULTIPLE, On, downloaded, or_refusal, reply, shown, wire
-from app.shared.job_watch import JobKind, JobPart, JobWatch, asked_number, job_part, wire_watched
-from app.shared.jobs import JobService
+from app.shared.job_watch import JobPart, JobWatch, job_part, wire_watched
 from app.shared.markup import hint, html, listing, markup
 from app.shared.prompt_words import draft_message, spans_from
 from app.shared.settings_rail import (
@@ -43,7 +42,6 @@ SCRIPT = "coft.paths.mount(trigger, props, watch, ['open', 'run'])"
 CHOICES = ("calibration_id", "group", "user_list_id")
 """Controls of the rail whose choices come from the store."""
 
-LEFT = "A run that is cancelled keeps the paths that are drawn."
 WAYS = [("No question", "none"), ("Words or expressions", "words"), ("A classifier", "scorer")]
 PRONOUNS = ("she", "he", "they")
 
@@ -104,12 +102,7 @@ class PathsHandlers(SettingsHandlers):
         self._library = services[SessionLibrary]
         self._names = tuple(names)
         self._folder = tempfile.TemporaryDirectory(prefix="coft-paths-")
-        self.watch = JobWatch(services[JobService], self.runs)
-
-    @property
-    def runs(self) -> JobKind:
-        """The runs as jobs that the page follows; a finished job is the record of its run."""
-        return JobKind(JOB_KIND, self._paths.submit, lambda job: job.id, self._newest, cancelled=LEFT, keeps_parts=True)
+        self.watch = JobWatch(self._paths, self._paths.submit)
 
     @shown
     def describe_calibration(self, *values: object) -> list[object]:
@@ -177,10 +170,6 @@ class PathsHandlers(SettingsHandlers):
     def table(self, event: gr.EventData, shown_id: int | None) -> str:
         """Write a table for download."""
         return str(self._paths.write_csv(self._chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))
-
-    def _newest(self, request: gr.Request) -> int | None:
-        runs, asked = [run.id for run in self._paths.list()], asked_number(request, "run")
-        return asked if asked in runs else next(iter(runs), None)
 
     def _chosen(self, shown_id: int | None) -> int:
         if shown_id is None:

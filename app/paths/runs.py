@@ -59,12 +59,6 @@ def result_of(drawn: Sequence[WorldPaths]) -> JsonObject:
     }
 
 
-def has_paths(job: JobRecord) -> bool:
-    """Whether a job has drawn anything in every world."""
-    worlds = (job.result or {}).get("worlds", [])
-    return bool(worlds) and all(world["paths"] for world in worlds)
-
-
 def view_of(job: JobRecord) -> PathsView:
     """A run that has drawn something."""
     stored = (job.result or {})["worlds"]

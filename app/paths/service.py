@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -14,7 +13,6 @@ from app.paths.questions import Reader, reader_of
 from app.paths.runs import (
     analysis_of,
     estimates_csv,
-    has_paths,
     partings_csv,
     paths_csv,
     payload_of,
@@ -28,9 +26,8 @@ from app.paths.worlds import check_request, worlds_of
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobContext, JobRunner
-from app.shared.memory import MemoryWait
-from app.shared.model_host import ModelHost
+from app.shared.jobs import JobContext
+from app.shared.long_run import RunOfJobs
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.project_cache import ProjectCache
 from app.shared.prompt_words import beginning
@@ -38,51 +35,30 @@ from app.shared.wiring import Services
 from coft_core.decode.plan import Plan
 from coft_core.paths.question import decided_after
 from coft_core.paths.sample import Path, batch_paths, path_seed, sample_paths
-from coft_core.text.thinking import ThinkingMarks, named_marks, thinking_marks
-from db.jobs import JobRecord, JobsRepository, JobStatus
-from db.types import JsonObject, NotFoundError
+from coft_core.text.thinking import named_marks, thinking_marks
+from db.jobs import JobRecord
+from db.types import JsonObject
 
-JOB_KIND = "paths"
-ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
 ANALYSES = 8
 """Runs whose analysis is kept: a page asks for it again with every look at the tree."""
-
-MOST_LISTED = 100
-"""Past runs that are listed; older ones are found by their number."""
 
 PathsTable = Literal["paths", "estimates", "partings"]
 TABLES: tuple[PathsTable, ...] = ("paths", "estimates", "partings")
 
 
-class PathsService:
-    """Samples paths as jobs; a finished job is the record of its run, and one that ended early keeps what was drawn."""
+class PathsService(RunOfJobs[PathsView]):
+    """Samples paths; one unit of work is a batch of them in one world."""
 
-    def __init__(
-        self,
-        audits: AuditService,
-        planner: Planner,
-        host: ModelHost,
-        jobs: JobsRepository,
-        runner: JobRunner,
-        marks: Sequence[ThinkingMarks] = (),
-    ) -> None:
-        """Wire it; ``marks`` of thinking are looked for before the known ones."""
-        self._marks = tuple(marks)
-        self._audits = audits
-        self._planner = planner
-        self._host = host
-        self._jobs = jobs
-        self._runner = runner
+    kind = "paths"
+    kept = "A run that is cancelled keeps the paths that are drawn."
+    most_listed = 100
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._audits, self._planner = services[AuditService], services[Planner]
+        self._marks = named_marks(services.settings.thinking_marks)
         self._analyses: ProjectCache[tuple[int, str, int], Analysis] = ProjectCache(ANALYSES)
         self._lock = Lock()
-
-    @classmethod
-    def wired(cls, services: Services) -> PathsService:
-        """Built from the program's services."""
-        return cls(
-            services[AuditService], services[Planner], services[ModelHost], services[JobsRepository],
-            services[JobRunner], named_marks(services.settings.thinking_marks),
-        )  # fmt: skip
 
     def worlds(self, request: PathsRequest) -> tuple[World, ...]:
         """The worlds that a request asks for, for reading; needs no model."""
@@ -93,7 +69,7 @@ class PathsService:
         """Start a run as a job and return the job's id, which is that of the run."""
         check_request(request)
         # Paths are opened as audits on another day.
-        settings = pinned(self._host.get(request.settings.model), request.settings)
+        settings = pinned(self.host.get(request.settings.model), request.settings)
         request = replace(request, settings=settings)
         worlds = self.worlds(request)
         # Refused here rather than in the job: what cannot be read as a question, and a world that cannot be planned.
@@ -101,17 +77,15 @@ class PathsService:
         for world in worlds:
             self._plan(world)
         title = request.name.strip() or beginning(request.prompt)
-        return self._runner.submit(JOB_KIND, title, self._work, payload_of(request, worlds))
+        return self.begin(title, payload_of(request, worlds))
 
-    def list(self) -> tuple[PathsView, ...]:
-        """Runs that have ended with paths in every world, newest first."""
-        return tuple(view_of(job) for job in self._ended())
+    def has_found(self, result: JsonObject) -> bool:
+        """Whether paths were drawn in every world."""
+        worlds = result.get("worlds", [])
+        return bool(worlds) and all(world["paths"] for world in worlds)
 
-    def view(self, run_id: int) -> PathsView:
-        """A run that has drawn something; one that is still at work as far as it has come."""
-        job = self._jobs.get(run_id)
-        if job.kind != JOB_KIND or not has_paths(job):
-            raise NotFoundError(f"There are no sampled paths {run_id}; choose a run from the list.")
+    def found(self, job: JobRecord) -> PathsView:
+        """What was drawn."""
         return view_of(job)
 
     def analysis(self, view: PathsView) -> Analysis:
@@ -160,21 +134,19 @@ class PathsService:
             return partings_csv(view, self.analysis(view))
         raise ServiceError(f"There is no table {table!r}; choose one of {', '.join(TABLES)}.")
 
-    def _ended(self) -> builtins.list[JobRecord]:
-        return [job for job in self._jobs.list(JOB_KIND, ENDED, limit=MOST_LISTED) if has_paths(job)]
-
     def _plan(self, world: World) -> Plan:
-        model = prompted(self._host.get(world.settings.model), world.settings)
+        model = prompted(self.host.get(world.settings.model), world.settings)
         return self._planner.plan(model, world.prompt, world.spans, world.settings)
 
     def _reader(self, request: PathsRequest) -> Reader | None:
         name = request.question.scorer.strip()
-        return reader_of(request.question, self._host.scorer(name, request.settings.model) if name else None)
+        return reader_of(request.question, self.host.scorer(name, request.settings.model) if name else None)
 
-    def _work(self, context: JobContext) -> JsonObject:
+    def work(self, context: JobContext) -> JsonObject:
+        """Draw batches of paths, each in all worlds, until there are enough or every difference is decided."""
         request, worlds = request_from(context.payload), worlds_from(context.payload)
         sampling = _Sampling(request, worlds, [self._plan(world) for world in worlds], self._reader(request))
-        room = self._host.memory.room(MemoryWait(context))
+        room = self.host.memory.room(context.waiting)
         size = min(batch_paths(planned, room.most) for planned in sampling.plans)
         context.begin_phase(0.0, worlds[0].label)
         for first in range(0, request.paths, size):
@@ -182,7 +154,7 @@ class PathsService:
             for place, (world, planned) in enumerate(zip(worlds, sampling.plans, strict=True)):
                 context.check_cancelled()
                 seeds = [path_seed(request.settings.seed, world.key, number) for number in numbers]
-                with self._host.turn():
+                with self.host.turn():
                     marks = thinking_marks(planned.model.tokenizer, self._marks)
                     sampling.take(place, sample_paths(planned, seeds, room, marks))
                 done = (first * len(worlds) + (place + 1) * len(numbers)) / (request.paths * len(worlds))

@@ -43,22 +43,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PathsRequest:
-    """A request to sample paths.
-
-    Attributes:
-        prompt: The prompt, exactly as typed.
-        settings: The policy that every world but the masked one is continued under; their steps are the paths' length.
-        spans: Sensitive spans; None lets the detector find them.
-        as_typed: Whether the prompt as typed is a world.
-        masked: Whether the masked prompt is one: what it leads to by itself, without fusion or thresholds.
-        pronouns: Sets of pronouns that make a world each: she, he, they.
-        groups: Words that take the place of the masked words that are no pronouns, a world each.
-        paths: Paths of each world at most.
-        question: What the paths are asked.
-        alpha: Risk that a difference is found where there is none.
-        stop_early: Whether sampling ends once every difference is decided.
-        name: What the run is called; empty takes the prompt's beginning.
-    """
+    """A request to sample paths."""
 
     prompt: str
     settings: AuditSettings = field(default_factory=lambda: AuditSettings(max_new_tokens=12))

@@ -8,13 +8,11 @@ from dataclasses import replace
 from app.paths.types import LONGEST, MOST_PATHS, PathsRequest, World
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from coft_core.text.agreement import PRONOUN_SETS, find_pronouns, is_pronoun
+from app.shared.exchanges import AS_TYPED, group_spans, with_group, with_pronouns
 from coft_core.text.merging import validate_spans
-from coft_core.text.rewording import swap_text
-from coft_core.text.vocabulary import lexicon_words
 from coft_core.types import Span
 
-AS_TYPED, MASKED = "as typed", "masked"
+MASKED = "masked"
 MOST_WORLDS = 8
 
 
@@ -37,10 +35,17 @@ def check_request(request: PathsRequest) -> None:
 def worlds_of(request: PathsRequest, spans: Sequence[Span]) -> tuple[World, ...]:
     """The worlds that a request asks for; worlds of the same prompt under the same settings are one."""
     validate_spans(request.prompt, spans)
-    worlds = [_plain(request, spans)] if request.as_typed else []
-    worlds += [_masked(request, spans)] if request.masked else []
-    worlds += [_pronouns(request, spans, name) for name in request.pronouns]
-    worlds += [_group(request, spans, group) for group in request.groups]
+    targets, settings = [span for span in spans if span.masked], request.settings
+    worlds = [World(AS_TYPED, AS_TYPED, request.prompt, tuple(spans), settings)] if request.as_typed else []
+    if request.masked and not targets:
+        raise ServiceError("Nothing of the prompt is masked, so there is no masked world; mark a word or leave it out.")
+    if request.masked:
+        worlds.append(World(MASKED, MASKED, request.prompt, tuple(spans), masked_settings(settings)))
+    exchanged = [(name, with_pronouns(request.prompt, spans, targets, name)) for name in request.pronouns]
+    replaced = group_spans(request.prompt, targets) if request.groups else []
+    groups = [with_group(request.prompt, spans, (), replaced, name) for name in request.groups]
+    exchanged += [(f"group {group.label}", group) for group in groups]
+    worlds += [World(key, own.label, own.prompt, own.spans, settings, own.notes) for key, own in exchanged]
     by_text: dict[tuple[str, AuditSettings], World] = {}
     for world in worlds:
         first = by_text.setdefault((world.prompt, world.settings), world)
@@ -67,42 +72,3 @@ def shown_prompt(world: World) -> str:
         for span in sorted((span for span in world.spans if span.masked), reverse=True):
             text = f"{text[: span.start]}[…]{text[span.end :]}"
     return text
-
-
-def _plain(request: PathsRequest, spans: Sequence[Span]) -> World:
-    return World(AS_TYPED, AS_TYPED, request.prompt, tuple(spans), request.settings)
-
-
-def _masked(request: PathsRequest, spans: Sequence[Span]) -> World:
-    if not any(span.masked for span in spans):
-        raise ServiceError("Nothing of the prompt is masked, so there is no masked world; mark a word or leave it out.")
-    return World(MASKED, MASKED, request.prompt, tuple(spans), masked_settings(request.settings))
-
-
-def _pronouns(request: PathsRequest, spans: Sequence[Span], name: str) -> World:
-    wanted = next((known for known in PRONOUN_SETS if known == name), None)
-    if wanted is None:
-        raise ServiceError(f"There are no pronouns {name!r}; choose some of {', '.join(PRONOUN_SETS)}.")
-    targets = [span for span in spans if span.masked]
-    if not any(item.meets(span) for item in find_pronouns(request.prompt) for span in targets):
-        raise ServiceError("No masked word of the prompt is a pronoun, so none is exchanged; choose groups instead.")
-    swapped = swap_text(request.prompt, spans, wanted=wanted, targets=targets)
-    return World(name, name, swapped.text, swapped.spans, request.settings, swapped.notes)
-
-
-def _group(request: PathsRequest, spans: Sequence[Span], group: str) -> World:
-    name = " ".join(group.split())
-    if not name:
-        raise ServiceError("A group is empty; write a word, or leave it out.")
-    pronouns = find_pronouns(request.prompt)
-    replaced = [span for span in spans if span.masked and not is_pronoun(span, pronouns)]
-    families = sorted({span.category for span in replaced})
-    if not families:
-        raise ServiceError("No masked word names a group, so none can be exchanged; choose pronouns instead.")
-    if len(families) > 1:
-        raise ServiceError(
-            f"Words of {' and '.join(families)} are masked, and a group takes the place of one; unmark the others."
-        )
-    new = {span: lexicon_words().inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
-    swapped = swap_text(request.prompt, spans, new)
-    return World(f"group {name}", name, swapped.text, swapped.spans, request.settings, swapped.notes)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.shared.jobs import ACTIVE, JobRunner
+from app.shared.jobs import ACTIVE, JobService
 from app.shared.step_words import day, duration
 from app.shared.visitors import visitor_asking
-from app.shared.wiring import Feature, JobPlace, Services
+from app.shared.wiring import JobPlace, Services
 from db.jobs import JobNotice, JobsRepository
 
 ENDED = {"done": "finished", "failed": "failed", "cancelled": "cancelled", "interrupted": "interrupted"}
@@ -22,15 +22,14 @@ WORST_FIRST = ("failed", "interrupted", "cancelled", "done")
 class Bell:
     """Answers the bell's requests; a visitor hears of what she began, and of nothing else."""
 
-    def __init__(self, jobs: JobsRepository, runner: JobRunner, features: Iterable[Feature]) -> None:
-        self._jobs = jobs
-        self._runner = runner
-        self._places = [place for feature in features for place in feature.jobs]
+    def __init__(self, services: Services) -> None:
+        self._jobs, self._running = services[JobsRepository], services[JobService]
+        self._places = [place for feature in services.features for place in feature.jobs]
 
     @classmethod
     def wired(cls, services: Services) -> Bell:
         """Built from the program's services."""
-        return cls(services[JobsRepository], services[JobRunner], services.features)
+        return cls(services)
 
     @property
     def routes(self) -> list[Route]:
@@ -70,12 +69,13 @@ class Bell:
 
     def _entry(self, address: str, place: JobPlace, notices: Sequence[JobNotice]) -> dict[str, Any]:
         counted = _newest_of_each(notices)
-        live = [self._runner.state(notice.id) or (notice.progress, notice.message) for notice in counted]
+        live = {notice.id: self._running.live(notice.id) for notice in counted}
         active = [notice for notice in counted if notice.status in ACTIVE]
         first = counted[0]
         status = "running" if active else next(name for name in WORST_FIRST if any(n.status == name for n in counted))
-        share = sum(progress for progress, _ in live) / len(live)
-        lefts = [self._runner.seconds_left(notice.id) for notice in active]
+        contexts = [(notice, live[notice.id]) for notice in counted]
+        share = sum(own.state[0] if own else notice.progress for notice, own in contexts) / len(counted)
+        lefts = [None if (own := live[notice.id]) is None else own.seconds_left for notice in active]
         return {
             "ids": [notice.id for notice in notices],
             "kind": place.title,

@@ -11,20 +11,19 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from app.shared.events import EVENT, shown
-from app.shared.jobs import JobService, JobView
+from app.shared.jobs import JobView
+from app.shared.long_run import LongRun
 from app.shared.markup import html, laid_out, listing, markup
 
 POLL_SECONDS = 0.7
 
 ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
 
-KEPT = "If you cancel, what is done is kept: the run can be resumed."
-
 
 OF_ANOTHER = "Another reviewer began this run, who alone can cancel and resume it."
 
 
-def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
+def job_status(job: JobView | None, cancelled: str = LongRun.kept) -> str:
     """A job: progress while it runs, one sentence when it ended; ``cancelled`` says what becomes of a cancelled run."""
     if job is None:
         return ""
@@ -88,34 +87,18 @@ class JobPart:
         return always if self.unfinished is None else [*always, self.unfinished]
 
 
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """What the jobs of one page are."""
-
-    name: str
-    begin: Callable[..., int]
-    made: Callable[[JobView], int]
-    first: Callable[[gr.Request], int | None]
-    resume: Callable[[int], int] | None = None
-    cancelled: str = KEPT
-    keeps_parts: bool = False
-
-    def shows(self, job: JobView) -> bool:
-        """Whether a job has something to be shown."""
-        return job.status == "done" or (self.keeps_parts and not job.active and job.result is not None)
-
-
 class JobWatch:
-    """What a page asks of the services about its jobs; every method answers one event."""
+    """What a page asks about its long runs; every method answers one event."""
 
-    def __init__(self, jobs: JobService, kind: JobKind) -> None:
-        self._jobs = jobs
-        self._kind = kind
+    def __init__(self, run: LongRun, begin: Callable[..., int]) -> None:
+        """``begin`` starts a job with the values of the page's form."""
+        self._run = run
+        self._begin = begin
 
     @shown
     def begin(self, shown_id: int | None, *values: Any) -> list[Any]:
         """Begin a job with the values of the form."""
-        return self._watched(self._kind.begin(*values), shown_id)
+        return self._watched(self._begin(*values), shown_id)
 
     @shown
     def poll(self, job_id: int | None, shown_id: int | None) -> list[Any]:
@@ -126,39 +109,50 @@ class JobWatch:
     def cancel(self, job_id: int | None) -> None:
         """Ask the job to stop."""
         if job_id is not None:
-            self._jobs.cancel(job_id)
+            self._run.jobs.cancel(job_id)
 
     @shown
     def resume(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Go on with a job from what it had done."""
-        if self._kind.resume is None:
-            raise RuntimeError(f"Jobs of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
-        return self._watched(self._kind.resume(int(event.id)), shown_id)
+        return self._watched(self._run.resume(int(event.id)), shown_id)
 
     @shown
     def opened(self, request: gr.Request) -> list[Any]:
         """What the page shows at first, and a job that is still at work."""
-        return self._watched(self._at_work(), self._kind.first(request))
+        return self._watched(self._at_work(), self._asked(request))
+
+    def _asked(self, request: gr.Request) -> int | None:
+        """The run that the address names, or that the job it names has made, else the newest."""
+        runs = [run.id for run in self._run.list()]
+        asked, job = asked_number(request, self._run.parameter), asked_number(request, "job")
+        if job is not None:
+            jobs = self._run.jobs.list(self._run.kind, self._run.most_listed)
+            asked = next((self._run.made(own) for own in jobs if own.id == job and self._shows(own)), None)
+        return asked if asked in runs else next(iter(runs), None)
 
     def _at_work(self) -> int | None:
         return next((job.id for job in self._own() if job.active), None)
 
+    def _shows(self, job: JobView) -> bool:
+        """Whether a job has something to be shown."""
+        return job.status == "done" or (self._run.shows_parts and not job.active and job.result is not None)
+
     def _own(self) -> list[JobView]:
         """A page follows and resumes only what its visitor began."""
-        return [job for job in self._jobs.list(self._kind.name) if job.own]
+        return [job for job in self._run.jobs.list(self._run.kind) if job.own]
 
     def _watched(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """The values of :attr:`JobPart.watched`."""
-        job = None if job_id is None else self._jobs.get(job_id)
+        job = None if job_id is None else self._run.jobs.get(job_id)
         running = job is not None and job.active
-        result_id = self._kind.made(job) if job is not None and self._kind.shows(job) else shown_id
+        result_id = self._run.made(job) if job is not None and self._shows(job) else shown_id
         following = job_id if running else self._at_work()
         busy = following is not None
         watched = [
-            following, result_id, job_status(job, self._kind.cancelled), job_said(job), gr.Timer(active=busy),
+            following, result_id, job_status(job, self._run.kept), job_said(job), gr.Timer(active=busy),
             gr.Button(visible=busy),
         ]  # fmt: skip
-        if self._kind.resume is not None:
+        if self._run.resumes_jobs:
             watched.append(gr.skip() if running else resumable_jobs(self._own()))
         return watched
 

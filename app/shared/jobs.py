@@ -1,4 +1,4 @@
-"""Runs jobs in threads and keeps their rows true: queued, running, and however they ended."""
+"""Background jobs: run in threads, their rows kept true, looked up, and asked to stop, whichever server runs them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, RLock, Thread
@@ -23,14 +23,16 @@ from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
 from db.database import Database
-from db.jobs import INTERRUPTED, RESUMED_AS, JobRecord, JobsRepository, JobStatus
+from db.jobs import INTERRUPTED, RESUMED_AS, UNFINISHED, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
 from db.scope import Scope, counted_account, counted_to, in_every_project, in_project, present_project
 from db.tables import field_values
 from db.types import JsonObject, StoreError, utc_now
 
-ACTIVE = ("queued", "running")
+ACTIVE = UNFINISHED
 """States of a job that is not over."""
+RESUMABLE = ("cancelled", "failed", "interrupted")
+CALIBRATION_JOB = "calibration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,29 +95,20 @@ class Rate:
 PROGRESS_SECONDS = 0.2
 """Least time between two progress writes of one job: five a second show as smooth on a page."""
 
-HEARTBEAT_SECONDS = 5.0
-"""Least time between two signs of life that a job gives itself where it reports no progress."""
+FOR_MEMORY = ", waiting for memory"
 
 
 class JobContext:
-    """One job as its own function sees it; used by the job's thread alone, except for reading."""
+    """One job as its own function sees it; used by the job's thread only, except for reading."""
 
-    def __init__(
-        self,
-        job_id: int,
-        payload: JsonObject,
-        jobs: JobsRepository,
-        stop: Event,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, job_id: int, payload: JsonObject, jobs: JobsRepository, clock: Callable[[], float]) -> None:
         self.job_id = job_id
         self.payload = payload
+        self.stop = Event()
         self._jobs = jobs
-        self._stop = stop
         self._clock = clock
         self.state = (0.0, "")
         self._reported_at = -math.inf
-        self._alive_at = -math.inf
         self._rate = Rate()
 
     @property
@@ -136,8 +129,16 @@ class JobContext:
         now = self._clock()
         self._rate.note(now, fraction)
         if now - self._reported_at >= PROGRESS_SECONDS:
-            self._reported_at = self._alive_at = now
+            self._reported_at = now
             self._jobs.set_progress(self.job_id, *self.state)
+
+    def waiting(self, waits: bool) -> None:
+        """Say on the progress line whether the job waits for memory; the wait ends where the job was cancelled."""
+        self.check_cancelled()
+        share, message = self.state
+        before = message.removesuffix(FOR_MEMORY)
+        if waits == (message == before):
+            self.progress(share, f"{before}{FOR_MEMORY}" if waits else before)
 
     def keep(self, result: JsonObject) -> None:
         """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns."""
@@ -149,12 +150,8 @@ class JobContext:
 
     def check_cancelled(self) -> None:
         """End the job here if it was cancelled; call it wherever stopping is safe."""
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise JobCancelled
-        now = self._clock()
-        if now - self._alive_at >= HEARTBEAT_SECONDS:
-            self._alive_at = now
-            self._jobs.set_progress(self.job_id, *self.state)
 
 
 logger = logging.getLogger(__name__)
@@ -168,7 +165,6 @@ class _Handle:
     """A job of this process that has not ended yet."""
 
     context: JobContext
-    stop: Event
     project: Scope = None
     account: int | None = None
     cancelled: bool = False
@@ -183,21 +179,17 @@ LEASE = timedelta(minutes=2)
 Servers judge by their own clocks, which must therefore agree within a minute.
 """
 
-RENEWAL_SECONDS = 20.0
+RENEWAL_SECONDS = 2.0
 """Time between two signs of life that a server gives for all its jobs, whatever these are doing or waiting for."""
 
 
-HEED_SECONDS = 2.0
-"""Time between two looks for jobs of this process that were asked on another server to cancel."""
-
-
-class JobRunner:
-    """A queue of background jobs for one process.
+class JobService:
+    """The background jobs of all servers, of which this process runs its own.
 
     Example:
-        >>> runner = JobRunner(database)  # doctest: +SKIP
-        >>> job_id = runner.submit("calibrate", "Calibrate on BBQ", work, {"prompt_set_id": 3})
-        >>> runner.wait(job_id).status
+        >>> jobs = JobService(database)  # doctest: +SKIP
+        >>> job_id = jobs.submit("calibrate", "Calibrate on BBQ", work, {"prompt_set_id": 3})
+        >>> jobs.wait(job_id).status
     """
 
     def __init__(
@@ -209,11 +201,12 @@ class JobRunner:
         settings: Settings | None = None,
         room: DiskRoom | None = None,
     ) -> None:
-        """Make a runner of so many jobs at once; the others wait in the order of submission."""
+        """Run so many jobs at once; the others wait in the order of submission."""
         self._settings = settings
         self._room = room
         self._database = database
         self._jobs = JobsRepository(database)
+        self._prompt_sets = PromptSetsRepository(database)
         self._clock, self._now = clock, now
         self._process = JobProcess.of(os.getpid())
         self._ending = Event()
@@ -223,44 +216,30 @@ class JobRunner:
         self._closed = False
 
     @classmethod
-    def wired(cls, services: Services) -> JobRunner:
+    def wired(cls, services: Services) -> JobService:
         """Closed with the services; jobs that an ended process left behind are found at once."""
-        runner = services.closing.enter_context(
+        jobs = services.closing.enter_context(
             cls(services.database, settings=services.settings, room=services[DiskRoom])
         )
-        runner.recover(services.owns_store)
-        Thread(target=runner.keep_leases, name="leases", daemon=True).start()
-        return runner
+        jobs.recover(services.owns_store)
+        Thread(target=jobs.keep_leases, name="leases", daemon=True).start()
+        return jobs
 
     def keep_leases(self) -> None:
-        """Renew the leases of this process's jobs from time to time, and heed what other servers ask of them.
-
-        It ends when the runner is shut down.
-        """
-        renewed = self._clock()
-        while not self._ending.wait(HEED_SECONDS):
-            due = self._clock() - renewed >= RENEWAL_SECONDS
-            renewed = self._clock() if due else renewed
-            for step in (self.heed, self.renew) if due else (self.heed,):
-                try:
-                    step()
-                except Exception:
-                    # A store that is away for less than a lease costs nothing, and the other step is still due.
-                    logger.exception("Jobs could not be watched")
-
-    def heed(self) -> Sequence[int]:
-        """Cancel those jobs of this process that somebody has asked another server to cancel."""
-        with self._lock:
-            held = [key for key, handle in self._handles.items() if handle.future is not None and not handle.cancelled]
-        with in_every_project():
-            asked = self._jobs.asked_to_cancel(held) if held else ()
-        return [key for key in sorted(asked) if self.cancel(key)]
+        """Renew the leases of this process's jobs until the service is shut down."""
+        while not self._ending.wait(RENEWAL_SECONDS):
+            try:
+                self.renew()
+            except Exception:
+                # A store that is away for less than a lease costs nothing.
+                logger.exception("Jobs could not be watched")
 
     def renew(self) -> Sequence[int]:
-        """Give a sign of life for each job of this process; one that another server has taken for dead is stopped.
+        """Give a sign of life for each job of this process; the jobs that are stopped instead.
 
-        That is after a pause longer than :data:`LEASE`, as of a computer that slept. The job may be resumed elsewhere
-        by then, so that this one stops at its next check, and leaves the row as it is.
+        These are jobs that somebody asked another server to cancel, and jobs that another server has taken for dead
+        after a pause longer than :data:`LEASE`, as of a computer that slept. The latter may be resumed elsewhere by
+        then, so that they leave their rows as they are.
         """
         # Others have no row yet that anybody sees.
         with self._lock:
@@ -268,13 +247,14 @@ class JobRunner:
         if not begun:
             return []
         with in_every_project():
-            held = self._jobs.renew(begun, self._process.json)
+            cancelled = self._jobs.renew(begun, self._process.json)
         with self._lock:
-            lost = sorted(key for key in begun if key not in held and key in self._handles)
-        for key in lost:
-            begun[key].lost = True
+            stopped = sorted(key for key in begun if cancelled.get(key, True) and key in self._handles)
+        for key in stopped:
+            begun[key].lost = key not in cancelled
+            begun[key].cancelled |= key in cancelled
             self._stop(begun[key])
-        return lost
+        return stopped
 
     def recover(self, owns_store: bool = False) -> Sequence[int]:
         """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
@@ -286,23 +266,22 @@ class JobRunner:
         with in_every_project():
             with self._lock:
                 left = [job for job in self._jobs.unfinished() if job.id not in self._handles]
-            return self._interrupt([job for job in left if self._left_behind(job, owns_store)], owns_store)
+            return self._interrupt(left, owns_store)
 
-    def _interrupt(self, left: Sequence[JobRecord], owns_store: bool = False) -> Sequence[int]:
-        """Mark jobs as left behind, but for those whose server gives a sign of life at this very moment."""
-        silent = [job.id for job in left if _by_lease(job, owns_store)]
-        gone = [job.id for job in left if job.id not in silent]
+    def _interrupt(self, jobs: Sequence[JobRecord], owns_store: bool = False) -> Sequence[int]:
+        """Mark those of some jobs that were left behind; one that gives a sign of life at this moment is spared."""
+        since = self._now() - LEASE
+        gone, silent = [], []
+        for job in jobs:
+            process = JobProcess.read(job.process)
+            if process is not None and process.visible and not process.own:
+                gone += [job.id] if process.gone else []
+            elif owns_store and (process is None or process.own):
+                gone.append(job.id)
+            elif job.heartbeat_at is None or job.heartbeat_at < since:
+                silent.append(job.id)
         marked = [*self._jobs.mark_interrupted(gone)] if gone else []
-        if silent:
-            marked += self._jobs.mark_interrupted(silent, silent_since=self._now() - LEASE)
-        return sorted(marked)
-
-    def _left_behind(self, record: JobRecord, owns_store: bool = False) -> bool:
-        """Whether the process of a job that is not this runner's has ended, as far as can be told."""
-        if not _by_lease(record, owns_store):
-            process = JobProcess.read(record.process)
-            return process is None or process.own or process.gone
-        return record.heartbeat_at is None or self._now() - record.heartbeat_at > LEASE
+        return sorted([*marked, *self._jobs.mark_interrupted(silent, since)] if silent else marked)
 
     def submit(
         self,
@@ -326,9 +305,8 @@ class JobRunner:
             record = self._jobs.add(kind, title, payload, owner=owner, process=process)
             if prepare is not None:
                 prepare(record.id)
-            stop = Event()
-            context = JobContext(record.id, record.payload, self._jobs, stop, self._clock)
-            handle = _Handle(context, stop, present_project(), counted_account())
+            context = JobContext(record.id, record.payload, self._jobs, self._clock)
+            handle = _Handle(context, present_project(), counted_account())
             self._handles[record.id] = handle
             self._database.afterwards(partial(self._begin, handle, function), partial(self._forget, handle))
         return record.id
@@ -341,37 +319,41 @@ class JobRunner:
             self._end_stopped(handle)
             self._forget(handle)
 
-    def cancel(self, job_id: int) -> bool:
-        """Ask a job to stop: a queued one never starts, a running one stops at its next check."""
+    def cancel(self, job_id: int) -> None:
+        """Ask a job to stop: a queued one never starts, a running one stops at its next check.
+
+        One of another server stops a few seconds later; one that has ended stays as it is.
+        """
+        require_own(self._jobs.get(job_id))
         with self._lock:
             handle = self._handles.get(job_id)
-            if handle is None:
-                return False
-            handle.cancelled = True
+        if handle is None:
+            self._jobs.ask_to_cancel(job_id)
+            return
+        handle.cancelled = True
         self._stop(handle)
-        return True
 
-    def get(self, job_id: int) -> JobRecord:
-        """Return a job with its newest progress, written yet or not; it is interrupted if its process is gone."""
-        return self._live(self._jobs.get(job_id))
+    def get(self, job_id: int) -> JobView:
+        """A job with its newest progress, written yet or not; it is interrupted if its process is gone."""
+        return self._views([self._jobs.get(job_id)])[0]
 
-    def seconds_left(self, job_id: int) -> float | None:
-        """Estimated seconds that a running job of this process still takes; None where nothing is known."""
+    def find(self, job_id: int | None) -> JobView | None:
+        """A job's state, or None for what has no job."""
+        return None if job_id is None else self.get(job_id)
+
+    def list(
+        self, kind: str | None = None, limit: int | None = 20, statuses: Collection[JobStatus] | None = None
+    ) -> tuple[JobView, ...]:
+        """Jobs of all servers, newest first; all of them without a limit."""
+        return self._views(self._jobs.list(kind, statuses, limit))
+
+    def live(self, job_id: int) -> JobContext | None:
+        """What a job of this process says of itself; None for all others."""
         with self._lock:
             handle = self._handles.get(job_id)
-        return None if handle is None else handle.context.seconds_left
+        return None if handle is None else handle.context
 
-    def state(self, job_id: int) -> tuple[float, str] | None:
-        """Share done and message of a job of this process as last reported; None for all others."""
-        with self._lock:
-            handle = self._handles.get(job_id)
-        return None if handle is None else handle.context.state
-
-    def list(self, kind: str | None = None, limit: int | None = 100) -> Sequence[JobRecord]:
-        """Jobs of all processes, newest first; all of them without a limit."""
-        return [self._live(record) for record in self._jobs.list(kind, limit=limit)]
-
-    def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
+    def wait(self, job_id: int, timeout: float | None = None) -> JobView:
         """Wait until a job of this process has ended."""
         with self._lock:
             handle = self._handles.get(job_id)
@@ -398,7 +380,7 @@ class JobRunner:
         self.shutdown()
 
     def _stop(self, handle: _Handle) -> None:
-        handle.stop.set()
+        handle.context.stop.set()
         if handle.future is not None and handle.future.cancel():
             self._end_stopped(handle)
             self._forget(handle)
@@ -412,7 +394,7 @@ class JobRunner:
     def _do(self, handle: _Handle, function: JobFunction) -> None:
         context = handle.context
         try:
-            if handle.stop.is_set():
+            if context.stop.is_set():
                 raise JobCancelled
             self._jobs.start(context.job_id)
             result = function(context)
@@ -424,7 +406,7 @@ class JobRunner:
             self._end_stopped(handle)
         except (Exception, SystemExit) as error:
             logger.exception("Job %d failed", context.job_id)
-            self._end(handle, "failed", _one_line(error))
+            self._end(handle, "failed", " ".join(str(error).split()) or type(error).__name__)
         finally:
             self._forget(handle)
 
@@ -452,99 +434,37 @@ class JobRunner:
             self._handles.pop(handle.context.job_id, None)
         handle.ended.set()
 
-    def _live(self, record: JobRecord) -> JobRecord:
-        with self._lock:
-            handle = self._handles.get(record.id)
-        if handle is None and record.status in ACTIVE and self._left_behind(record):
-            self._interrupt([record])
-            return self._jobs.get(record.id)
-        if handle is None or record.status != "running":
-            return record
-        progress, message = handle.context.state
-        return replace(record, progress=progress, message=message)
-
-
-def _by_lease(record: JobRecord, owns_store: bool) -> bool:
-    """Whether nothing but its signs of life can tell if a job goes on that is not this runner's."""
-    process = JobProcess.read(record.process)
-    if process is None or process.own:
-        return not owns_store
-    return not process.visible
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-CALIBRATION_JOB = "calibration"
-RESUMABLE = ("cancelled", "failed", "interrupted")
-
-
-class JobService:
-    """Looks jobs up and asks them to stop."""
-
-    def __init__(self, runner: JobRunner, jobs: JobsRepository, prompt_sets: PromptSetsRepository) -> None:
-        self._runner = runner
-        self._jobs = jobs
-        self._prompt_sets = prompt_sets
-
-    @classmethod
-    def wired(cls, services: Services) -> JobService:
-        """Built from the program's services."""
-        return cls(services[JobRunner], services[JobsRepository], services[PromptSetsRepository])
-
-    def get(self, job_id: int) -> JobView:
-        """A job's state."""
-        return self._views([self._runner.get(job_id)])[0]
-
-    def find(self, job_id: int | None) -> JobView | None:
-        """A job's state, or None for what has no job."""
-        return None if job_id is None else self.get(job_id)
-
-    def whereabouts(self, job: JobView) -> str:
-        """Where a job that has not ended runs, and what to do about it, to end a sentence that begins with its name."""
-        process = JobProcess.read(job.process)
-        if process is not None and process.own:
-            return "is running already; wait for it, or cancel it"
-        if process is not None and process.visible:
-            return (
-                f"is being run by another process of this computer (number {process.number}); wait for it, or "
-                "cancel it, and then resume"
-            )
-        where = "another process" if process is None else f"a process on {process.host}"
-        last = job.heartbeat_at or job.created_at
-        return (
-            f"is being run by {where}, which gave its last sign of life at {last.astimezone(UTC):%H:%M:%S} UTC; "
-            "whether it has ended cannot be told from here: wait for it, or, if it has, resume after "
-            f"{(last + LEASE).astimezone(UTC):%H:%M:%S} UTC"
-        )
-
-    def list(self, kind: str | None = None, limit: int | None = 20) -> tuple[JobView, ...]:
-        """Jobs, newest first; all of them without a limit."""
-        return self._views(self._runner.list(kind, limit=limit))
-
-    def cancel(self, job_id: int) -> None:
-        """Ask a job to stop; it stops at its next check, and one of another server a few seconds later."""
-        require_own(self._runner.get(job_id))
-        if not self._runner.cancel(job_id):
-            self._jobs.ask_to_cancel(job_id)
-
-    def wait(self, job_id: int, timeout: float | None = None) -> JobView:
-        """Wait until a job has ended."""
-        return self._views([self._runner.wait(job_id, timeout)])[0]
-
     def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
+        with self._lock:
+            live = {record.id: self._handles.get(record.id) for record in records}
+        left = [record for record in records if live[record.id] is None and record.status in ACTIVE]
+        changed = {key: self._jobs.get(key) for key in self._interrupt(left)} if left else {}
         asked = {number for record in records if isinstance(number := record.payload.get("prompt_set_id"), int)}
         stored = self._prompt_sets.existing(asked) if asked else set()
-        return tuple(
-            JobView(
-                **field_values(record, JobRecord),
-                seconds_left=self._runner.seconds_left(record.id),
-                resumable=is_resumable(record, stored),
-                own=is_own(record.owner),
-            )
-            for record in records
-        )
+        return tuple(_view(changed.get(record.id, record), live[record.id], stored) for record in records)
+
+
+def _view(record: JobRecord, handle: _Handle | None, prompt_sets: set[int]) -> JobView:
+    fields = field_values(record, JobRecord)
+    if handle is not None and record.status == "running":
+        fields["progress"], fields["message"] = handle.context.state
+    left = None if handle is None else handle.context.seconds_left
+    ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
+    resumable = ended and record.payload.get("prompt_set_id") in prompt_sets
+    return JobView(**fields, seconds_left=left, resumable=resumable, own=is_own(record.owner))
+
+
+def whereabouts(job: JobView) -> str:
+    """Where a job that has not ended runs, and what to do about it, to end a sentence that begins with its name."""
+    process = JobProcess.read(job.process)
+    if process is not None and process.visible:
+        return "is running already; wait for it, or cancel it"
+    where = "another process" if process is None else f"a process on {process.host}"
+    last = (job.heartbeat_at or job.created_at).astimezone(UTC)
+    return (
+        f"is being run by {where}, which gave its last sign of life at {last:%H:%M:%S} UTC; wait for it, or, if it has "
+        f"ended, resume after {last + LEASE:%H:%M:%S} UTC"
+    )
 
 
 def require_own(job: JobRecord) -> None:
@@ -554,9 +474,3 @@ def require_own(job: JobRecord) -> None:
             f"“{job.title}” was begun by {owner_words(job.owner)}, who alone can cancel and resume it; start one of "
             "your own."
         )
-
-
-def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
-    """Whether a job is a calibration that can be resumed, by the ids of the stored prompt sets."""
-    ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
-    return ended and record.payload.get("prompt_set_id") in prompt_sets

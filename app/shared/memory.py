@@ -12,13 +12,12 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Condition, Event
 from typing import Protocol, TypeVar
 
 import torch
 
-from app.shared.jobs import JobContext
 from coft_core.decode.cost import DevicePeaks
 from coft_core.errors import DeviceMemoryError
 from coft_core.model.forced import Room
@@ -36,9 +35,7 @@ class Turns:
     def turn(self) -> Iterator[None]:
         """Wait for the own turn and hold it."""
         ticket = object()
-        with self._changed:
-            self._queue.append(ticket)
-            self._await(ticket)
+        self._join(ticket)
         try:
             yield
         finally:
@@ -46,12 +43,9 @@ class Turns:
 
     def give_way(self) -> None:
         """Let everyone go first who waits at this moment; called by the holder, who holds the turn again afterwards."""
-        with self._changed:
-            if len(self._queue) > 1:
-                ticket = self._queue.popleft()
-                self._queue.append(ticket)
-                self._changed.notify_all()
-                self._await(ticket)
+        if len(self._queue) > 1:
+            with self.aside():
+                pass
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -59,56 +53,29 @@ class Turns:
 
         For whatever must not be waited for while holding a turn, such as memory.
         """
-        ticket = object()
-        with self._changed:
-            held = self._queue.popleft()
-            self._changed.notify_all()
+        held = self._queue[0]
+        self._leave(held)
         try:
             yield
         finally:
-            with self._changed:
-                self._queue.append(ticket)
-                self._await(ticket)
-                # The holder leaves with the ticket that it came with.
-                self._queue[0] = held
+            self._join(held)
 
-    def _await(self, ticket: object) -> None:
-        try:
-            self._changed.wait_for(lambda: self._queue[0] is ticket)
-        except BaseException:
-            # An interrupted wait must not leave a ticket behind for which all others would wait.
-            self._queue.remove(ticket)
-            self._changed.notify_all()
-            raise
+    def _join(self, ticket: object) -> None:
+        with self._changed:
+            self._queue.append(ticket)
+            try:
+                self._changed.wait_for(lambda: self._queue[0] is ticket)
+            except BaseException:
+                # An interrupted wait must not leave a ticket behind for which all others would wait.
+                self._leave(ticket)
+                raise
 
     def _leave(self, ticket: object) -> None:
         with self._changed:
-            # Gone already where the holder was interrupted while it gave way.
+            # Gone already where the holder was interrupted while it waited for its turn again.
             if ticket in self._queue:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
-
-
-FOR_MEMORY = ", waiting for memory"
-
-
-class MemoryWait:
-    """Puts on a job's progress line that it waits for memory, and ends the wait where the job was cancelled."""
-
-    def __init__(self, context: JobContext) -> None:
-        self._context = context
-        self._said = ""
-
-    def __call__(self, waits: bool) -> None:
-        """Say that the job waits, or that it goes on."""
-        self._context.check_cancelled()
-        share, message = self._context.state
-        if waits and not self._said:
-            self._said = message
-            self._context.progress(share, f"{message}{FOR_MEMORY}")
-        elif not waits and self._said:
-            self._context.progress(share, self._said)
-            self._said = ""
 
 
 MEGABYTE = 1 << 20
@@ -121,10 +88,6 @@ BATCHES_BESIDE = 2
 
 Waiting = Callable[[bool], None]
 """Told True, about every second, while memory is waited for, and then False; raising from it gives up."""
-
-
-def _claim_nothing() -> None:
-    """For work that goes on with nothing idle."""
 
 
 class Idle(Protocol):
@@ -165,38 +128,41 @@ class MemoryBudget:
         with self.changed:
             return self._in_use + self._idle_size()
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for memory."""
-        with self.changed:
-            return len(self._queue)
-
     def count_idle(self, idle: Idle) -> None:
         """Count idle memory from now on, and have it given back where others need it."""
         self._idle.append(idle)
 
     @contextmanager
     def room(
-        self, size: int, waiting: Waiting | None = None, claim: Callable[[], None] = _claim_nothing
+        self,
+        size: int,
+        waiting: Waiting | None = None,
+        claim: Callable[[], None] = lambda: None,
+        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Iterator[None]:
         """Count so many bytes as in use inside this block; wait, in the order of asking, until they fit.
 
-        The thread holds no turn while it waits; see the module's order of locks.
+        ``claim`` is called at the moment when they do, before idle memory is given back. A thread that holds a turn
+        waits inside ``aside``; see the module's order of locks.
         """
-        told = self._take(size, waiting, claim)
-        with self._given_back(size):
-            if told and waiting is not None:
-                waiting(False)
-            yield
-
-    @contextmanager
-    def room_now(self, size: int) -> Iterator[bool]:
-        """The same without waiting; gives whether there was room, and nothing is counted where there was none."""
+        ticket = object()
         with self.changed:
-            taken = not self._queue and self._fits(size)
-            self._in_use += size if taken else 0
-        with self._given_back(size if taken else 0):
-            yield taken
+            self._queue.append(ticket)
+        try:
+            if not self._granted(ticket, size, claim, 0.0):
+                with aside():
+                    self._tell(waiting, True)
+                    while not self._granted(ticket, size, claim, TELLING_SECONDS):
+                        self._tell(waiting, True)
+                self._tell(waiting, False)
+            yield
+        finally:
+            with self.changed:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                else:
+                    self._in_use -= size
+                self.changed.notify_all()
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes would be given at once at this moment; nothing is taken or closed."""
@@ -210,40 +176,21 @@ class MemoryBudget:
                 pass
             self.changed.notify_all()
 
-    def _take(self, size: int, waiting: Waiting | None, claim: Callable[[], None]) -> bool:
-        """Wait for memory and take it; whether there was anything to wait for."""
-        ticket = object()
-        with self.changed:
-            self._queue.append(ticket)
-        told = False
-        try:
-            while not self._granted(ticket, size, claim, TELLING_SECONDS if told else 0.0):
-                told = True
-                if waiting is not None:
-                    waiting(True)
-            return told
-        finally:
-            with self.changed:
-                self._queue.remove(ticket)
-                self.changed.notify_all()
-
     def _granted(self, ticket: object, size: int, claim: Callable[[], None], seconds: float) -> bool:
         with self.changed:
             if not self.changed.wait_for(lambda: self._queue[0] is ticket and self._fits(size, claim), seconds):
                 return False
+            self._queue.popleft()
             self._in_use += size
+            self.changed.notify_all()
             return True
 
-    @contextmanager
-    def _given_back(self, size: int) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            with self.changed:
-                self._in_use -= size
-                self.changed.notify_all()
+    @staticmethod
+    def _tell(waiting: Waiting | None, waits: bool) -> None:
+        if waiting is not None:
+            waiting(waits)
 
-    def _fits(self, size: int, claim: Callable[[], None] = _claim_nothing) -> bool:
+    def _fits(self, size: int, claim: Callable[[], None]) -> bool:
         """Whether so many bytes fit, giving idle memory back as far as it takes; alone, anything does."""
         if not self._within(size):
             return False
@@ -341,20 +288,11 @@ class _TurnRoom:
         return self._memory.budget.most
 
     def run(self, size: int, work: Callable[[], Result]) -> Result:
-        with self._taken(size):
+        with self._memory.budget.room(size, self._waiting, aside=self._turns.aside):
             for attempt in self._memory.attempts():
                 with attempt:
                     result = work()
         return result
-
-    @contextmanager
-    def _taken(self, size: int) -> Iterator[None]:
-        budget = self._memory.budget
-        with budget.room_now(size) as taken, ExitStack() as held:
-            if not taken:
-                with self._turns.aside():
-                    held.enter_context(budget.room(size, self._waiting))
-            yield
 
 
 def free_unused() -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.travelling import Bench, program_digest, worker_settings
+from app.shared.travelling import Bench, worker_settings
 from app.shared.workers import WorkerLost
 
 MISSING = (
@@ -33,50 +30,33 @@ def _ray() -> Any:
     return ray
 
 
-class BenchActor:
-    """What runs in a worker's process; made into an actor where it is hired."""
-
-    def __init__(self, settings: dict[str, Any], threads: int) -> None:
-        torch.set_num_threads(threads)
-        self._bench = Bench(Settings(**settings))
-
-    def greet(self) -> str:
-        """Digest of the program that it runs."""
-        return program_digest()
-
-    def done(self, data: bytes) -> bytes:
-        """Do packed work."""
-        return self._bench.done(data)
-
-
 class RayWorker:
     """An actor on Ray; see :class:`app.shared.workers.Worker`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    def greeted(self) -> Future[Any]:
+    def greeted(self) -> str:
         """The digest of its program."""
-        return self._actor.greet.remote().future()
+        return self._answer(self._actor.greeted)
 
-    def given(self, data: bytes) -> Future[Any]:
+    def done(self, data: bytes) -> bytes:
         """What it makes of packed work."""
-        return self._actor.done.remote(data).future()
-
-    def result(self, future: Future[Any]) -> Any:
-        """The result of a future that is done."""
-        errors = _ray().exceptions
-        try:
-            return future.result(timeout=0)
-        except errors.RayTaskError:
-            raise
-        except errors.RayError as error:
-            # Its process was killed, ran out of memory, or its computer is gone.
-            raise WorkerLost(str(error)) from error
+        return self._answer(self._actor.done, data)
 
     def dismiss(self) -> None:
         """Kill it."""
         _ray().kill(self._actor, no_restart=True)
+
+    def _answer(self, method: Any, *given: bytes) -> Any:
+        ray = _ray()
+        try:
+            return ray.get(method.remote(*given))
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            # Its process was killed, ran out of memory, or its computer is gone.
+            raise WorkerLost(str(error)) from error
 
 
 @contextmanager
@@ -109,6 +89,6 @@ def _connect(ray: Any, settings: Settings) -> None:
 
 def _hiring(ray: Any, settings: Settings) -> Callable[[], RayWorker]:
     taken = {"num_cpus": settings.ray_threads, "num_gpus": settings.ray_gpus}
-    kind = ray.remote(**taken, max_restarts=0, max_task_retries=0)(BenchActor)
+    kind = ray.remote(**taken, max_restarts=0, max_task_retries=0)(Bench)
     told = worker_settings(settings)
     return lambda: RayWorker(kind.remote(told, settings.ray_threads))

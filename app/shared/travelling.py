@@ -103,13 +103,21 @@ class Bench:
     Methods named as in :class:`_Packer` give what is named there.
     """
 
-    def __init__(self, settings: Settings, loader: Callable[..., LanguageModel] = load_model) -> None:
-        """Load nothing yet."""
-        self._settings = settings
+    def __init__(
+        self, told: dict[str, Any], threads: int | None = None, loader: Callable[..., LanguageModel] = load_model
+    ) -> None:
+        """Load nothing yet; ``told`` are settings, see :func:`worker_settings`."""
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self._settings = settings = Settings(**told)
         self._host = ModelHost(
             settings.device, settings.dtype, MODELS_HELD, loader, settings.placement, settings.faster_steps,
             MemoryBudget(settings.kv_memory_mb), OfferedModels(settings.models),
         )  # fmt: skip
+
+    def greeted(self) -> str:
+        """Digest of the program that it runs."""
+        return program_digest()
 
     def done(self, data: bytes) -> bytes:
         """Do packed work; its result, or what went wrong."""

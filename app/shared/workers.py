@@ -7,14 +7,13 @@ done once more by another one.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from threading import Lock
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from queue import SimpleQueue
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -56,16 +55,13 @@ class WorkerLost(Exception):  # noqa: N818 - the loss is dealt with
 
 
 class Worker(Protocol):
-    """A process somewhere that does packed work, one piece at a time."""
+    """A process somewhere that does packed work, one piece at a time; what waits for it ends where it is dismissed."""
 
-    def greeted(self) -> Future[Any]:
+    def greeted(self) -> str:
         """The digest of its program, once it has begun."""
 
-    def given(self, data: bytes) -> Future[Any]:
+    def done(self, data: bytes) -> bytes:
         """What it makes of packed work."""
-
-    def result(self, future: Future[Any]) -> Any:
-        """The result of one of its futures that is done."""
 
     def dismiss(self) -> None:
         """End it at once, whatever it does."""
@@ -105,17 +101,8 @@ class ThisProcess:
         return room
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A piece of work under way or still to do."""
-
-    place: int
-    data: bytes
-    lost: bool = False
-
-
 class Crew:
-    """Workers of one job; they are dismissed at the end of its block, however it ends."""
+    """Workers of one job, each waited for by a thread; they are dismissed at the end of its block, however it ends."""
 
     elsewhere = True
 
@@ -129,19 +116,21 @@ class Crew:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Hire nobody yet."""
-        self._hire, self.count, self._check, self._aside = hire, count, check, aside
+        self._hire, self._count, self._check, self._aside = hire, count, check, aside
         self._program, self._clock = program, clock
-        self._begun_at = -math.inf
-        self._hired: list[Worker] = []
-        self._idle: deque[Worker] = deque()
-        self._beginning: dict[Future[Any], Worker] = {}
-        self._leaving: dict[Future[Any], Worker] = {}
+        self._hired_at = clock()
+        self._lock, self._dismissed = Lock(), False
+        self._hired: set[Worker] = set()
+        self._begun: set[Worker] = set()
+        self._idle: SimpleQueue[Worker | None] = SimpleQueue()
+        self._refusal: ServiceError | None = None
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
 
     def __enter__(self) -> Self:
         """Hire all."""
         with ExitStack() as undo:
             undo.callback(self.dismiss)
-            for _ in range(self.count):
+            for _ in range(self._count):
                 self._hire_one()
             undo.pop_all()
         return self
@@ -153,143 +142,90 @@ class Crew:
 
     def dismiss(self) -> None:
         """End all workers."""
-        hired, self._hired = self._hired, []
-        for worker in hired:
+        with self._lock:
+            self._dismissed = True
+        for worker in self._hired:
             worker.dismiss()
+        for _ in range(self._count):
+            self._idle.put(None)
+        self._threads.shutdown(cancel_futures=True)
 
     def each(self, works: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         """See :class:`Workers`."""
-        return _Round(self, works).results()
+        works, ahead = iter(works), deque[Future[bytes]]()
+        try:
+            while True:
+                while len(ahead) < AHEAD * self._count and (work := next(works, None)) is not None:
+                    ahead.append(self._threads.submit(self._done, packed(work)))
+                if not ahead:
+                    return
+                yield unpacked(self._awaited(ahead.popleft()))
+        finally:
+            # Where a round ends early its workers are at work still; they are idle when they have ended it.
+            for future in ahead:
+                future.cancel()
 
     def room(self, room: Room) -> Room:
         """A room whose batches these workers run."""
         return CrewRoom(room, self, self._aside)
 
-    # What a round of work asks of the crew.
-
-    def next_idle(self) -> Worker | None:
-        """A worker without work; None where all have some, or have not begun."""
-        return self._idle.popleft() if self._idle else None
-
-    def rest(self, worker: Worker) -> None:
-        """A worker has ended its work, or was never given any."""
-        self._idle.append(worker)
-
-    def lose(self, worker: Worker) -> None:
-        """A worker is lost, and another one hired, which is given nothing before it has begun."""
-        self._drop(worker)
-        self._hire_one()
-
-    def leave(self, under_way: Mapping[Future[Any], Worker]) -> None:
-        """Nobody waits for this work any more."""
-        self._leaving |= under_way
-
-    def await_any(self, under_way: Iterable[Future[Any]]) -> list[Future[Any]]:
-        """Wait a moment for work; futures that are done. Workers that have begun meanwhile are idle afterwards."""
-        self._check()
-        done, _ = wait([*under_way, *self._beginning, *self._leaving], LOOKING_SECONDS, FIRST_COMPLETED)
-        for future in [future for future in self._beginning if future in done]:
-            self._begin(self._beginning.pop(future), future)
-        for future in [future for future in self._leaving if future in done]:
-            self._end(self._leaving.pop(future), future)
-        if len(self._beginning) == len(self._hired) and self._clock() - self._begun_at > BEGINNING_SECONDS:
-            raise ServiceError(NONE_LEFT.format(seconds=BEGINNING_SECONDS))
-        return [future for future in under_way if future in done]
+    def _awaited(self, future: Future[bytes]) -> bytes:
+        while True:
+            self._check()
+            with suppress(TimeoutError):
+                return future.result(LOOKING_SECONDS)
+            if self._refusal is not None:
+                raise self._refusal
+            if not self._begun and self._clock() - self._hired_at > BEGINNING_SECONDS:
+                raise ServiceError(NONE_LEFT.format(seconds=BEGINNING_SECONDS))
 
     def _hire_one(self) -> None:
-        worker = self._hire()
-        self._hired.append(worker)
-        self._beginning[worker.greeted()] = worker
-        self._begun_at = self._clock()
+        with self._lock:
+            if self._dismissed:
+                return
+            worker = self._hire()
+            self._hired.add(worker)
+            self._hired_at = self._clock()
+        Thread(target=self._begin, args=(worker,), daemon=True).start()
 
-    def _begin(self, worker: Worker, future: Future[Any]) -> None:
+    def _begin(self, worker: Worker) -> None:
         try:
-            program = worker.result(future)
+            program = worker.greeted()
         except WorkerLost as error:
             self._drop(worker)
             if not self._hired:
-                raise ServiceError(NONE_BEGAN.format(why=" ".join(str(error).split())[:300])) from error
+                self._refusal = ServiceError(NONE_BEGAN.format(why=" ".join(str(error).split())[:300]))
             return
         if self._program and program != self._program:
-            raise ServiceError(OTHER_PROGRAM)
-        self.rest(worker)
+            self._refusal = ServiceError(OTHER_PROGRAM)
+            return
+        self._begun.add(worker)
+        self._idle.put(worker)
 
-    def _end(self, worker: Worker, future: Future[Any]) -> None:
-        try:
-            worker.result(future)
-        except WorkerLost:
-            self.lose(worker)
-        else:
-            self.rest(worker)
+    def _done(self, data: bytes) -> bytes:
+        """What a worker makes of packed work, or another one where the first is lost."""
+        for lost in (False, True):
+            worker = self._idle.get()
+            if worker is None:
+                raise WorkerLost("All workers are dismissed.")
+            try:
+                answer = worker.done(data)
+            except WorkerLost as error:
+                self._drop(worker)
+                self._hire_one()
+                if lost:
+                    raise ServiceError(LOST_TWICE) from error
+            else:
+                self._idle.put(worker)
+                return answer
+        raise AssertionError("The second loss ends the work.")
 
     def _drop(self, worker: Worker) -> None:
-        worker.dismiss()
-        self._hired = [other for other in self._hired if other is not worker]
-
-
-class _Round:
-    """One sequence of work, shared out."""
-
-    def __init__(self, crew: Crew, works: Iterable[Callable[[], Any]]) -> None:
-        self._crew, self._works = crew, iter(works)
-        self._again: deque[_Task] = deque()
-        self._under_way: dict[Future[Any], tuple[Worker, _Task]] = {}
-        self._finished: dict[int, bytes] = {}
-        self._placed, self._following, self._exhausted = 0, 0, False
-
-    def results(self) -> Iterator[Any]:
-        """Results in order."""
-        try:
-            yield from self._in_order()
-        finally:
-            # Where a round ends early its workers are at work still; they are idle when they have ended it.
-            self._crew.leave({future: worker for future, (worker, _) in self._under_way.items()})
-
-    def _in_order(self) -> Iterator[Any]:
-        while True:
-            self._share_out()
-            while self._following in self._finished:
-                answer = self._finished.pop(self._following)
-                self._following += 1
-                yield unpacked(answer)
-                self._share_out()
-            if not self._under_way and not self._again and self._exhausted:
-                return
-            for future in self._crew.await_any(tuple(self._under_way)):
-                self._take(future)
-
-    def _share_out(self) -> None:
-        while (worker := self._crew.next_idle()) is not None:
-            task = self._next()
-            if task is None:
-                self._crew.rest(worker)
-                return
-            self._under_way[worker.given(task.data)] = worker, task
-
-    def _next(self) -> _Task | None:
-        """What is to be done next; None where nothing is, or too many results wait for an earlier one."""
-        if self._again:
-            return self._again.popleft()
-        if self._exhausted or self._placed - self._following >= AHEAD * self._crew.count:
-            return None
-        work = next(self._works, None)
-        if work is None:
-            self._exhausted = True
-            return None
-        self._placed += 1
-        return _Task(self._placed - 1, packed(work))
-
-    def _take(self, future: Future[Any]) -> None:
-        worker, task = self._under_way.pop(future)
-        try:
-            self._finished[task.place] = worker.result(future)
-        except WorkerLost as error:
-            self._crew.lose(worker)
-            if task.lost:
-                raise ServiceError(LOST_TWICE) from error
-            self._again.append(_Task(task.place, task.data, lost=True))
-            return
-        self._crew.rest(worker)
+        with self._lock:
+            if not self._dismissed:
+                worker.dismiss()
+                self._hired.discard(worker)
+                self._begun.discard(worker)
 
 
 class CrewRoom:

@@ -10,14 +10,16 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.exchanges import Variant
 from app.shared.files import write_text
-from app.shared.memory import FOR_MEMORY
+from app.shared.jobs import FOR_MEMORY
 from app.shared.model_host import ModelHost
 from app.shared.operations import Progress
 from app.shared.planning import Planner, pinned, prompted, vanilla
@@ -40,7 +42,6 @@ from app.swap.types import (
     SwapProgress,
     SwapRequest,
     SwapResult,
-    SwapVariant,
 )
 from app.swap.variants import swap_notes, swap_variants
 from coft_core.decode.cost import reserved_bytes
@@ -96,72 +97,14 @@ STORED: TypeAdapter[KeptSwap] = TypeAdapter(KeptSwap)
 STORED.rebuild(_types_namespace={"StoredLogits": object})
 
 
-def _without_logits(chain: SwapChain) -> SwapChain:
-    return replace(chain, steps=tuple(replace(step, logits=None) for step in chain.steps))
+_CHAIN = {"steps": {"__all__": {"logits"}}}
+_UNKEPT: Any = {"steps": {"__all__": {"outcomes": {"__all__": {"vanilla": _CHAIN, "policy": _CHAIN}}}}}
+"""Steps are stored without their logits."""
 
 
 def _bytes_of(kept: KeptSwap) -> bytes:
-    steps = {
-        step: replace(
-            result,
-            outcomes=tuple(
-                replace(item, vanilla=_without_logits(item.vanilla), policy=_without_logits(item.policy))
-                for item in result.outcomes
-            ),
-        )
-        for step, result in kept.steps.items()
-    }
     # Thresholds may be infinite, which Python's JSON writes and reads and strict JSON does not know.
-    return json.dumps(STORED.dump_python(replace(kept, steps=steps), mode="json"), ensure_ascii=False).encode()
-
-
-class SwapRuns:
-    """Running comparisons by number, and the newest that are done; each is cancelled by its own number."""
-
-    def __init__(self, capacity: int = KEPT) -> None:
-        """Nothing runs yet; of those that are done, the one unused for longest goes first."""
-        self._numbers = count(1)
-        self._running: dict[InProject, SwapWatch] = {}
-        self._kept: ProjectCache[int, KeptSwap] = ProjectCache(capacity)
-        self._lock = Lock()
-
-    @contextmanager
-    def watched(self, chains: int, length: int) -> Iterator[SwapWatch]:
-        """A comparison from its beginning to its end, however it ends."""
-        with self._lock:
-            watch = SwapWatch(next(self._numbers), chains, length)
-            key = in_present(watch.number)
-            self._running[key] = watch
-        try:
-            yield watch
-        finally:
-            with self._lock:
-                del self._running[key]
-
-    def cancel(self, number: int) -> None:
-        """End a comparison after its current token, if it runs."""
-        with self._lock:
-            if (watch := self._running.get(in_present(number))) is not None:
-                watch.stop.set()
-
-    def keep(self, request: SwapRequest, result: SwapResult) -> None:
-        """Keep what a step of a comparison gave."""
-        with self._lock:
-            self._kept.setdefault(result.number, KeptSwap(request, {})).steps[result.answer_step] = result
-
-    def put(self, kept: KeptSwap, number: int | None = None) -> int:
-        """Keep a comparison under its number; one that comes from the store is given a number of its own."""
-        with self._lock:
-            number = next(self._numbers) if number is None else number
-            self._kept[number] = kept
-        return number
-
-    def kept(self, number: int) -> KeptSwap:
-        """A comparison that is done."""
-        with self._lock:
-            if (kept := self._kept.get(number)) is None:
-                raise ServiceError("This comparison is not kept any more; run it again.")
-            return kept
+    return json.dumps(STORED.dump_python(kept, mode="json", exclude=_UNKEPT), ensure_ascii=False).encode()
 
 
 MOST_CANDIDATES = 50
@@ -173,26 +116,20 @@ class SwapService:
     The newest results are kept in memory, so that another step can be read and tables written without a second run.
     """
 
-    def __init__(
-        self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool, swaps: SwapsRepository
-    ) -> None:
-        """Nothing runs yet; the pool keeps the chains that are being written between two tokens."""
-        self._audits = audits
-        self._planner = planner
-        self._host = host
-        self._pool = pool
-        self._swaps = swaps
-        self._runs = SwapRuns()
+    def __init__(self, services: Services) -> None:
+        self._audits, self._planner, self._host = services[AuditService], services[Planner], services[ModelHost]
+        # Chains that are being written are kept in the pool between two tokens.
+        self._pool, self._swaps = services[RolloutPool], services[SwapsRepository]
+        self._numbers, self._lock = count(1), Lock()
+        self._running: dict[InProject, SwapWatch] = {}
+        self._kept: ProjectCache[int, KeptSwap] = ProjectCache(KEPT)
 
     @classmethod
     def wired(cls, services: Services) -> SwapService:
         """Built from the program's services."""
-        return cls(
-            services[AuditService], services[Planner], services[ModelHost], services[RolloutPool],
-            services[SwapsRepository],
-        )  # fmt: skip
+        return cls(services)
 
-    def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
+    def variants(self, request: SwapRequest) -> tuple[Variant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model."""
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         return swap_variants(request, spans)
@@ -222,7 +159,7 @@ class SwapService:
         plans = self._plans(variants, settings)
         first = _masked_ids(plans[0][1])
         outcomes, distributions = [], []
-        with self._runs.watched(2 * len(variants), length) as watch:
+        with self._watched(2 * len(variants), length) as watch:
             for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
                 alone = yield from self._chain(pair[0], variant, vanilla(settings), watch, 2 * index)
                 guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
@@ -233,11 +170,13 @@ class SwapService:
 
     def cancel(self, number: int) -> None:
         """End a running comparison after its current token; one that has ended stays as it is."""
-        self._runs.cancel(number)
+        with self._lock:
+            if (watch := self._running.get(in_present(number))) is not None:
+                watch.stop.set()
 
     def at(self, number: int, answer_step: int) -> SwapResult:
         """Another step of a comparison that is still kept; its chains are not run again."""
-        kept = self._runs.kept(number)
+        kept = self._kept_under(number)
         if answer_step in kept.steps:
             return kept.steps[answer_step]
         request = replace(kept.request, answer_step=answer_step)
@@ -254,16 +193,19 @@ class SwapService:
 
     def store(self, number: int, form: JsonObject) -> str:
         """Store a comparison that is still kept with the form that it was asked by, and give the key of its address."""
-        kept = self._runs.kept(number)
+        kept = self._kept_under(number)
         key = self._swaps.add(form, _bytes_of(kept))
-        self._runs.put(replace(kept, key=key), number)
+        with self._lock:
+            self._kept[number] = replace(kept, key=key)
         return key
 
     def stored(self, key: str, answer_step: int | None = None) -> tuple[SwapResult, JsonObject]:
         """A stored comparison and the form that it was asked by, to be gone on with; nothing is computed."""
         record = self._swaps.named(key)
         kept = replace(STORED.validate_python(json.loads(record.data)), key=key)
-        number = self._runs.put(kept)
+        with self._lock:
+            number = next(self._numbers)
+            self._kept[number] = kept
         for step, result in kept.steps.items():
             kept.steps[step] = replace(result, number=number)
         found = kept.steps.get(-1 if answer_step is None else answer_step) or kept.steps[kept.request.answer_step]
@@ -274,7 +216,7 @@ class SwapService:
         name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
         return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
 
-    def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
+    def _plans(self, variants: Sequence[Variant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
         """Each variant planned for vanilla decoding and for the policy."""
         plan = partial(self._planner.plan, prompted(self._host.get(settings.model), settings))
         return [
@@ -308,11 +250,32 @@ class SwapService:
             notes=tuple(swap_notes(request, outcomes)),
             number=number,
         )
-        self._runs.keep(request, result)
+        with self._lock:
+            self._kept.setdefault(number, KeptSwap(request, {})).steps[result.answer_step] = result
         return result
 
+    @contextmanager
+    def _watched(self, chains: int, length: int) -> Iterator[SwapWatch]:
+        """A comparison from its beginning to its end, however it ends; it is cancelled by its own number."""
+        with self._lock:
+            watch = SwapWatch(next(self._numbers), chains, length)
+            key = in_present(watch.number)
+            self._running[key] = watch
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                del self._running[key]
+
+    def _kept_under(self, number: int) -> KeptSwap:
+        """A comparison that is done; of all, the one unused for longest goes first."""
+        with self._lock:
+            if (kept := self._kept.get(number)) is None:
+                raise ServiceError("This comparison is not kept any more; run it again.")
+            return kept
+
     def _chain(
-        self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int
+        self, prepared: Plan, variant: Variant, settings: AuditSettings, watch: SwapWatch, done: int
     ) -> Generator[SwapProgress, None, SwapChain]:
         key, steps, finished = object(), tuple[Step, ...](), None
         try:
@@ -345,7 +308,7 @@ def _check(request: SwapRequest) -> None:
         raise ServiceError(f"{request.top} candidates a variant cannot be shown; choose 1 to {MOST_CANDIDATES}.")
 
 
-def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:
+def _prefix(chain: SwapChain, variant: Variant, answer_step: int) -> list[int]:
     if len(chain.steps) <= answer_step:
         raise ServiceError(
             f"The chain of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "

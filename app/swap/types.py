@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.shared.audits import AuditSettings, StartAudit
-from coft_core.text.rewording import Replacement
+from app.shared.exchanges import Variant
 from coft_core.types import Span, Step
 
 VIEWS = ("factual", "fused", "drawn", "masked")
@@ -15,24 +15,7 @@ VIEWS = ("factual", "fused", "drawn", "masked")
 
 @dataclass(frozen=True, slots=True)
 class SwapRequest:
-    """A request to replace an attribute in a prompt and compare what follows.
-
-    Attributes:
-        prompt: The reviewer's text, exactly as typed.
-        settings: Settings of the policy that is compared with vanilla decoding; their seed serves all variants.
-        spans: Sensitive spans; None lets the detector find them.
-        pronouns: Pronouns that take the place of those in the masked spans: some of ``she``, ``he``, ``they``.
-        groups: Words that take the place of the other masked spans, one variant each.
-        group_pronouns: Pronouns that go with each group, ``she``, ``he``, ``they`` or None; empty leaves them alone.
-        category: Family whose spans the groups replace; needed where spans of several families are masked.
-        targets: Starts of the spans that are replaced; None takes every masked one that fits.
-        roles: (start of a pronoun, its role) where the reviewer knows better; roles are those of
-            :data:`coft_core.text.agreement.ROLES`.
-        include_original: Compare with the prompt as typed.
-        max_new_tokens: Length of the chains.
-        answer_step: Step whose distributions are compared, 0-based; 0 is the first token.
-        top: Likeliest tokens of each variant that the table of candidates unites.
-    """
+    """A request to replace an attribute in a prompt and compare what follows."""
 
     prompt: str
     settings: AuditSettings = field(default_factory=AuditSettings)
@@ -47,17 +30,6 @@ class SwapRequest:
     max_new_tokens: int = 12
     answer_step: int = 0
     top: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class SwapVariant:
-    """The prompt with an attribute replaced."""
-
-    label: str
-    prompt: str
-    spans: tuple[Span, ...]
-    replacements: tuple[Replacement, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +98,7 @@ class SwapChain:
 class SwapOutcome:
     """What follows a variant."""
 
-    variant: SwapVariant
+    variant: Variant
     vanilla: SwapChain
     policy: SwapChain
     masked_like_first: bool

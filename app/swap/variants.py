@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import cast
 
 from app.shared.errors import ServiceError
-from app.swap.types import SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets, SwapVariant
-from coft_core.text.agreement import FORMS, PRONOUN_SETS, ROLES, Pronoun, PronounSet, Role, find_pronouns, is_pronoun
+from app.shared.exchanges import AS_TYPED, Variant, group_spans, with_group, with_pronouns
+from app.swap.types import SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets
+from coft_core.text.agreement import FORMS, ROLES, Pronoun, Role, find_pronouns, is_pronoun
 from coft_core.text.merging import validate_spans
-from coft_core.text.rewording import swap_text
 from coft_core.text.vocabulary import lexicon_words, shipped_tables
 from coft_core.types import Span
 
@@ -89,22 +89,21 @@ def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[st
     return notes
 
 
-AS_TYPED = "as typed"
 MOST_VARIANTS = 12
 """Every variant runs two chains, and every pair of variants is compared."""
 
 
-def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[SwapVariant, ...]:
+def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[Variant, ...]:
     """The variants that a request asks for, the prompt as typed first; variants with the same text are one."""
     validate_spans(request.prompt, spans)
-    targets = _targets(request, spans)
-    variants = [SwapVariant(AS_TYPED, request.prompt, tuple(spans))] if request.include_original else []
-    variants += [_pronoun_variant(request, spans, targets, _known_set(name)) for name in request.pronouns]
+    prompt, targets, roles = request.prompt, _targets(request, spans), _roles(request)
+    variants = [Variant(AS_TYPED, prompt, tuple(spans))] if request.include_original else []
+    variants += [with_pronouns(prompt, spans, targets, name, roles) for name in request.pronouns]
     if request.groups:
-        replaced = _word_spans(request, targets)
+        replaced = group_spans(prompt, targets, request.category)
         for group, pronouns in zip(request.groups, _group_pronouns(request), strict=True):
-            variants.append(_group_variant(request, spans, targets, replaced, group, pronouns))
-    by_text: dict[str, SwapVariant] = {}
+            variants.append(with_group(prompt, spans, targets, replaced, group, pronouns, roles))
+    by_text: dict[str, Variant] = {}
     for variant in variants:
         first = by_text.setdefault(variant.prompt, variant)
         if first.label == AS_TYPED and variant is not first:
@@ -129,49 +128,6 @@ def _targets(request: SwapRequest, spans: Sequence[Span]) -> list[Span]:
     return chosen
 
 
-def _pronoun_variant(
-    request: SwapRequest, spans: Sequence[Span], targets: Sequence[Span], wanted: PronounSet
-) -> SwapVariant:
-    pronouns = find_pronouns(request.prompt)
-    if not any(item.meets(span) for item in pronouns for span in targets):
-        raise ServiceError("No masked span has a pronoun to replace; mask one, or compare groups instead.")
-    swapped = swap_text(request.prompt, spans, wanted=wanted, targets=targets, roles=_roles(request))
-    return SwapVariant(wanted, swapped.text, swapped.spans, swapped.replacements, swapped.notes)
-
-
-def _group_variant(
-    request: SwapRequest,
-    spans: Sequence[Span],
-    targets: Sequence[Span],
-    replaced: Sequence[Span],
-    group: str,
-    pronouns: str | None,
-) -> SwapVariant:
-    name = " ".join(group.split())
-    if not name:
-        raise ServiceError("A group is empty; write a word, or leave it out.")
-    new = {span: lexicon_words().inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
-    wanted = None if pronouns is None else _known_set(pronouns)
-    others = [span for span in targets if span not in new]
-    swapped = swap_text(request.prompt, spans, new, wanted, others, _roles(request))
-    label = name if wanted is None else f"{name}, {wanted}"
-    return SwapVariant(label, swapped.text, swapped.spans, swapped.replacements, swapped.notes)
-
-
-def _word_spans(request: SwapRequest, targets: Sequence[Span]) -> list[Span]:
-    """Target spans that are more than a pronoun, of the family that is replaced."""
-    pronouns = find_pronouns(request.prompt)
-    words = [span for span in targets if not is_pronoun(span, pronouns)]
-    families = sorted({span.category for span in words})
-    if request.category is not None:
-        words = [span for span in words if span.category == request.category]
-    elif len(families) > 1:
-        raise ServiceError(f"Spans of {' and '.join(families)} are masked; choose the family that is replaced.")
-    if not words:
-        raise ServiceError("No masked span can be replaced by a group; mask the words that name one.")
-    return words
-
-
 def _group_pronouns(request: SwapRequest) -> tuple[str | None, ...]:
     if not request.group_pronouns:
         return (None,) * len(request.groups)
@@ -181,12 +137,6 @@ def _group_pronouns(request: SwapRequest) -> tuple[str | None, ...]:
             "its pronouns, or none."
         )
     return request.group_pronouns
-
-
-def _known_set(name: str) -> PronounSet:
-    if name not in PRONOUN_SETS:
-        raise ServiceError(f"There are no pronouns {name!r}; choose {', '.join(PRONOUN_SETS)}.")
-    return name
 
 
 def _roles(request: SwapRequest) -> dict[int, Role]:

@@ -12,8 +12,10 @@ from markupsafe import Markup
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
+from app.shared.exchanges import Variant
+from app.shared.given import whole
 from app.shared.json import span_json
-from app.shared.markup import from_file, html
+from app.shared.markup import laid_out
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import (
@@ -34,7 +36,6 @@ from app.swap.types import (
     SwapResult,
     SwapTargets,
     SwapToken,
-    SwapVariant,
 )
 from coft_core.step_numbers import step_numbers
 from coft_core.types import Certificate, Span, Step
@@ -146,8 +147,8 @@ def swap_request(
         targets=starts,
         roles=tuple((pronouns[name].start, str(role)) for name, role in roles.items() if name in pronouns),
         include_original=bool(given["original"]),
-        max_new_tokens=_whole(given.get("length", 1), "length of the chains"),
-        answer_step=_whole(given.get("answer", 1), "compared token") - 1,
+        max_new_tokens=_from_one(given, "length", "length of the chains"),
+        answer_step=_from_one(given, "answer", "compared token") - 1,
     )
 
 
@@ -175,7 +176,7 @@ def form_message(
     targets: SwapTargets,
     category: str | None,
     offers: tuple[Sequence[str], Sequence[str]],
-    variants: Sequence[SwapVariant] | str,
+    variants: Sequence[Variant] | str,
 ) -> Message:
     """What can be chosen, and the variants as chosen, or why there are none."""
     refusal = next_step(targets, variants) if isinstance(variants, str) else ""
@@ -216,23 +217,12 @@ def next_step(targets: SwapTargets, refusal: str) -> str:
     return "Choose pronouns or groups to put in place, so that there are two different variants."
 
 
-def variants_html(variants: Sequence[SwapVariant]) -> Markup:
+def variants_html(variants: Sequence[Variant]) -> Markup:
     """The variants as text, with every replacement marked, and what should be checked in them."""
-    return html(
-        """
-        <ol class="variants">{% for letter, variant in variants %}
-        <li><p class="who"><span class="letter">{{ letter }}</span> {{ variant.label }}<span class="hint tnum">
-        {{- variant.replacements | length | plural("change") if variant.replacements else "nothing changed" }}
-        </span></p><p class="text">{{ marked(variant) }}</p>
-        {% if variant.notes %}<ul class="check">{% for note in variant.notes %}<li>{{ note }}</li>{% endfor %}</ul>
-        {% endif %}</li>{% endfor %}</ol>
-        """,
-        variants=list(zip(LETTERS, variants, strict=False)),
-        marked=marked_text,
-    )
+    return laid_out("swap/variants.html", variants=list(zip(LETTERS, variants, strict=False)), marked=marked_text)
 
 
-def marked_text(variant: SwapVariant) -> Markup:
+def marked_text(variant: Variant) -> Markup:
     """A variant's text with every replacement marked, and what stood there for those who cannot see the mark."""
     pieces, cursor, shift = [], 0, 0
     for change in sorted(variant.replacements, key=lambda item: item.start):
@@ -242,23 +232,13 @@ def marked_text(variant: SwapVariant) -> Markup:
         said = f"{KINDS[change.kind]}: was “{change.before}”" + ("" if change.sure else ", to be checked")
         pieces.append((variant.prompt[cursor:start], change, variant.prompt[start:end], said))
         cursor = end
-    return html(
-        """
-        {% for before, change, text, said in pieces %}{{ before }}
-        <mark class="swapped {{ change.kind }}{{ "" if change.sure else " unsure" }}" title="{{ said }}">{{ text }}
-        {%- if not change.sure %}<span class="doubt" aria-hidden="true">?</span>{% endif %}
-        <span class="vh"> ({{ said }})</span></mark>{% endfor %}{{ rest }}
-        """,
-        pieces=pieces,
-        rest=variant.prompt[cursor:],
-    )
+    return laid_out("swap/marked.html", pieces=pieces, rest=variant.prompt[cursor:])
 
 
-def _whole(given: object, name: str) -> int:
-    text = str(given).strip()
-    if not text.isdigit() or int(text) < 1:
-        raise ServiceError(f"The {name} is a whole number from 1; correct it.")
-    return int(text)
+def _from_one(given: Mapping[str, Any], name: str, called: str) -> int:
+    if (number := whole(given, name, called, usual=1)) < 1:
+        raise ServiceError(f"The {called} is a whole number from 1; correct it.")
+    return number
 
 
 SYMBOLS = (
@@ -382,9 +362,6 @@ def _short(name: str, most: int = 12) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-VANILLA = "vanilla"
-
-
 def result_message(result: SwapResult) -> Message:
     """Everything that the page shows of a comparison."""
     figure = swap_figure(result).to_plotly_json()
@@ -460,7 +437,7 @@ def head_html(result: SwapResult) -> Markup:
         for view in result.views
         for largest in (result.largest(view),)
     ]  # fmt: skip
-    return from_file("swap/head.html", lead=lead(result), rows=rows, distance=distance)
+    return laid_out("swap/head.html", lead=lead(result), rows=rows, distance=distance)
 
 
 def figure_caption(result: SwapResult) -> str:
@@ -482,43 +459,20 @@ def figure_spoken(result: SwapResult) -> str:
 def body_html(result: SwapResult) -> Markup:
     """Distances of all pairs, each variant's chains under vanilla decoding and under the policy, and all numbers."""
     apart = {(gap.first, gap.second): gap.distances for gap in result.gaps}
-    return from_file(
+    return laid_out(
         "swap/found.html",
         result=result,
         variants=list(zip(LETTERS, result.outcomes, strict=False)),
         readings=[(view, *reading(result, view)[:2]) for view in result.views],
         apart=apart | {(second, first): values for (first, second), values in apart.items()},
         distance=distance,
-        chain=_chain,
         policy=policy_of(result),
-        small=_small,
-    )
-
-
-def _chain(result: SwapResult, index: int, outcome: SwapOutcome, decoding: str) -> Markup:
-    alone = decoding == VANILLA
-    chain = outcome.vanilla if alone else outcome.policy
-    name = policy_name(decoding)
-    return html(
-        """
-        <div class="one"><p class="who">{{ name }}
-        {% if not alone %}<span class="hint">{{ parameters }}</span>{% endif %}
-        <span class="hint tnum">{{ claim }}{{ end }}</span>
-        <button type="button" class="btn small" data-do="audit" data-variant="{{ index }}"
-          data-decoding="{{ "vanilla" if alone else "policy" }}" aria-label="Open as audit: {{ label }}">Open as audit
-        </button></p><p class="strip" role="group" aria-label="{{ label }}">
-        {%- for step in chain.steps %}{{ token(step, answer, alone) }}{% endfor %}</p></div>
-        """,
-        name=name,
-        alone=alone,
-        parameters=parameters_line(chain.start.settings),
-        claim=chain_claim(chain, alone),
-        end=f", {finished_text(chain.finished)}" if chain.finished != "length" else "",
-        index=index,
-        label=f"{name}, {outcome.variant.label}",
-        chain=chain,
+        policy_name=policy_name,
+        parameters=parameters_line,
+        claim=chain_claim,
+        finished=finished_text,
         token=token_html,
-        answer=result.answer_step,
+        small=_small,
     )
 
 
@@ -541,17 +495,8 @@ def token_html(step: Step, answer_step: int, alone: bool) -> Markup:
     if step.index == answer_step:
         classes.append("now")
         said += ", compared"
-    return html(
-        """
-        <span class="tok {{ classes }}" title="{{ said }}"><span class="mk">
-        {%- for name in marks %}{{ icon(name) }}{% endfor %}</span><span class="w">{{ word }}</span>
-        <span class="vh"> ({{ said }}) </span></span>
-        """,
-        classes=" ".join(classes),
-        said=said,
-        marks=() if alone else token_marks(step),
-        word=shown_token(step.token),
-    )
+    marks = () if alone else token_marks(step)
+    return laid_out("swap/token.html", classes=" ".join(classes), said=said, marks=marks, word=shown_token(step.token))
 
 
 def _small(value: float) -> str:

@@ -14,8 +14,7 @@ import gradio as gr
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown
-from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
-from app.shared.jobs import JobService
+from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.web import topbar
@@ -26,8 +25,6 @@ from app.tune.words import EMPTY, read_set, run_details, runs_list, time_sentenc
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
 """Controls of the page beside model and methods, in their order."""
-
-LEFT = "A run that is cancelled keeps the points that are measured, and chooses none."
 
 
 class TuneHandlers:
@@ -69,14 +66,10 @@ class TuneHandlers:
         sample_set = self.samples[int(event.id)]
         return str(shutil.copy(sample_set.path, Path(self._folder.name) / sample_set.name))
 
-    @property
-    def runs(self) -> JobKind:
-        """The runs as jobs that the page follows; a finished job is the record of its run."""
-        return JobKind("tuning", self._begin, lambda job: job.id, self._newest, cancelled=LEFT, keeps_parts=True)
-
-    def _begin(
+    def begin(
         self, path: str | None, name: str, model: str, policies: list[str], on: str | None, source: str, *sampling: Any
     ) -> int:
+        """Begin a run with the form's values."""
         if path is None:
             raise ServiceError("No set is chosen: upload one, or take the sample.")
         controls = dict(zip(SAMPLING, sampling, strict=True))
@@ -86,10 +79,6 @@ class TuneHandlers:
         request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), settings, calibration_source=source)
         tuning_set = self._tunings.read(Path(path), Path(path).name)
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
-
-    def _newest(self, request: gr.Request) -> int | None:
-        runs, asked = [run.id for run in self._tunings.list()], asked_number(request, "run")
-        return asked if asked in runs else next(iter(runs), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:
@@ -161,7 +150,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     read.success(handlers.forecast, timed, form.time, **LATEST)
     gr.on([field.change for field in form.timed[:2]], handlers.forecast, timed, form.time, **LATEST)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
-    wire_job(app, JobWatch(services[JobService], handlers.runs), jobs, [form.file, *form.inputs])
+    wire_job(app, JobWatch(services[TuningService], handlers.begin), jobs, [form.file, *form.inputs])
     runs.show(handlers.show, None, shown_id, **MULTIPLE)
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)

@@ -148,11 +148,6 @@ def method_of(sweep: Sweep) -> TunedMethod:
     return TunedMethod(sweep.method, points, planned=len(points))
 
 
-def has_points(job: JobRecord) -> bool:
-    """Whether a job that has ended measured anything: vanilla decoding at least."""
-    return job.result is not None and "vanilla" in job.result
-
-
 def view_of(job: JobRecord) -> TuningView:
     """A run that has ended; from one that ended early nothing is chosen."""
     request, tuning_set, result = request_from(job.payload), set_from(job.payload), job.result or {}

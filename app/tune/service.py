@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobContext, JobRunner
-from app.shared.memory import MemoryWait
+from app.shared.jobs import JobContext
+from app.shared.long_run import RunOfJobs
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, controls_of, prompted
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool, Workers
+from app.shared.workers import Workers
 from app.tune.runs import (
     TunedMethod,
     TunedValues,
     TuningRequest,
     TuningView,
-    has_points,
     method_of,
     payload_of,
     point_of,
@@ -49,8 +48,8 @@ from coft_core.text.detection import SpanDetector
 from coft_core.tuning.measure import Measured, measure_many
 from coft_core.tuning.sweep import LAMS, Variant, accuracy_floor, sweep, variants_of
 from coft_core.types import Example
-from db.jobs import JobRecord, JobsRepository, JobStatus
-from db.types import JsonObject, NotFoundError
+from db.jobs import JobRecord
+from db.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class _Clock:
     def __init__(self, context: JobContext, workers: Workers, whole: int) -> None:
         self._context, self._whole, self._done = context, whole, 0
         self.workers = workers
-        self.waiting = MemoryWait(context)
+        self.waiting = context.waiting
 
     def tick(self, label: str) -> None:
         """Note one more prompt; the run ends here if it was cancelled."""
@@ -124,7 +123,7 @@ def _calibrations(work: TuningWork, context: JobContext, workers: Workers) -> di
         context.check_cancelled()
         work.host.give_way()
 
-    room = workers.room(work.host.memory.room(MemoryWait(context)))
+    room = workers.room(work.host.memory.room(context.waiting))
     seed, steps, controls = settings.seed, settings.max_new_tokens, controls_of(settings)
     if work.request.calibration_source == "reference":
         with work.host.turn():
@@ -197,39 +196,19 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
         return measure_many(work.model, work.items.items, policies, models, scorers, work.detector, told, room=room)
 
 
-JOB_KIND = "tuning"
-ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
-
 SAMPLES = ("prompts", "tuning.json")
 """List of the sets to tune on that come with the program, among the shipped data files."""
 
 
-class TuningService:
-    """Runs tunings as jobs; a finished job is the record of its run."""
+class TuningService(RunOfJobs[TuningView]):
+    """Sweeps the strength of methods; one unit of work is a prompt under one point of a sweep."""
 
-    def __init__(
-        self,
-        jobs: JobsRepository,
-        runner: JobRunner,
-        host: ModelHost,
-        detectors: Detectors,
-        workers: WorkerPool,
-        max_upload_bytes: int = 20_000_000,
-    ) -> None:
-        self._workers = workers
-        self._jobs = jobs
-        self._runner = runner
-        self._host = host
-        self._detectors = detectors
-        self._max_upload_bytes = max_upload_bytes
+    kind = "tuning"
+    kept = "A run that is cancelled keeps the points that are measured, and chooses none."
 
-    @classmethod
-    def wired(cls, services: Services) -> TuningService:
-        """Built from the program's services."""
-        return cls(
-            services[JobsRepository], services[JobRunner], services[ModelHost], services[Detectors],
-            services[WorkerPool], services.largest_upload,
-        )  # fmt: skip
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._detectors, self._max_upload_bytes = services[Detectors], services.largest_upload
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """The sets to tune on that come with the program."""
@@ -261,14 +240,12 @@ class TuningService:
         if calibration_set is not None:
             examples = self._examples(calibration_set, request.calibration_source)
             request = replace(request, calibration_set=calibration_set.name)
-        prompted(self._host.get(request.settings.model), request.settings)
-        return self._runner.submit(
-            JOB_KIND, request.name, lambda context: self._work(context, examples), payload_of(request, tuning_set)
-        )
+        prompted(self.host.get(request.settings.model), request.settings)
+        return self.begin(request.name, payload_of(request, tuning_set), partial(self.work, examples=examples))
 
     def at_hand(self, model: str) -> bool:
         """Whether a model is loaded already, or comes with the program and is loaded in a moment."""
-        return model == AuditSettings().model or self._host.loaded(model) is not None
+        return model == AuditSettings().model or self.host.loaded(model) is not None
 
     def forecast(
         self, tuning_set: TuningSet, request: TuningRequest, clock: Callable[[], float] = time.perf_counter
@@ -278,21 +255,18 @@ class TuningService:
         What COFT is calibrated on is left out, and so are methods that cannot be swept: they take no time.
         """
         settings = request.settings
-        model = prompted(self._host.get(settings.model), settings)
-        work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request)
+        model = prompted(self.host.get(settings.model), settings)
+        work = TuningWork(model, self.host, self._detectors.choose(settings), tuning_set, request)
         tried = [_variants(work, name, None) for name in ("vanilla", *request.policies)]
         swept = [variants for variants in tried if not isinstance(variants, TunedMethod)]
         return len(tuning_set.items) * sum(_seconds(work, variants, clock) for variants in swept)
 
-    def list(self) -> tuple[TuningView, ...]:
-        """Runs that have ended with something measured, newest first; those that ended early say so."""
-        return tuple(view_of(job) for job in self._ended())
+    def has_found(self, result: JsonObject) -> bool:
+        """Whether anything was measured: vanilla decoding at least."""
+        return "vanilla" in result
 
-    def view(self, run_id: int) -> TuningView:
-        """A run that has ended with something measured."""
-        job = next((job for job in self._ended() if job.id == run_id), None)
-        if job is None:
-            raise NotFoundError(f"There is no tuning {run_id} with points; choose one from the list.")
+    def found(self, job: JobRecord) -> TuningView:
+        """What was measured."""
         return view_of(job)
 
     def write_csv(self, run_id: int, folder: Path) -> Path:
@@ -304,10 +278,10 @@ class TuningService:
 
         A model that is loaded must have the weights that were tuned.
         """
-        loaded = self._host.loaded(settings.model)
+        loaded = self.host.loaded(settings.model)
         key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
         # Only runs whose methods were all swept have a point to use.
-        for job in self._ended(("done",)):
+        for job in self.ended(("done",)):
             tuned = request_from(job.payload).settings
             if _prompting(tuned) != _prompting(settings) or controls_of(tuned) != controls_of(settings):
                 continue
@@ -337,9 +311,6 @@ class TuningService:
             alpha=settings.alpha if best.alpha is None else best.alpha,
         )
 
-    def _ended(self, statuses: tuple[JobStatus, ...] = ENDED) -> builtins.list[JobRecord]:
-        return [job for job in self._jobs.list(JOB_KIND, statuses, limit=1000) if has_points(job)]
-
     def _examples(self, path: Path, source: str) -> tuple[Example, ...]:
         parsed = parse_prompt_set(path, path.name, self._max_upload_bytes)
         examples = tuple(example for _, example in parsed.rows)
@@ -352,12 +323,13 @@ class TuningService:
             )
         return examples
 
-    def _work(self, context: JobContext, examples: tuple[Example, ...]) -> JsonObject:
+    def work(self, context: JobContext, examples: tuple[Example, ...] = ()) -> JsonObject:
+        """Sweep every method, calibrating COFT on the examples where there are any."""
         request, tuning_set = request_from(context.payload), set_from(context.payload)
         settings = request.settings
-        model = prompted(self._host.get(settings.model), settings)
-        work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
-        with self._workers.hired(context) as workers:
+        model = prompted(self.host.get(settings.model), settings)
+        work = TuningWork(model, self.host, self._detectors.choose(settings), tuning_set, request, examples)
+        with self.workers.hired(context) as workers:
             return tuned(work, context, workers)
 
 

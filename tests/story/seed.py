@@ -22,7 +22,7 @@ from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
-from app.shared.jobs import ACTIVE, JobContext, JobService
+from app.shared.jobs import ACTIVE, JobService
 from app.shared.project_cache import ProjectCache
 from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
@@ -158,14 +158,14 @@ def slowed(monkeypatch: pytest.MonkeyPatch, services: Services, seconds: float) 
 def rows_held(monkeypatch: pytest.MonkeyPatch, services: Services) -> Semaphore:
     """Let each row of a batch wait until what this gives is released for it."""
     service, rows = services[BatchService], Semaphore(0)
-    run = service._run
+    run_row = service._run_row
 
-    def let(context: JobContext, *work: Any) -> None:
+    def let(run: Any, row: Any) -> None:
         while not rows.acquire(timeout=0.05):
-            context.check_cancelled()
-        run(context, *work)
+            run.context.check_cancelled()
+        run_row(run, row)
 
-    monkeypatch.setattr(service, "_run", let)
+    monkeypatch.setattr(service, "_run_row", let)
     return rows
 
 

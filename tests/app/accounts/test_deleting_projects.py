@@ -8,7 +8,7 @@ from app.accounts.service import AccountService
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
 from db.scope import in_project
@@ -73,7 +73,7 @@ def test_its_members_see_it_no_more_and_its_tokens_open_nothing(served, doomed):
 
 def test_what_is_at_work_in_it_is_named_and_keeps_it_until_it_has_ended(served, doomed):
     wired = served.wired
-    audits, jobs, deletion = wired[AuditService], wired[JobRunner], wired[ProjectDeletion]
+    audits, jobs, deletion = wired[AuditService], wired[JobService], wired[ProjectDeletion]
     lead = wired[AccountService].named("its lead")
     with answering(Visitor(lead.name, "", lead, doomed)):
         begun = audits.start(ASKED)

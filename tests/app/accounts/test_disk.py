@@ -11,7 +11,7 @@ from app.lists.service import UserListService
 from app.lists.upload import ParsedUserList
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from app.shared.limits import DiskRoom
 from app.shared.visitors import Visitor, answering
 from coft_core.types import Example
@@ -44,7 +44,7 @@ def bounded(served, monkeypatch):
 
 def test_an_account_at_its_bound_is_refused_in_a_sentence_and_others_go_on(served, bounded):
     wired = served.wired
-    audits, jobs = wired[AuditService], wired[JobRunner]
+    audits, jobs = wired[AuditService], wired[JobService]
     with answering(visitor(served, "the reviewer")):
         begun = audits.start(ASKED).session_id
     terms = ParsedUserList("terms.csv", (), (), 0)
@@ -77,7 +77,7 @@ def test_uploads_are_refused_to_the_account_and_not_to_its_address(served, bound
 
 def test_what_a_job_makes_is_counted_to_who_began_it_and_admins_alone_see_it(served, bounded):
     wired = served.wired
-    jobs, prompts = wired[JobRunner], PromptSetsRepository(wired.database)
+    jobs, prompts = wired[JobService], PromptSetsRepository(wired.database)
     made = []
 
     def work(_):

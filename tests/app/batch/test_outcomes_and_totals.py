@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.batch.impact import OutcomeRule, outcomes_of
+from app.batch.impact import NUMBER, OutcomeRule, outcomes_of, scores_of
 from app.batch.rows import MEASURES, group_totals, sorted_rows
-from app.batch.scoring import NUMBER, scores_of
 from app.shared.errors import ServiceError
 from app.shared.prompt_rows import BatchRowView, mean_interval
 from app.shared.thinking import divided_text
@@ -30,8 +29,8 @@ def test_outcomes_are_read_from_answers_and_not_from_the_thinking_before_them():
     assert [outcome.selected for outcome in outcomes.rows] == [False, True]
     assert outcomes.unanswered == (4,)
     assert outcomes.notes == ("1 row without an answer, since the thinking before it did not end: in no rate.",)
-    scores = scores_of([replace(row, divided=divided_text("7</think>5", kept)) for row in rows("")], NUMBER)
-    assert scores.scored == (("a", 5.0),)
+    _, median = scores_of([replace(row, divided=divided_text("7</think>5", kept)) for row in rows("")], NUMBER)
+    assert median == 5.0
 
 
 def rows(*texts, **changes):
@@ -83,7 +82,7 @@ def test_a_rule_that_cannot_be_read_is_refused(rule, words):
 
 
 def test_an_expression_without_an_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("app.batch.impact.SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr("app.shared.answers.SECONDS_PER_TEXT", 0.05)
     with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
         outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.batch.impact import impact_table
-from app.batch.scoring import scores_of
+from app.batch.impact import impact_table, scores_of
 from app.shared.errors import ServiceError
 from tests.app.batch.test_outcomes_and_totals import ROW
 
@@ -23,14 +22,14 @@ def rows():
 
 
 def test_the_first_number_is_the_score_and_texts_without_one_are_counted():
-    scores = scores_of(rows(), "number")
-    assert scores.scored == (("men", 8.0), ("men", 6.5), ("women", 3.0), (None, 9.0))
-    assert scores.unscored == (5,)
+    scores, _ = scores_of(rows(), "number")
+    assert scores.pairs == [("men", True), ("men", False), ("women", False), (None, True)]
+    assert scores.undecided == (5,)
 
 
 def test_the_median_is_of_all_scores_and_rates_are_of_known_groups():
-    scores = scores_of(rows(), "number")
-    assert scores.median == 7.25
+    scores, median = scores_of(rows(), "number")
+    assert median == 7.25
     table = impact_table(scores.pairs)
     assert [(item.group, item.rate, item.ratio) for item in table.rows] == [("men", 0.5, 1.0), ("women", 0.0, 0.0)]
     assert table.unknown == 1
@@ -38,11 +37,11 @@ def test_the_median_is_of_all_scores_and_rates_are_of_known_groups():
 
 def test_a_score_at_the_median_is_not_above_it():
     tied = [row(line, "5", "men") for line in (2, 3)]
-    assert scores_of(tied, "number").pairs == [("men", False), ("men", False)]
+    assert scores_of(tied, "number")[0].pairs == [("men", False), ("men", False)]
 
 
 def test_an_expressions_first_group_is_the_score():
-    assert scores_of(rows(), r"of (\d+)").scored == (("men", 10.0),)
+    assert scores_of(rows(), r"of (\d+)")[1] == 10.0
 
 
 @pytest.mark.parametrize(
@@ -60,4 +59,4 @@ def test_what_cannot_be_read_as_a_score_is_refused_with_what_to_do(read: str, se
 
 def test_texts_without_any_score_have_no_median():
     with pytest.raises(ServiceError, match="No text has a score"):
-        _ = scores_of([row(2, "none", "men")], "number").median
+        scores_of([row(2, "none", "men")], "number")

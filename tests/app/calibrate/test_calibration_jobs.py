@@ -14,7 +14,7 @@ from app.calibrate.run import SAVE_SECONDS, KeptLedger
 from app.calibrate.service import CalibrationService, request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobRunner, JobService
+from app.shared.jobs import JobContext, JobService
 from coft_core.calibrate import chains
 from coft_core.calibrate import true_tokens as scoring
 from coft_core.errors import CoftError
@@ -254,7 +254,7 @@ def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, pr
     with pytest.raises(ServiceError, match=f"job {heir}"):
         wired[CalibrationService].resume(failed)
     wired[JobService].wait(heir, LONG)
-    other = wired[JobRunner].submit("sweep", "t", lambda _: 1 / 0)
+    other = wired[JobService].submit("sweep", "t", lambda _: 1 / 0)
     wired[JobService].wait(other)
     assert not wired[JobService].get(other).resumable
     with pytest.raises(ServiceError, match="is no calibration"):

@@ -239,8 +239,8 @@ def test_columns_from_the_page_become_settings_and_what_is_no_number_is_named():
     assert (made.parameters, made.calibration_id, made.lam) == ((("weight", 3.0),), None, AuditSettings().lam)
     with pytest.raises(ServiceError, match="Column 2: Weight is 99"):
         columns_from(shared, [given, {**steered, "parameters": {"weight": 99}}])
-    with pytest.raises(ServiceError, match="The lambda of column 2 is no number"):
+    with pytest.raises(ServiceError, match="The lambda of column 2 cannot be"):
         columns_from(shared, [given, {**given, "lam": ""}])
-    with pytest.raises(ServiceError, match="The number of steps is no whole number"):
+    with pytest.raises(ServiceError, match="The number of steps cannot be"):
         columns_from({**shared, "max_new_tokens": "1.5"}, [given])
     assert chains_from([[1, 7], [2, None]]) == ((1, 2), (7, None))

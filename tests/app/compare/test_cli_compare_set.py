@@ -35,7 +35,7 @@ def test_a_set_is_run_shown_again_and_deleted(prompts, tmp_path, command):
     assert json.loads(text) == found
     _, text, _ = command("compare-set", "show", found["comparison_id"])
     assert "2: COFT, batch 2, 2 of 2 finished" in text
-    assert "from vanilla, total variation" in text
+    assert "From vanilla, total variation" in text
     assert "n = 2" in text
     _, text, _ = command("compare-set", "list")
     assert "people  2 prompts  vanilla, coft, sdd" in text

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app.audit.service import AuditService
 from app.evaluate.judging import Judges, LoadedJudge
-from app.evaluate.opening import ItemOpener
-from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
 from app.evaluate.sources import SuiteSources
-from app.shared.calibrations import CalibrationStore
-from app.shared.jobs import JobRunner, JobService
-from app.shared.model_host import ModelHost
-from app.shared.planning import Detectors
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.files import DataFolder, HubUnreachableError
 from coft_core.suites.reading import Reader
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
-from db.evaluations import EvaluationsRepository
 
 CARD = Card("Nothing.", "All.", "It is made up.", "None.")
 
@@ -98,11 +89,7 @@ MADE_UP = (Quiz(), Prose(), Missing(), Far(), Farther())
 
 def evaluations_of(wired: Services, reader: Callable[..., object] = Reader, folder: str = "") -> EvaluationService:
     """The service, on suites that are made up."""
-    opener = ItemOpener(wired[AuditService], wired[ModelHost], wired[Detectors], wired[CalibrationStore])
-    return EvaluationService(
-        wired[EvaluationsRepository], wired[JobRunner], wired[JobService], wired[ModelHost], wired[MethodPreparer],
-        SuiteSources(folder, MADE_UP), opener, wired[WorkerPool], reader, judged_by_length,
-    )  # fmt: skip
+    return EvaluationService(wired, SuiteSources(folder, MADE_UP), reader, judged_by_length)
 
 
 def judged_by_length(request: EvaluationRequest, suites: Sequence[Suite], device: str) -> Judges:

@@ -18,7 +18,7 @@ from app.evaluate.sources import HUB, SHIPPED
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobRunner, JobService
+from app.shared.jobs import JobService
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.suites.base import Scored, Written
 from coft_core.suites.reading import Reader
@@ -194,7 +194,7 @@ class Cancelling(Reading):
             def read(self, asks, policies, seeds):
                 answers = counting.read(asks, policies, seeds)
                 if len(outer.asks) == 3:
-                    running = next(job for job in outer.wired[JobRunner].list() if job.status == "running")
+                    running = next(job for job in outer.wired[JobService].list() if job.status == "running")
                     outer.wired[JobService].cancel(running.id)
                 return answers
 

@@ -18,7 +18,7 @@ from app.paths.types import PathsRequest, Question
 from app.paths.worlds import shown_prompt, worlds_of
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.jobs import JobRunner, JobService
+from app.shared.jobs import JobService
 from coft_core.errors import CalibrationMismatch
 from coft_core.paths.question import decided_after
 from coft_core.types import Span
@@ -85,9 +85,9 @@ def test_what_cannot_be_sampled_is_refused_before_a_job_is_begun(wired):
         ({"as_typed": False, "masked": False}, "No world"),
         ({"spans": ()}, "Nothing"),
         ({"pronouns": ("it",)}, "'it'"),
-        ({"groups": ("Sikh",)}, "names a group"),
+        ({"groups": ("Sikh",)}, "replaced by a group"),
         ({"question": Question("(", regex=True)}, "regular expression"),
-        ({"question": Question(" , ")}, "no word"),
+        ({"question": Question(" , ")}, "No word"),
         ({"question": Question("yes", scorer="embedded")}, "one of them"),
     ):
         with pytest.raises(ServiceError, match=why):
@@ -181,8 +181,8 @@ def test_a_path_that_there_is_not_is_refused(wired, sampled):
     view = sampled(REQUEST)
     with pytest.raises(ServiceError, match="no path 13"):
         wired[PathsService].open_path(view.id, 0, 12)
-    other = wired[JobRunner].submit("other", "A job of another kind", lambda context: None)
-    with pytest.raises(NotFoundError, match="no sampled"):
+    other = wired[JobService].submit("other", "A job of another kind", lambda context: None)
+    with pytest.raises(NotFoundError, match="has found anything"):
         wired[PathsService].view(other)
 
 

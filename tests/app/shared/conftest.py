@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from db.database import Database
 from db.jobs import JobsRepository
 
@@ -42,7 +42,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def runner(database: Database, clock: Clock) -> Iterator[JobRunner]:
+def runner(database: Database, clock: Clock) -> Iterator[JobService]:
     """A runner of one job at a time."""
-    with JobRunner(database, clock=clock) as made:
+    with JobService(database, clock=clock) as made:
         yield made

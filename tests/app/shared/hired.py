@@ -1,8 +1,8 @@
 """Workers without a cluster: work travels as bytes to benches of this process, in whatever order a test wants."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from app.settings import Settings
@@ -14,39 +14,24 @@ from tests.conftest import load_tiny
 
 
 class FakeWorker:
-    """Answers at once, unless it is told to be lost at its next piece of work."""
+    """Does its work where it is given, unless it is told to be lost at its next piece of work."""
 
     def __init__(self, bench: Bench, dies_at: int | None = None, program: str = "") -> None:
         self.bench, self.dies_at, self.program = bench, dies_at, program or program_digest()
         self.given_work: list[bytes] = []
-        self.dismissed = False
+        self.dismissed = Event()
 
-    def greeted(self) -> Future[Any]:
-        return answered(self.program)
+    def greeted(self) -> str:
+        return self.program
 
-    def given(self, data: bytes) -> Future[Any]:
+    def done(self, data: bytes) -> bytes:
         self.given_work.append(data)
         if len(self.given_work) == self.dies_at:
-            return failed(WorkerLost("killed"))
-        return answered(self.bench.done(data))
-
-    def result(self, future: Future[Any]) -> Any:
-        return future.result(timeout=0)
+            raise WorkerLost("killed")
+        return self.bench.done(data)
 
     def dismiss(self) -> None:
-        self.dismissed = True
-
-
-def answered(value: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return future
-
-
-def failed(error: Exception) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_exception(error)
-    return future
+        self.dismissed.set()
 
 
 class Cluster:
@@ -62,7 +47,7 @@ class Cluster:
         self.connections += 1
 
         def hire() -> FakeWorker:
-            bench = Bench(Settings(**worker_settings(settings)), self._loader)
+            bench = Bench(worker_settings(settings), loader=self._loader)
             self.workers.append(FakeWorker(bench, next(self._dies_at, None)))
             return self.workers[-1]
 

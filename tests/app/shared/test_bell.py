@@ -17,7 +17,7 @@ from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings
 from app.shared.bell import Bell
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobRunner, JobService
+from app.shared.jobs import JobContext, JobService
 from app.shared.visitors import KEY_COOKIE, NAME_COOKIE, Visitor, answering, visitor_of
 from app.shared.wiring import Services
 from db.jobs import JobsRepository
@@ -56,7 +56,7 @@ def work() -> Iterator[Work]:
 def begin(services: Services, visitor: Visitor | None, work: Work, title: str = "Strengths, spring") -> int:
     """A job that a visitor has begun, at work."""
     with answering(visitor):
-        number = services[JobRunner].submit("tuning", title, work)
+        number = services[JobService].submit("tuning", title, work)
     assert work.begun.wait(LONG)
     return number
 
@@ -92,7 +92,7 @@ def test_nobody_hears_of_dismisses_stops_or_resumes_anothers_job(services: Servi
         with pytest.raises(ServiceError, match="was begun by Ana, who alone can cancel"):
             services[JobService].cancel(number)
     work.go.set()
-    services[JobRunner].wait(number, LONG)
+    services[JobService].wait(number, LONG)
     store = services[JobsRepository]
     store.mark_seen([number], BEN.owners)
     store.dismiss([number], BEN.owners)
@@ -108,7 +108,7 @@ def test_a_job_of_a_program_is_told_to_nobody_and_can_be_stopped_by_everybody(se
     assert services[Bell].told(ANA.owners) == []
     with answering(BEN):
         services[JobService].cancel(number)
-    assert services[JobRunner].wait(number, LONG).status == "cancelled"
+    assert services[JobService].wait(number, LONG).status == "cancelled"
 
 
 def test_a_running_job_is_neither_seen_nor_dismissed(services: Services, work: Work) -> None:
@@ -135,7 +135,7 @@ def test_the_columns_of_a_comparison_are_told_as_one_and_a_resumed_batch_by_its_
         assert entry["address"] == f"./compare?set={compared}"
         services[SetComparisonService].cancel(compared)
         for number in entry["ids"]:
-            services[JobRunner].wait(number, LONG)
+            services[JobService].wait(number, LONG)
         assert services[Bell].told(ANA.owners)[0]["status"] == "cancelled"
         services[SetComparisonService].resume(compared)
         (entry,) = services[Bell].told(ANA.owners)
@@ -285,7 +285,8 @@ def test_the_number_of_jobs_never_widens_the_top_bar(visit: Opener, services: Se
     page = visit("/sessions")
     with answering(visitor_on(page)):
         for number in range(12):
-            services[JobRunner].wait(services[JobRunner].submit("tuning", f"Run {number}", lambda context: None), LONG)
+            jobs = services[JobService]
+            jobs.wait(jobs.submit("tuning", f"Run {number}", lambda context: None), LONG)
     expect(page.locator("#bell .bell-count")).to_have_text("12")
     fits = """() => {
       const box = (name) => document.querySelector(name).getBoundingClientRect();

@@ -12,8 +12,7 @@ from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import JobContext, JobRunner
-from app.shared.memory import FOR_MEMORY
+from app.shared.jobs import FOR_MEMORY, JobContext, JobService
 from app.swap.service import SwapService
 from app.swap.types import SwapRequest
 from coft_core.errors import DeviceMemoryError
@@ -193,7 +192,7 @@ def test_a_calibration_that_waits_for_memory_says_so_and_leaves_its_turn_to_othe
             other.start()
             other.join(SECONDS)
             assert turns == [True]
-        assert wired[JobRunner].wait(job_id, SECONDS).status == "done"
+        assert wired[JobService].wait(job_id, SECONDS).status == "done"
     assert not messages[-1].endswith(FOR_MEMORY)
 
 
@@ -208,8 +207,8 @@ def test_a_job_that_waits_for_memory_can_be_cancelled(settings, monkeypatch, tmp
         with budget.room(190 << 10):
             job_id = wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
             assert told[0].wait(SECONDS)
-            wired[JobRunner].cancel(job_id)
-            assert wired[JobRunner].wait(job_id, SECONDS).status == "cancelled"
+            wired[JobService].cancel(job_id)
+            assert wired[JobService].wait(job_id, SECONDS).status == "cancelled"
         assert budget.size == 0
 
 
@@ -224,7 +223,7 @@ def test_a_batch_of_audits_says_that_it_waits_for_memory_and_goes_on(settings, m
         with budget.room(190 << 10):
             batch = wired[BatchService].submit(parsed, BatchRequest("b", settings=SETTINGS))
             assert waits.wait(SECONDS)
-        record = wired[JobRunner].wait(wired[BatchService].view(batch).job.id, SECONDS)
+        record = wired[JobService].wait(wired[BatchService].view(batch).job.id, SECONDS)
     assert record.status == "done"
     assert not messages[-1].endswith(FOR_MEMORY)
 

@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from app.bootstrap import services
 from app.settings import Settings
-from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobContext, JobRunner, JobService
+from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobContext, JobService
 from coft_core.types import Example
 from db.batches import BatchesRepository
 from db.database import Database
@@ -39,10 +39,8 @@ from threading import Event
 from app.shared import jobs
 from db.database import Database
 
-# After the first one, signs of life come when the test asks for them, and not while it lets them be old.
-jobs.HEARTBEAT_SECONDS = float("inf")
 database = Database(sys.argv[1]).open()
-runner = jobs.JobRunner(database)
+runner = jobs.JobService(database)
 # As if it were another computer, into whose processes nobody can look.
 runner._process = replace(runner._process, host="desk-7", machine="another computer")
 entered, released = Event(), Event()
@@ -120,7 +118,7 @@ def test_a_living_job_of_another_server_is_left_alone_and_taken_over_when_its_le
     def now() -> datetime:
         return utc_now() + later[0]
 
-    with Database(url) as database, JobRunner(database, now=now) as runner, other_server(url) as other:
+    with Database(url) as database, JobService(database, now=now) as runner, other_server(url) as other:
         store = JobsRepository(database)
         first, queued = map(int, other.said())
         # A server that starts beside it, and looks, before the lease has run out.
@@ -144,18 +142,18 @@ def test_a_living_job_of_another_server_is_left_alone_and_taken_over_when_its_le
 
 
 def test_a_sign_of_life_between_looking_and_marking_saves_a_job_and_a_cancelled_one_stays_so(url: str) -> None:
-    with Database(url) as database, JobRunner(database) as runner:
+    with Database(url) as database, JobService(database) as runner:
         store, elsewhere = JobsRepository(database), {**runner._process.json, "machine": "another computer"}
         job = store.add("batch", "t", process=elsewhere)
         silent(database, 2 * LEASE)
         seen = store.get(job.id)
-        assert store.renew([job.id], elsewhere) == {job.id}
+        assert store.renew([job.id], elsewhere) == {job.id: False}
         assert runner._interrupt([seen]) == []
         assert store.get(job.id).status == "queued"
-        assert store.renew([job.id], runner._process.json) == set()
+        assert store.renew([job.id], runner._process.json) == {}
         # A job that was to be cancelled counts as cancelled where its server ended before.
         asked = store.add("batch", "t", process=elsewhere).id
-        assert store.ask_to_cancel(asked)
+        store.ask_to_cancel(asked)
         silent(database, 2 * LEASE)
         assert runner.recover() == [job.id, asked]
         found = [store.get(number) for number in (job.id, asked)]
@@ -170,19 +168,17 @@ def test_a_job_is_cancelled_by_whichever_server_is_asked(url: str) -> None:
         while not released.wait(0.01):
             context.check_cancelled()
 
-    with Database(url) as here, Database(url) as elsewhere, JobRunner(here) as holder, JobRunner(elsewhere) as other:
+    with Database(url) as here, Database(url) as elsewhere, JobService(here) as holder, JobService(elsewhere) as other:
         running, queued, third = (holder.submit("batch", title, work) for title in ("running", "queued", "third"))
         assert entered.wait(30)
-        asked = JobService(other, JobsRepository(elsewhere), PromptSetsRepository(elsewhere))
         for job in (running, queued):
-            asked.cancel(job)
-        assert set(holder.heed()) == {running, queued}
+            other.cancel(job)
+        assert set(holder.renew()) == {running, queued}
         assert [holder.wait(job, 30).status for job in (running, queued)] == ["cancelled", "cancelled"]
-        assert holder.heed() == []
         released.set()
         assert holder.wait(third, 30).status == "done"
         # Nothing is left of asking too late.
-        asked.cancel(third)
+        other.cancel(third)
         assert other.get(third).status == "done"
 
 
@@ -229,9 +225,8 @@ def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers look for cancellations, and give signs of life, as often as they can."""
-    monkeypatch.setattr("app.shared.jobs.HEED_SECONDS", 0.01)
-    monkeypatch.setattr("app.shared.jobs.RENEWAL_SECONDS", 0.0)
+    """Servers give signs of life as often as they can."""
+    monkeypatch.setattr("app.shared.jobs.RENEWAL_SECONDS", 0.01)
 
 
 def test_with_accounts_a_server_heeds_another_one_and_renews_its_leases(at_once: None, tmp_path: Path) -> None:
@@ -243,37 +238,34 @@ def test_with_accounts_a_server_heeds_another_one_and_renews_its_leases(at_once:
 
         def work(context: JobContext) -> None:
             silent(holder.database, 2 * LEASE)
-            while not renewed.wait(0.01) and not context._stop.is_set():
+            while not renewed.wait(0.01) and not context.stop.is_set():
                 if utc_now() - (store.get(context.job_id).heartbeat_at or utc_now() - LEASE) < LEASE:
                     renewed.set()
-            assert context._stop.wait(LONG)
+            assert context.stop.wait(LONG)
             context.check_cancelled()
 
         for project in (1, other_project):
             renewed.clear()
             with in_project(project):
-                running = holder[JobRunner].submit("batch", "running", work)
+                running = holder[JobService].submit("batch", "running", work)
                 assert renewed.wait(LONG)
                 other[JobService].cancel(running)
-                assert holder[JobRunner].wait(running, LONG).status == "cancelled"
+                assert holder[JobService].wait(running, LONG).status == "cancelled"
 
 
-@pytest.mark.parametrize("failing", ["heed", "renew"])
-def test_what_fails_in_watching_jobs_skips_nothing_else(
-    failing: str, at_once: None, database: Database, monkeypatch: pytest.MonkeyPatch
+def test_what_fails_in_renewing_leases_is_tried_again(
+    at_once: None, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (other,) = {"heed", "renew"} - {failing}
-    done = {failing: Event(), other: Event()}
+    tried = Event()
 
-    def fails() -> None:
-        done[failing].set()
+    def fails_once() -> None:
+        monkeypatch.setattr(runner, "renew", tried.set)
         raise RuntimeError("the store is away")
 
-    with JobRunner(database) as runner:
-        monkeypatch.setattr(runner, failing, fails)
-        monkeypatch.setattr(runner, other, lambda: done[other].set() if done[failing].is_set() else None)
+    with JobService(database) as runner:
+        monkeypatch.setattr(runner, "renew", fails_once)
         with ThreadPoolExecutor(1) as thread:
             watching = thread.submit(runner.keep_leases)
-            assert done[other].wait(LONG)
+            assert tried.wait(LONG)
             runner.shutdown()
             watching.result(LONG)

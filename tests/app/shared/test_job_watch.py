@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import gradio as gr
 import pytest
 
 from app.shared.errors import ServiceError
-from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobView
 from tests.records import job_view
 
@@ -39,9 +40,23 @@ class Jobs:
         self.cancelled.append(job_id)
 
 
-def made(job: JobView) -> int:
-    assert job.result is not None
-    return int(str(job.result["made"]))
+class Run:
+    """Long work whose jobs say in their results what they made."""
+
+    kind, kept, parameter, most_listed, shows_parts, resumes_jobs = "work", "", "run", 100, False, True
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+
+    def list(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=3)]
+
+    def made(self, job: JobView) -> int:
+        assert job.result is not None
+        return int(str(job.result["made"]))
+
+    def resume(self, number: int) -> int:
+        return number + 1
 
 
 @pytest.fixture
@@ -50,8 +65,12 @@ def jobs() -> Jobs:
 
 
 @pytest.fixture
-def kind(jobs: Jobs) -> JobKind:
-    return JobKind("work", lambda title: jobs.put(9, "queued"), made, lambda request: 3, lambda number: number + 1)
+def run(jobs: Jobs) -> Run:
+    return Run(jobs)
+
+
+def watching(run: Run, begin: Callable[[str], int] | None = None) -> JobWatch:
+    return JobWatch(run, begin or (lambda title: run.jobs.put(9, "queued")))  # type: ignore[arg-type]
 
 
 def shows_work(seen: list[object]) -> tuple[bool, bool]:
@@ -63,80 +82,81 @@ def shows_work(seen: list[object]) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_a_job_at_work_is_followed_and_leaves_the_shown_result_alone(jobs, kind, status) -> None:
-    seen = JobWatch(jobs, kind).poll(jobs.put(4, status), 1)
+def test_a_job_at_work_is_followed_and_leaves_the_shown_result_alone(jobs, run, status) -> None:
+    seen = watching(run).poll(jobs.put(4, status), 1)
     assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (4, 1, (True, True))
 
 
-def test_what_a_finished_job_made_is_shown_and_nothing_is_followed_any_more(jobs, kind) -> None:
-    seen = JobWatch(jobs, kind).poll(jobs.put(4, "done", made=7), 1)
+def test_what_a_finished_job_made_is_shown_and_nothing_is_followed_any_more(jobs, run) -> None:
+    seen = watching(run).poll(jobs.put(4, "done", made=7), 1)
     assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 7, (False, False))
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "interrupted"])
-def test_a_job_that_ended_early_shows_no_result_and_can_be_resumed(jobs, kind, status) -> None:
-    seen = JobWatch(jobs, kind).poll(jobs.put(4, status, resumable=True), 1)
+def test_a_job_that_ended_early_shows_no_result_and_can_be_resumed(jobs, run, status) -> None:
+    seen = watching(run).poll(jobs.put(4, status, resumable=True), 1)
     assert (seen[SHOWN], shows_work(seen)) == (1, (False, False))
     assert 'data-do="resume" data-id="4"' in str(seen[UNFINISHED])
 
 
-@pytest.mark.parametrize(("keeps_parts", "shown"), [(True, 7), (False, 1)])
-def test_what_a_cancelled_job_kept_is_shown_where_jobs_keep_parts(jobs, kind, keeps_parts, shown) -> None:
-    seen = JobWatch(jobs, replace(kind, keeps_parts=keeps_parts)).poll(jobs.put(4, "cancelled", made=7), 1)
+@pytest.mark.parametrize(("shows_parts", "shown"), [(True, 7), (False, 1)])
+def test_what_a_cancelled_job_kept_is_shown_where_jobs_keep_parts(jobs, run, shows_parts, shown) -> None:
+    run.shows_parts = shows_parts
+    seen = watching(run).poll(jobs.put(4, "cancelled", made=7), 1)
     assert seen[SHOWN] == shown
 
 
-def test_a_job_that_waits_behind_an_ended_one_is_followed_next(jobs, kind) -> None:
+def test_a_job_that_waits_behind_an_ended_one_is_followed_next(jobs, run) -> None:
     jobs.put(5, "queued")
-    seen = JobWatch(jobs, kind).poll(jobs.put(4, "done", made=7), 1)
+    seen = watching(run).poll(jobs.put(4, "done", made=7), 1)
     assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (5, 7, (True, True))
 
 
-def test_jobs_of_other_kinds_are_not_followed(jobs, kind) -> None:
+def test_jobs_of_other_kinds_are_not_followed(jobs, run) -> None:
     jobs.put(5, "running")
     jobs.views[5] = replace(jobs.views[5], kind="other")
-    seen = JobWatch(jobs, kind).opened(SimpleNamespace(query_params={}))
+    seen = watching(run).opened(SimpleNamespace(query_params={}))
     assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 3, (False, False))
 
 
-def test_a_page_that_is_opened_again_finds_the_job_at_work(jobs, kind) -> None:
+def test_a_page_that_is_opened_again_finds_the_job_at_work(jobs, run) -> None:
     jobs.put(5, "running")
-    seen = JobWatch(jobs, kind).opened(SimpleNamespace(query_params={}))
+    seen = watching(run).opened(SimpleNamespace(query_params={}))
     assert (seen[FOLLOWED], shows_work(seen)) == (5, (True, True))
 
 
-def test_beginning_and_resuming_follow_the_new_job(jobs, kind) -> None:
+def test_beginning_and_resuming_follow_the_new_job(jobs, run) -> None:
     jobs.put(5, "running")
-    watch = JobWatch(jobs, kind)
+    watch = watching(run)
     assert watch.begin(1, "a title")[FOLLOWED] == 9
     assert watch.resume(SimpleNamespace(id="4"), 1)[FOLLOWED] == 5
 
 
-def test_only_a_followed_job_is_asked_to_stop_and_it_once(jobs, kind) -> None:
-    watch = JobWatch(jobs, kind)
+def test_only_a_followed_job_is_asked_to_stop_and_it_once(jobs, run) -> None:
+    watch = watching(run)
     watch.cancel(None)
     watch.cancel(4)
     assert jobs.cancelled == [4]
 
 
-def test_a_refused_job_becomes_one_shown_sentence(jobs, kind) -> None:
+def test_a_refused_job_becomes_one_shown_sentence(jobs, run) -> None:
     def refuse(title: str) -> int:
         raise ServiceError("No set is chosen: upload one.")
 
     with pytest.raises(gr.Error, match="No set is chosen: upload one"):
-        JobWatch(jobs, replace(kind, begin=refuse)).begin(None, "a title")
+        watching(run, refuse).begin(None, "a title")
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-def test_each_control_gets_as_many_values_as_a_look_gives(jobs, kind, resumable) -> None:
-    own = kind if resumable else replace(kind, resume=None)
+def test_each_control_gets_as_many_values_as_a_look_gives(jobs, run, resumable) -> None:
+    run.resumes_jobs = resumable
     jobs.put(4, "running")
     with gr.Blocks() as page:
         title = gr.Textbox()
         part = job_part(*run_buttons(), resumable)
-        wire_job(page, JobWatch(jobs, own), part, [title])
+        wire_job(page, watching(run), part, [title])
     looks = [made for made in page.fns.values() if made.outputs]
     # A page that resumes nothing has neither the list of what is unfinished nor its event.
     assert len(looks) == (4 if resumable else 3)
-    given = JobWatch(jobs, own).poll(4, None)
+    given = watching(run).poll(4, None)
     assert {len(look.outputs) for look in looks} == {len(given)}

@@ -16,7 +16,7 @@ from app.bootstrap import services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from app.shared.limits import HOUR, DiskRoom, OfferedModels, UploadShares, share_queue
 from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
@@ -76,7 +76,7 @@ def test_a_model_that_is_not_offered_reaches_no_loader_and_costs_nobody_a_loaded
 def test_a_visitor_has_so_many_jobs_and_the_others_have_as_many(tmp_path):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 's.db'}", pipeline="none", jobs_per_visitor=2)
     with services(settings, loader=load_tiny) as wired:
-        runner, go = wired[JobRunner], Event()
+        runner, go = wired[JobService], Event()
 
         def submit():
             return runner.submit("kind", "title", lambda _: go.wait() and None)
@@ -102,7 +102,7 @@ def test_a_store_as_large_as_it_may_be_takes_no_upload_job_or_session_and_goes_o
         begun = wired[AuditService].start(asked)
         prompts = PromptSetsRepository(wired.database)
         kept = prompts.add("set", "set.csv", "0", [PromptRow(2, Example(token_hex(1_000_000)))])
-        upload, jobs = asking("10.0.0.1", size=10), wired[JobRunner]
+        upload, jobs = asking("10.0.0.1", size=10), wired[JobService]
         shares = UploadShares(10, room=wired[DiskRoom])
         status, said = shares.problem(upload, 10**7)
         assert (status, "COFT_DISK_MB" in said) == (507, True)

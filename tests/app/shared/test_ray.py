@@ -55,7 +55,7 @@ def evaluated(wired):
 def actors():
     """Processes of workers on this computer."""
     found = psutil.Process().children(recursive=True)
-    return [process for process in found if "BenchActor" in " ".join(process.cmdline())]
+    return [process for process in found if "Bench" in " ".join(process.cmdline())]
 
 
 def test_batch_and_suite_are_stored_as_by_one_process(opened, tmp_path, one_moment):  # noqa: F811

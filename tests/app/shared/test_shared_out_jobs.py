@@ -66,7 +66,7 @@ def in_both(tmp_path, work, *dies_at):
     with opened(tmp_path / "there") as wired:
         there = work(cluster.shared_out(wired), tmp_path / "there")
     assert cluster.connections == 0
-    assert all(worker.dismissed for worker in cluster.workers)
+    assert all(worker.dismissed.is_set() for worker in cluster.workers)
     return here, there, cluster
 
 

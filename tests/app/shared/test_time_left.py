@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from app.shared.jobs import JobContext, JobRunner, Rate
+from app.shared.jobs import JobContext, JobService, Rate
 from db.jobs import JobsRepository
 from db.types import ConflictError
 
@@ -23,7 +23,7 @@ class MovableClock(Protocol):
 
 @pytest.fixture
 def context(jobs: JobsRepository, clock: Callable[[], float]) -> JobContext:
-    return JobContext(jobs.add("calibration", "t").id, {}, jobs, Event(), clock)
+    return JobContext(jobs.add("calibration", "t").id, {}, jobs, clock)
 
 
 def advance(context: JobContext, clock: MovableClock, *reports: tuple[float, float]) -> None:
@@ -80,21 +80,20 @@ def test_many_reports_are_kept_as_few(clock: MovableClock) -> None:
     assert rate.seconds_left(10.0) == pytest.approx(10.0, rel=0.02)
 
 
-def test_the_runner_knows_of_running_jobs_alone(runner: JobRunner, clock: MovableClock) -> None:
+def test_the_runner_knows_of_running_jobs_alone(runner: JobService, clock: MovableClock) -> None:
     seen: list[float | None] = []
 
     def work(context: JobContext) -> None:
         advance(context, clock, (0, 0.0), (10, 0.5))
-        seen.append(runner.seconds_left(context.job_id))
+        seen.append(runner.get(context.job_id).seconds_left)
 
     job_id = runner.submit("calibration", "t", work)
     runner.wait(job_id, LONG)
     assert seen == [pytest.approx(10)]
-    assert runner.seconds_left(job_id) is None
-    assert runner.seconds_left(404) is None
+    assert runner.get(job_id).seconds_left is None
 
 
-def test_a_job_is_prepared_under_its_own_id_before_it_runs(runner: JobRunner) -> None:
+def test_a_job_is_prepared_under_its_own_id_before_it_runs(runner: JobService) -> None:
     order: list[tuple[str, int]] = []
     job_id = runner.submit(
         "calibration", "t", lambda context: order.append(("run", context.job_id)),
@@ -104,7 +103,7 @@ def test_a_job_is_prepared_under_its_own_id_before_it_runs(runner: JobRunner) ->
     assert order == [("prepare", job_id), ("run", job_id)]
 
 
-def test_a_job_that_cannot_be_prepared_is_not_there_and_does_not_run(runner: JobRunner) -> None:
+def test_a_job_that_cannot_be_prepared_is_not_there_and_does_not_run(runner: JobService) -> None:
     ran = Event()
 
     def refuse(_: int) -> None:

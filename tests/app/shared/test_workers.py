@@ -1,9 +1,9 @@
 """Work that is shared out: its order, what becomes of lost workers, cancelling, and how it travels."""
 
-from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from threading import Event
 
 import pytest
 
@@ -14,10 +14,11 @@ from app.shared.workers import AHEAD, LOST_TWICE, Crew, WorkerLost
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.text.detection import SpanDetector
 from coft_core.text.user_list import UserList, UserTerm
-from tests.app.shared.hired import Cluster, FakeWorker, failed
+from tests.app.shared.hired import Cluster, FakeWorker
 from tests.conftest import load_tiny
 
 SETTINGS = Settings(pipeline="none")
+TOLD = worker_settings(SETTINGS)
 
 
 def square(number):
@@ -45,32 +46,34 @@ def hired_by(cluster, **options):
         return crew(hire, **options)
 
 
-class Slow(FakeWorker):
-    """Keeps what it is given until a test answers."""
+class Held(FakeWorker):
+    """Keeps what it is given until it is let go on, or dismissed."""
 
-    open: list
+    def __init__(self, bench, go_on):
+        super().__init__(bench)
+        self.go_on = go_on
 
-    def given(self, data):
-        future = Future()
-        self.open.append((future, self.bench.done(data)))
-        return future
+    def done(self, data):
+        while not self.go_on.wait(0.01):
+            if self.dismissed.is_set():
+                raise WorkerLost("killed")
+        return super().done(data)
 
 
 def test_results_come_in_the_order_of_the_work_whatever_the_order_in_which_workers_end_it():
-    bench, waiting = Bench(SETTINGS), []
+    held, free = Event(), Event()
+    free.set()
+    workers = [Held(Bench(TOLD), held), Held(Bench(TOLD), free)]
+    following = iter(workers)
 
-    def answer_the_newest():
-        if waiting:
-            future, answer = waiting.pop()
-            future.set_result(answer)
+    def let_go():
+        # The free worker has ended all the work that may be ahead before the other one ends its first piece.
+        if len(workers[1].given_work) >= AHEAD * 2 - 1:
+            held.set()
 
-    def hire():
-        worker = Slow(bench)
-        worker.open = waiting
-        return worker
-
-    with crew(hire, count=3, check=answer_the_newest) as hired:
+    with crew(lambda: next(following), check=let_go) as hired:
         assert list(hired.each(works(12))) == [number * number for number in range(12)]
+    assert workers[0].given_work
 
 
 def test_work_is_formed_only_a_little_ahead_of_the_results_that_are_taken():
@@ -101,7 +104,7 @@ def test_work_that_is_lost_a_second_time_ends_the_round_with_a_sentence():
     with hired_by(cluster) as hired, pytest.raises(ServiceError) as refused:
         list(hired.each(works(6)))
     assert str(refused.value) == LOST_TWICE
-    assert all(worker.dismissed for worker in cluster.workers)
+    assert all(worker.dismissed.is_set() for worker in cluster.workers)
 
 
 def test_cancelling_ends_every_worker_whatever_it_does():
@@ -115,13 +118,12 @@ def test_cancelling_ends_every_worker_whatever_it_does():
     workers = []
 
     def hire():
-        workers.append(Slow(Bench(SETTINGS)))
-        workers[-1].open = []
+        workers.append(Held(Bench(TOLD), Event()))
         return workers[-1]
 
     with pytest.raises(JobCancelled), crew(hire, check=check) as hired:
         list(hired.each(works(6)))
-    assert [worker.dismissed for worker in workers] == [True, True]
+    assert [worker.dismissed.is_set() for worker in workers] == [True, True]
 
 
 def test_crew_goes_on_after_a_round_that_ended_early():
@@ -133,7 +135,7 @@ def test_crew_goes_on_after_a_round_that_ended_early():
 
 def test_worker_with_another_program_is_refused():
     with (
-        crew(lambda: FakeWorker(Bench(SETTINGS), program="another"), program="this") as hired,
+        crew(lambda: FakeWorker(Bench(TOLD), program="another"), program="this") as hired,
         pytest.raises(ServiceError, match="another version of this program"),
     ):
         list(hired.each(works(2)))
@@ -142,20 +144,21 @@ def test_worker_with_another_program_is_refused():
 def test_workers_that_cannot_begin_are_told_of():
     class Stillborn(FakeWorker):
         def greeted(self):
-            return failed(WorkerLost("no module named app"))
+            raise WorkerLost("no module named app")
 
-    with crew(lambda: Stillborn(Bench(SETTINGS))) as hired, pytest.raises(ServiceError, match="no module named app"):
+    with crew(lambda: Stillborn(Bench(TOLD))) as hired, pytest.raises(ServiceError, match="no module named app"):
         list(hired.each(works(2)))
 
 
 def test_workers_that_do_not_begin_in_time_are_told_of():
     class Pending(FakeWorker):
         def greeted(self):
-            return Future()
+            self.dismissed.wait()
+            raise WorkerLost("killed")
 
     moments = iter(range(0, 10_000, 200))
     with (
-        crew(lambda: Pending(Bench(SETTINGS)), clock=lambda: next(moments)) as hired,
+        crew(lambda: Pending(Bench(TOLD)), clock=lambda: next(moments)) as hired,
         pytest.raises(ServiceError, match="none began within 300 seconds"),
     ):
         list(hired.each(works(2)))
@@ -165,7 +168,7 @@ def test_workers_that_do_not_begin_in_time_are_told_of():
 
 
 def there_and_back(work, loader=load_tiny):
-    return unpacked(Bench(SETTINGS, loader).done(packed(work)))
+    return unpacked(Bench(TOLD, loader=loader).done(packed(work)))
 
 
 def facts(model, detector):
@@ -179,7 +182,7 @@ def test_models_and_detectors_travel_by_name_and_arrive_as_they_left():
     )
     data = packed(partial(facts, model, detector))
     assert len(data) < 3000
-    assert unpacked(Bench(SETTINGS, load_tiny).done(data)) == facts(model, detector)
+    assert unpacked(Bench(TOLD, loader=load_tiny).done(data)) == facts(model, detector)
 
 
 def test_worker_with_other_weights_is_refused():

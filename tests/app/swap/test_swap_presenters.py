@@ -12,9 +12,10 @@ import pytest
 
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.exchanges import Variant
 from app.shared.policies import policy_name
 from app.swap.operations import exchange_from_json
-from app.swap.types import SwapChain, SwapGap, SwapOutcome, SwapRequest, SwapResult, SwapToken, SwapVariant
+from app.swap.types import SwapChain, SwapGap, SwapOutcome, SwapRequest, SwapResult, SwapToken
 from app.swap.variants import swap_targets, swap_variants
 from app.swap.words import (
     SHOWN,
@@ -52,7 +53,7 @@ FORM = {
 }
 
 
-def compared(request: SwapRequest, variants: Sequence[SwapVariant], number: int = 1) -> SwapResult:
+def compared(request: SwapRequest, variants: Sequence[Variant], number: int = 1) -> SwapResult:
     """A result in which variants differ in the visible view, less after fusion, and not at all when masked."""
     views = ("factual", "fused", "masked") if request.settings.calibration_id is None else tuple(SHARES)
     step = request.answer_step
@@ -79,7 +80,7 @@ def compared(request: SwapRequest, variants: Sequence[SwapVariant], number: int 
     return SwapResult(outcomes, views, step, tokens, gaps, notes, number)
 
 
-def chain(request: SwapRequest, variant: SwapVariant, policy: str) -> SwapChain:
+def chain(request: SwapRequest, variant: Variant, policy: str) -> SwapChain:
     """What follows a variant: the same story under every policy."""
     settings = replace(
         request.settings,
@@ -140,7 +141,7 @@ def test_what_does_not_apply_to_a_prompt_is_not_asked_for():
 
 @pytest.mark.parametrize(("field", "value"), [("length", ""), ("length", "0"), ("answer", "1.5"), ("answer", "-1")])
 def test_numbers_that_are_none_are_refused_in_one_sentence(field: str, value: str):
-    with pytest.raises(ServiceError, match="whole number from 1"):
+    with pytest.raises(ServiceError, match="whole number"):
         asked(**{field: value})
     assert asked(length="7", answer="3").answer_step == 2
 
@@ -237,7 +238,7 @@ def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table():
 @pytest.mark.parametrize(("policy", "shown"), [("coft", "After fusion"), ("sdd", "Under Self-debiasing")])
 def test_a_swap_says_fusion_only_of_methods_that_fuse(policy, shown):
     request = SwapRequest("The nurse said he", AuditSettings(policy=policy), pronouns=("she",))
-    markup = body_html(compared(request, [SwapVariant(label, label, ()) for label in ("he", "she")]))
+    markup = body_html(compared(request, [Variant(label, label, ()) for label in ("he", "she")]))
     assert f"<b>{shown}</b>" in markup
     assert f'aria-label="{policy_name(policy)}, she"' in markup
     assert 'aria-label="Vanilla, she"' in markup

@@ -11,8 +11,8 @@ from app.audit.service import AuditService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
-from app.swap.service import SwapCancelled, SwapRuns, SwapService
-from app.swap.types import SwapRequest, SwapResult
+from app.swap.service import SwapCancelled, SwapService
+from app.swap.types import SwapRequest
 from app.swap.variants import swap_offers, swap_targets
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
@@ -228,16 +228,13 @@ def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
     assert {row["step"] for row in [*tokens, *distances]} == {"1"}
 
 
-def test_only_the_newest_comparisons_are_kept():
-    runs = SwapRuns(capacity=2)
-    results = [SwapResult((), (), 0, (), (), (), number) for number in (1, 2, 3)]
-    for result in results[:2]:
-        runs.keep(REQUEST, result)
-    assert runs.kept(1).steps == {0: results[0]}
-    runs.keep(REQUEST, results[2])
-    assert runs.kept(1).request is REQUEST
+def test_only_the_newest_comparisons_are_kept(wired, monkeypatch):
+    monkeypatch.setattr("app.swap.service.KEPT", 1)
+    swaps = SwapService(wired)
+    older, newer = swaps.compare(REQUEST), swaps.compare(REQUEST)
+    assert swaps.at(newer.number, 0) is newer
     with pytest.raises(ServiceError, match="run it again"):
-        runs.kept(2)
+        swaps.at(older.number, 0)
 
 
 def test_targets_tell_pronouns_from_words_and_say_what_a_form_can_be():
@@ -257,8 +254,8 @@ REFUSED = (
     ({"pronouns": ()}, ServiceError, "not two different variants"),
     ({"pronouns": ("she",)}, ServiceError, "not two different variants"),
     ({"pronouns": ("xe",)}, ServiceError, "no pronouns 'xe'"),
-    ({"spans": (Span(4, 9, "gender"),)}, ServiceError, "No masked span has a pronoun"),
-    ({"spans": (Span(15, 18, "gender", kept=True),)}, ServiceError, "No masked span has a pronoun"),
+    ({"spans": (Span(4, 9, "gender"),)}, ServiceError, "No masked word is a pronoun"),
+    ({"spans": (Span(15, 18, "gender", kept=True),)}, ServiceError, "No masked word is a pronoun"),
     ({"spans": (Span(15, 99, "gender"),)}, InvalidInputError, "Span 1"),
     ({"targets": (3,)}, ServiceError, "No masked span begins at character 4"),
     ({"groups": ("nurse",)}, ServiceError, "mask the words that name one"),
