@@ -208,7 +208,7 @@ HANDLERS: Mapping[str, Need] = {
     **_handlers(READ, "BatchSettings", "describe_calibration"),
     **_handlers(READ, "BatchHandlers", "find listed outcome totals"),
     **_handlers(EXPORT, "BatchHandlers", "export formal"),
-    **_handlers(READ, "CompareHandlers", "detect find menu open pick"),
+    **_handlers(READ, "CompareHandlers", "detect draft find menu open pick"),
     **_handlers(LOOK, "CompareHandlers", "pause"),
     **_handlers(EXPORT, "CompareHandlers", "csv"),
     **_handlers(READ, "SetHandlers", "listed parse remap take view"),

@@ -34,11 +34,11 @@ from app.compare.words import (
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
-from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
+from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, or_refusal, reply, shown, shown_stream, wire
 from app.shared.markup import chart, from_file, markup, place
 from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
-from app.shared.prompt_words import Message, spans_from, spans_message
+from app.shared.prompt_words import Message, draft_message, spans_from, spans_message
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from coft_core.types import Step
@@ -93,7 +93,7 @@ class LiveChains:
 
 
 SCRIPT = (
-    "coft.compare.mount(element, trigger, props, watch, ['menu', 'begin', 'run', 'pause', 'open', 'find', 'pick', "
+    "coft.compare.mount(element, trigger, props, watch, ['menu', 'draft', 'begin', 'run', 'pause', 'open', 'find', 'pick', "
     "'csv', 'discard'])"
 )
 SET_SCRIPT = (
@@ -296,6 +296,14 @@ class CompareHandlers:
         return reply(event, spans_message(self._audits.detect(event.prompt), event.prompt))
 
     @shown
+    def draft(self, event: gr.EventData) -> Reply:
+        """The prompt and the spans of an audit, to be run with other methods."""
+        draft = self._library.prefill(int(event.session))
+        request = draft.request
+        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
+        return reply(event, draft_message(request, draft.notes, preview))
+
+    @shown
     def menu(self, event: gr.EventData) -> Reply:
         """What columns can be made of."""
         return reply(event, menu_message(self._calibrations.list()))
@@ -393,6 +401,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         "run": On(handlers.run, whole),
         "open": On(handlers.open, whole),
         "menu": On(handlers.menu, stage),
+        "draft": On(handlers.draft, stage),
         "find": On(handlers.find, stage),
         "pick": On(handlers.pick, stage),
         "pause": On(handlers.pause, None),

@@ -185,7 +185,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             '<div class="pagehead"><h1>Many draws</h1><p class="sub">Many continuations of one prompt, as typed, '
             "masked and with the attribute exchanged: where they part, and whether their answers differ.</p></div>"
         )
-        with gr.Row(elem_classes=["pathsform"]):
+        with gr.Row(elem_classes=["beside-prompt"]):
             with gr.Column(min_width=0, elem_classes=["group"]):
                 editor = span_editor()
                 rail = _settings(services)

@@ -179,7 +179,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             apply_default_css=False,
             elem_classes=["coft"],
         )
-        with gr.Row(elem_classes=["swapform"]):
+        with gr.Row(elem_classes=["beside-prompt"]):
             with gr.Column(min_width=0, elem_classes=["group"]):
                 editor = span_editor()
                 rail = _settings(services)

@@ -41,9 +41,14 @@ export const frame = {
   },
 };
 /* the parts of an audit share its prompt, spans and settings: their tabs lead to those of the session that is open */
+let brought = null;
+export const carried = () => {
+  brought = addressed("session");
+  document.body.classList.toggle("has-session", brought !== null);
+};
 document.addEventListener("click", ({ target }) => {
   const way = target.closest?.("a[data-carries]");
-  const number = window.coft.session?.state().session ?? addressed("session");
+  const number = window.coft.session?.state().session ?? addressed("session") ?? brought;
   if (!way || number === null) return;
   const to = new URL(way.href);
   to.searchParams.set("session", number);

@@ -1,7 +1,7 @@
 /* What is compared: a prompt under the columns, a prompt set, or stored audits and branches; and the run itself. */
-import { act, confirm, draw, expose, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw } from "../base/core.js";
+import { act, addressed, confirm, draw, expose, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw } from "../base/core.js";
 import { editor, EMPTY } from "../base/editor.js";
-import "../base/frame.js";
+import { carried } from "../base/frame.js";
 import "../base/lists.js";
 import { aboutPolicy, mountParameters, policies, policyGroups, policyOf } from "../base/parameters.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
@@ -239,6 +239,10 @@ const receive = (message) => {
     cards();
   } else if (message.kind === "found") { if (message.nonce === state.finding) found(message); }
   else if (message.kind === "picked") pick(message);
+  else if (message.kind === "draft") {
+    editor.load(message.prompt, message.spans, message.preview);
+    carried();
+  }
   else if (message.nonce !== state.wanted) return;
   else if (message.kind === "comparison") show(message);
   else if (message.kind === "mismatch") mismatch(message);
@@ -300,6 +304,7 @@ const compare = {
     if (Number.isInteger(set)) { Object.assign(state, { mode: "set", set }); sets.list(); sets.open(set); }
     else if (chains.length) { state.mode = "stored"; search(); }
     if (chains.length) open(chains); else controls();
+    if (!chains.length && addressed("session") !== null) send("draft", { session: addressed("session") });
   },
 };
 sets.within({

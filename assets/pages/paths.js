@@ -2,7 +2,7 @@
 import { bell } from "../base/bell.js";
 import { addressed, cautions, expose, link, onFailure } from "../base/core.js";
 import { editor } from "../base/editor.js";
-import "../base/frame.js";
+import { carried } from "../base/frame.js";
 import "../base/lists.js";
 import { choice, look, onSettings, strengths } from "../base/rail.js";
 
@@ -24,6 +24,7 @@ const receive = (message) => {
     editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
     const list = document.querySelector("#editor .cautions");
     if (list) cautions(list, message.notes);
+    carried();
   }
 };
 /* which beginning is looked at is marked here, since drawing the picture anew would take the focus away */

@@ -4,7 +4,7 @@ import {
   act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw,
 } from "../base/core.js";
 import { editor } from "../base/editor.js";
-import "../base/frame.js";
+import { carried } from "../base/frame.js";
 import { choice, look as lookOf, onSettings, strengths } from "../base/rail.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 
@@ -224,6 +224,7 @@ const receive = (message) => {
   else if (message.kind === "draft") {
     editor.load(message.prompt, message.spans, message.preview, choice(message.settings), lookOf(message.settings));
     cautions(find("section > .cautions"), message.notes);
+    carried();
     look();
   } else if (message.kind === "stored" || message.kind === "kept") reopened(message);
   else if (message.kind === "opened") location.href = `./?session=${message.session}`;
