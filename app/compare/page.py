@@ -93,8 +93,8 @@ class LiveChains:
 
 
 SCRIPT = (
-    "coft.compare.mount(element, trigger, props, watch, ['menu', 'draft', 'begin', 'run', 'pause', 'open', 'find', 'pick', "
-    "'csv', 'discard'])"
+    "coft.compare.mount(element, trigger, props, watch, ['menu', 'draft', 'begin', 'run', 'pause', 'open', 'find', "
+    "'pick', 'csv', 'discard'])"
 )
 SET_SCRIPT = (
     "coft.sets.mount(element, trigger, props, watch, ['listed', 'take', 'start', 'view', 'cancel', 'resume', 'remove', "
