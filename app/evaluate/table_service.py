@@ -57,43 +57,29 @@ def usual_reference(methods: Sequence[EvaluationMethod]) -> str | None:
     return next((method.label for method in methods if method.settings.policy == "vanilla"), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Runs:
-    """The evaluations of a table, each with its methods by the labels that they have there."""
+_Runs = Sequence[tuple[EvaluationView, tuple[EvaluationMethod, ...]]]
+"""The evaluations of a table, each with its methods by the labels that they have there."""
 
-    views: tuple[EvaluationView, ...]
-    labelled: tuple[tuple[EvaluationMethod, ...], ...]
 
-    @property
-    def methods(self) -> list[EvaluationMethod]:
-        """All methods."""
-        return [method for own in self.labelled for method in own]
+def _one(view: EvaluationView) -> _Runs:
+    return [(view, view.request.methods)]
 
-    @property
-    def state(self) -> tuple[tuple[int, int], ...]:
-        """What changes when something is added."""
-        return tuple((view.id, view.done) for view in self.views)
 
-    @property
-    def suites(self) -> list[str]:
-        """Suites that all of them have."""
-        first, *others = (view.request.suites for view in self.views)
-        return [key for key in first if all(key in other for other in others)]
+def _methods(runs: _Runs) -> list[EvaluationMethod]:
+    return [method for _, methods in runs for method in methods]
 
-    def reference(self, asked: str | None) -> str | None:
-        """The method that others are compared with; see :class:`TableRequest`."""
-        reference = usual_reference(self.methods) if asked is None else asked or None
-        check_reference(reference, self.methods)
-        return reference
 
-    def outcomes(self, evaluations: EvaluationService, suite: str) -> dict[str, tuple[Outcome, ...]]:
-        """Outcomes of a suite by the labels of the table."""
-        made = {}
-        for view, methods in zip(self.views, self.labelled, strict=True):
-            found = evaluations.suite_outcomes(view.id, suite)
-            labels = zip(methods, view.request.methods, strict=True)
-            made |= {own.label: found[stored.label] for own, stored in labels if stored.label in found}
-        return made
+def _reference(runs: _Runs, asked: str | None) -> str | None:
+    """The method that others are compared with; see :class:`TableRequest`."""
+    methods = _methods(runs)
+    reference = usual_reference(methods) if asked is None else asked or None
+    check_reference(reference, methods)
+    return reference
+
+
+def _key(runs: _Runs, *asked: object) -> tuple[object, ...]:
+    """What is asked of evaluations as they are: something else once anything is added to them."""
+    return (*((view.id, view.done) for view, _ in runs), *asked)
 
 
 class TableService:
@@ -128,10 +114,10 @@ class TableService:
             runs = self._both(request.evaluation_id, beside)
         else:
             runs = _one(self._evaluations.view(request.evaluation_id))
-            runs.reference(request.reference)
+            _reference(runs, request.reference)
         suites = self._suites(runs, request.suite)
         extent: Extent = "table" if request.suite else "main"
-        if all((runs.state, suite.key, request.outside, extent) in self._figures for suite in suites):
+        if all(_key(runs, suite.key, request.outside, extent) in self._figures for suite in suites):
             return
         for place, suite in enumerate(suites):
             yield place, len(suites)
@@ -174,43 +160,49 @@ class TableService:
 
     def _table_of(self, view: EvaluationView, request: TableRequest) -> Table:
         runs = _one(view)
-        return self._table(runs, request.suite, runs.reference(request.reference), request.outside)
+        return self._table(runs, request.suite, _reference(runs, request.reference), request.outside)
 
     def _both(self, first: int, second: int) -> _Runs:
-        views = tuple(self._evaluations.view(number) for number in (first, second))
+        views = [self._evaluations.view(number) for number in (first, second)]
         names = [f"{view.request.model}, {view.name}" for view in views]
         if names[0] == names[1]:
             names = [f"{name}, evaluation {view.id}" for name, view in zip(names, views, strict=True)]
-        labelled = (
-            tuple(replace(own, label=f"{own.label} ({name})") for own in view.request.methods)
+        return [
+            (view, tuple(replace(own, label=f"{own.label} ({name})") for own in view.request.methods))
             for view, name in zip(views, names, strict=True)
-        )
-        return _Runs(views, tuple(labelled))
+        ]
 
     def _table(self, runs: _Runs, suite: str, reference: str | None, outside: Outside) -> Table:
-        key = (runs.state, suite, reference, outside)
+        key = _key(runs, suite, reference, outside)
         with self._lock:
             if key in self._tables:
                 return self._tables[key]
         suites = self._suites(runs, suite)
         found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
-        table = table_of(suites, runs.methods, found, outside, reference, suite)
+        table = table_of(suites, _methods(runs), found, outside, reference, suite)
         with self._lock:
             self._tables[key] = table
         return table
 
     def _suites(self, runs: _Runs, suite: str) -> list[Suite]:
         """The suite of a table, or all that its evaluations have in common."""
-        return [self._suite(runs.views[0], key) for key in ([suite] if suite else runs.suites)]
+        (first, _), *others = runs
+        common = [key for key in first.request.suites if all(key in other.request.suites for other, _ in others)]
+        return [self._suite(first, key) for key in ([suite] if suite else common)]
 
     def _measured(self, runs: _Runs, suite: Suite, outside: Outside, extent: Extent) -> SuiteFigures:
         """Figures of a suite by method, which keep no outcome in memory."""
-        key = (runs.state, suite.key, outside, extent)
+        key = _key(runs, suite.key, outside, extent)
         # Two that work out the same at once would only wait for each other.
         with self._measuring:
             if key in self._figures:
                 return self._figures[key]
-            made = measured(suite, runs.methods, runs.outcomes(self._evaluations, suite.key), outside, extent)
+            given: dict[str, Sequence[Outcome]] = {}
+            for view, methods in runs:
+                kept = self._evaluations.suite_outcomes(view.id, suite.key)
+                labels = zip(methods, view.request.methods, strict=True)
+                given |= {own.label: kept[stored.label] for own, stored in labels if stored.label in kept}
+            made = measured(suite, _methods(runs), given, outside, extent)
             found = {label: replace(own, outcomes=()) for label, own in made.items()}
             if _size(found) <= FIGURES_KEPT:
                 self._figures[key] = found
@@ -245,10 +237,6 @@ def items_of(evaluations: EvaluationService, view: EvaluationView, suite: str) -
         return {item.id: item for item in evaluations.items(view.id, suite)}, ""
     except (DataError, ServiceError) as error:
         return {}, str(error)
-
-
-def _one(view: EvaluationView) -> _Runs:
-    return _Runs((view,), (view.request.methods,))
 
 
 def _size(measured: SuiteFigures) -> int:

@@ -24,7 +24,6 @@ from tests.app.evaluate.made import (
     rights,
     suite_table,
     text,
-    unread,
     view_of,
 )
 
@@ -83,11 +82,6 @@ def test_samples_of_written_texts_hold_the_text_and_what_a_judge_said():
     assert sample["arguments"] == [["Then", {"until": ["\n"], "max_gen_toks": 8}]]
     assert (sample["resps"], sample["filtered_resps"]) == ([["She left."]], ["She left."])
     assert (sample["metrics"], sample["harm"]) == (["harm"], 0.25)
-
-
-def test_an_item_that_could_not_be_read_is_among_the_samples_with_the_reason():
-    sample = suite_samples(Questions(), {"COFT": [unread("a", "Too long.")]}, {})[0]
-    assert (sample["unread"], sample["resps"], sample["metrics"]) == ("Too long.", [], [])
 
 
 def test_samples_do_not_depend_on_the_order_of_outcomes():
