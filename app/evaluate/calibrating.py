@@ -195,22 +195,19 @@ def note_of(
     calibration: AnyCalibration | None, suite: str, method: EvaluationMethod, seed: int, text: CalibrationText
 ) -> CalibrationNote:
     """What is said of a method's thresholds, or that it has none."""
-    alpha = method.settings.alpha
-    further = _left_out(text)
+    alpha, notes = method.settings.alpha, _left_out(text)
     if policy_info(method.settings.policy).certified_in == "factual" and text.source == ROLLOUT:
-        further = (*further, FACTUAL_ROLLOUTS)
-    fields: dict[str, Any] = {
-        "suite": suite, "method": method.label, "seed": seed, "alpha": alpha, "source": text.source,
-        "needed": minimum_contexts(alpha), "notes": further,
-    }  # fmt: skip
+        notes = (*notes, FACTUAL_ROLLOUTS)
+    told = CalibrationNote(
+        suite, method.label, seed, alpha, text.source, 0, minimum_contexts(alpha), None, None, None, 0, 0, 0,
+        "there is no text of its kind in the calibration share, so nothing is certified", notes,
+    )  # fmt: skip
     if calibration is None:
-        nothing: dict[str, Any] = {"contexts": 0, "coverage": None, "low": None, "high": None, "checked": 0}
-        silent = "there is no text of its kind in the calibration share, so nothing is certified"
-        return CalibrationNote(**fields, **nothing, bins=0, uninformative=0, silent=silent)
+        return told
     measured = calibration.coverage
     bins = [entry for _, part in calibration.parts for entry in part.bins if entry.contexts]
-    return CalibrationNote(
-        **fields | {"notes": (*further, *calibration.notes)},
+    return replace(
+        told,
         contexts=calibration.context_count,
         coverage=measured.coverage,
         low=measured.low,
@@ -219,6 +216,7 @@ def note_of(
         bins=len(bins),
         uninformative=sum(entry.state == "uninformative" for entry in bins),
         silent=calibration.silence,
+        notes=(*notes, *calibration.notes),
     )
 
 

@@ -112,19 +112,19 @@ class CoefficientService:
     def coefficients(self, request: CoefficientRequest, progress: Progress | None = None) -> Coefficients:
         """The coefficients of every method of which something is done."""
         view, suite, labels = self._asked(request)
-        for place, _ in enumerate(self._each(view, suite, labels, request.outside)):
+        fits = []
+        for place, label in enumerate(labels):
+            fits.append(MethodCoefficients(label, self._fit(view, suite, label, request.outside)))
             if progress is not None:
-                progress((place + 1) / len(labels), f"fitted the model of {labels[place]}")
-        fits = [MethodCoefficients(label, self._fit(view, suite, label, request.outside)) for label in labels]
+                progress((place + 1) / len(labels), f"fitted the model of {label}")
         return Coefficients(view.id, suite.key, suite.title, request.outside, tuple(fits))
 
     def fitting(self, request: CoefficientRequest) -> Iterator[tuple[int, int, str]]:
         """Fit method after method; the coefficients are then there at once."""
         view, suite, labels = self._asked(request)
-        fits = self._each(view, suite, labels, request.outside)
         for place, label in enumerate(labels):
             yield place, len(labels), label
-            next(fits)
+            self._fit(view, suite, label, request.outside)
 
     def _asked(self, request: CoefficientRequest) -> tuple[EvaluationView, DiscrimEval, Sequence[str]]:
         view = self._evaluations.view(request.evaluation_id)
@@ -149,11 +149,6 @@ class CoefficientService:
         if key and key not in keys:
             raise ServiceError(f"The suite {key!r} has no mixed-effects model here; choose {' or '.join(keys)}.")
         return own[keys.index(key) if key else 0]
-
-    def _each(
-        self, view: EvaluationView, suite: DiscrimEval, labels: Sequence[str], outside: Outside
-    ) -> Iterator[tuple[Figure, ...]]:
-        return (self._fit(view, suite, label, outside) for label in labels)
 
     def _fit(self, view: EvaluationView, suite: DiscrimEval, label: str, outside: Outside) -> tuple[Figure, ...]:
         outcomes = self._evaluations.outcomes(view.id, suite.key, label)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from app.evaluate.exports import finite, json_text, table_json
 from app.evaluate.layout import Elsewhere, Published
-from app.evaluate.runs import EvaluationView, SuiteOutcomes
+from app.evaluate.runs import EvaluationView
 from app.evaluate.tables import Cell, Column, Table
 from app.shared.errors import ServiceError
 from app.shared.json import settings_json
@@ -30,7 +30,6 @@ from coft_core.suites.base import (
     Choices,
     Figure,
     Item,
-    Likelihood,
     Outcome,
     Outside,
     Scored,
@@ -131,29 +130,29 @@ def _counts(table: Table, view: EvaluationView) -> dict[str, int]:
 
 
 def suite_samples(
-    suite: Suite, given: Iterable[SuiteOutcomes], items: Mapping[str, Item], outside: Outside = "floor"
+    suite: Suite,
+    given: Mapping[str, Sequence[Outcome]],
+    items: Mapping[str, Item],
+    outside: Outside = "floor",
 ) -> list[dict[str, Any]]:
-    """Every item with what was asked, what came of it, and its main figure as if it were the whole suite."""
-    found = [(part.method, outcome) for part in given if part.suite == suite.key for outcome in part.outcomes]
+    """Every item by method with what was asked, what came of it, and its main figure as if it were the whole suite."""
+    found = [(method, outcome) for method, outcomes in given.items() for outcome in outcomes]
     found.sort(key=lambda pair: (pair[0], pair[1].seed, pair[1].unit, pair[1].item))
     names = sorted({outcome.item for _, outcome in found})
     places = {name: place for place, name in enumerate(names)}
     return [
-        _sample(suite, method, outcome, places[outcome.item], items.get(outcome.item), outside)
+        {"doc_id": places[outcome.item], **_sample(suite, method, outcome, items.get(outcome.item), outside)}
         for method, outcome in found
     ]
 
 
-def _sample(
-    suite: Suite, method: str, outcome: Outcome, place: int, item: Item | None, outside: Outside
-) -> dict[str, Any]:
+def _sample(suite: Suite, method: str, outcome: Outcome, item: Item | None, outside: Outside) -> dict[str, Any]:
     doc = {"id": outcome.item, "unit": outcome.unit, "facts": outcome.facts}
     arguments = [] if item is None else [argument for ask in item.asks for argument in _arguments(ask)]
     target = None if item is None else suite.reference(item)
     marks = {name: values[0] if len(values) == 1 else list(values) for name, values in sorted(outcome.marks.items())}
     metrics = {**marks, **own_figure(suite, outcome, outside)}
     return finite({
-        "doc_id": place,
         "doc": doc,
         "target": target,
         "arguments": arguments,
@@ -170,24 +169,18 @@ def _sample(
     })  # fmt: skip
 
 
-def _arguments(ask: Ask) -> Iterator[list[Any]]:
+def _arguments(ask: Ask) -> list[list[Any]]:
     """One request a text, as the harness asks them."""
     if isinstance(ask, Choices):
-        yield from ([ask.prompt, text] for text in ask.texts)
-    else:
-        yield [ask.prompt, {"until": list(ask.stops), "max_gen_toks": ask.most_tokens}]
+        return [[ask.prompt, text] for text in ask.texts]
+    return [[ask.prompt, {"until": list(ask.stops), "max_gen_toks": ask.most_tokens}]]
 
 
-def _responses(answer: Answer, outside: Outside | None) -> Iterator[Any]:
+def _responses(answer: Answer, outside: Outside | None) -> list[Any]:
     """One response a request: log-likelihood and whether it is the greedy choice, or the text that was written."""
     if isinstance(answer, Scored):
-        yield from ([_log_likelihood(text, outside), text.greedy] for text in answer.likelihoods)
-    elif isinstance(answer, Written):
-        yield answer.text
-
-
-def _log_likelihood(text: Likelihood, outside: Outside | None) -> float:
-    return text.log_p if outside is None else text.of(outside)
+        return [[own.log_p if outside is None else own.of(outside), own.greedy] for own in answer.likelihoods]
+    return [answer.text] if isinstance(answer, Written) else []
 
 
 def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, float]:

@@ -20,7 +20,6 @@ from coft_core.suites.mauve import FEATURES
 USUAL = {TOXICITY: EMBEDDED, FEATURES: DEMO}
 """What makes a judgement where the request names nothing, by the judgement's name."""
 
-
 KEPT = 4
 """Judges that stay loaded: a run has them when it is asked for and when it begins."""
 
@@ -35,22 +34,17 @@ class LoadedJudge:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """The judges of a run."""
+    """The judges of a run, by suite and judgement."""
 
-    loaded: Mapping[str, LoadedJudge]
-    wanted: Mapping[str, tuple[str, ...]]
-
-    def of(self, suite: str) -> dict[str, LoadedJudge]:
-        """The judges of a suite, by name."""
-        return {name: self.loaded[name] for name in self.wanted[suite] if name in self.loaded}
+    of: Mapping[str, Mapping[str, LoadedJudge]]
 
     def versions(self, suite: str) -> dict[str, str]:
         """Versions of a suite's judges, by name."""
-        return {name: judge.version for name, judge in self.of(suite).items()}
+        return {name: judge.version for name, judge in self.of[suite].items()}
 
     def judged(self, suite: str, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
         """Outcomes with what a suite's judges say of them."""
-        for judge in self.of(suite).values():
+        for judge in self.of[suite].values():
             outcomes = judge.read(outcomes)
         return outcomes
 
@@ -73,7 +67,7 @@ def load_judges(request: EvaluationRequest, suites: Sequence[Suite], device: str
             loaded[name] = _load(name, source, device)
         except CoftError as error:
             raise ServiceError(f"The judge of {name} cannot be used: {error}") from error
-    return Judges(loaded, {suite.key: suite.judges for suite in suites})
+    return Judges({suite.key: {name: loaded[name] for name in suite.judges if name in loaded} for suite in suites})
 
 
 def unjudged(request: EvaluationRequest, suites: Sequence[Suite]) -> tuple[str, ...]:

@@ -720,23 +720,16 @@ def export_evaluation(
 
 def _coefficients_json(found: Coefficients) -> Json:
     names = ("value", "low", "high", "n", "unscored")
-    return {
-        "evaluation_id": found.evaluation_id,
-        "suite": found.suite,
-        "title": found.title,
-        "outside": found.outside,
-        "methods": [
-            {
-                "method": own.method,
-                "fitted": own.fitted,
-                "coefficients": {
-                    figure.part: {name: getattr(figure, name) for name in names} for figure in own.figures
-                },
-            }
-            for own in found.methods
-        ],
-        "notes": found.notes,
-    }
+    methods = [
+        {
+            "method": own.method,
+            "fitted": own.fitted,
+            "coefficients": {figure.part: {name: getattr(figure, name) for name in names} for figure in own.figures},
+        }
+        for own in found.methods
+    ]
+    told = {name: getattr(found, name) for name in ("evaluation_id", "suite", "title", "outside", "notes")}
+    return told | {"methods": methods}
 
 
 @operation(json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)

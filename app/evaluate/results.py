@@ -11,7 +11,7 @@ from app.evaluate.harness import metric, own_figure, scale
 from app.evaluate.items import spans_of, thinned
 from app.evaluate.runs import EvaluationMethod, EvaluationView
 from app.evaluate.service import EvaluationService
-from app.evaluate.table_service import TableRequest, TableService
+from app.evaluate.table_service import TableRequest, TableService, items_of
 from app.evaluate.tables import Cell
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
@@ -19,7 +19,6 @@ from app.shared.operations import Json
 from app.shared.planning import Detectors
 from app.shared.wiring import Services
 from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Scored, Suite, Unread, Written
-from coft_core.suites.files import DataError
 from coft_core.text.detection import SpanDetector
 
 BEGUN, RESULTS, SAMPLES = "evaluation.json", "results.json", "samples.jsonl"
@@ -66,7 +65,7 @@ class ResultFiles:
         """Every item under every method and seed; without what was asked where the data is not there any more."""
         suites = {suite.key: suite for suite in self._evaluations.known_suites()}
         for key in view.request.suites:
-            items = self._items(view, key)
+            items, _ = items_of(self._evaluations, view, key)
             for method in view.request.methods:
                 detector = self._detectors.choose(method.settings)
                 for outcome in self._evaluations.outcomes(view.id, key, method.label):
@@ -82,12 +81,6 @@ class ResultFiles:
             }
             for row in table.rows
         }
-
-    def _items(self, view: EvaluationView, suite: str) -> dict[str, Item]:
-        try:
-            return {item.id: item for item in self._evaluations.items(view.id, suite)}
-        except (DataError, ServiceError):
-            return {}
 
 
 def _figure(cell: Cell, divided_by: float) -> Json:

@@ -84,10 +84,6 @@ class SuiteOutcomes:
         """Seeds with at least one outcome, in their order."""
         return tuple(dict.fromkeys(outcome.seed for outcome in self.outcomes))
 
-    def of_seed(self, seed: int) -> tuple[Outcome, ...]:
-        """The outcomes of one seed."""
-        return tuple(outcome for outcome in self.outcomes if outcome.seed == seed)
-
 
 @dataclass(frozen=True, slots=True)
 class SuitePlan:
@@ -243,15 +239,7 @@ def request_from(stored: Mapping[str, Any]) -> EvaluationRequest:
 
 def plans_json(plans: tuple[SuitePlan, ...]) -> JsonObject:
     """What was read, as it is stored."""
-    # JSON has no numbers as names.
-    return {
-        plan.suite: {
-            **asdict(plan),
-            "calibrated_on": {str(seed): count for seed, count in plan.calibrated_on.items()},
-            "evaluated": {str(seed): count for seed, count in plan.evaluated.items()},
-        }
-        for plan in plans
-    }
+    return {plan.suite: _PLAN.dump_python(plan, mode="json") for plan in plans}
 
 
 def plans_from(stored: Mapping[str, Any], suites: tuple[str, ...]) -> tuple[SuitePlan, ...]:

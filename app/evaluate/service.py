@@ -110,7 +110,7 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
         if unreached:
             missing.append(str(HubUnreachableError(f"{named(unreached)} {'is' if len(unreached) == 1 else 'are'}")))
         missing += unjudged(request, [read.suite for read in suites])
-        work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}, {}))
+        work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}))
         return Estimator(self.host, self._preparer, self._reader).estimate(work, missing)
 
     def submit(self, request: EvaluationRequest) -> int:

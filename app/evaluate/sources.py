@@ -31,6 +31,9 @@ ITEMS_KEPT = 4
 Signature = tuple[tuple[str, int, int], ...]
 """Path, time and size of all files that a suite may be read from."""
 
+Key = tuple[str, str, Signature]
+"""A suite, the folder that it is read from, and the state of that folder."""
+
 Result = TypeVar("Result")
 
 
@@ -52,19 +55,14 @@ class SuiteSources:
         """Remember the folder that is looked in where a request names none."""
         self._folder = folder
         self._suites = {suite.key: suite for suite in suites}
-        self._read: LRUCache[tuple[str, str, Signature], SuiteItems] = LRUCache(ITEMS_KEPT)
-        self._known: LRUCache[tuple[str, str, Signature], KnownSuite] = LRUCache(10 * max(len(suites), 1))
+        self._read: LRUCache[Key, SuiteItems] = LRUCache(ITEMS_KEPT)
+        self._known: LRUCache[Key, KnownSuite] = LRUCache(10 * max(len(suites), 1))
         self._lock = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> SuiteSources:
         """All suites, in the folder that the settings name."""
         return cls(services.settings.data)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Keys of all suites, in their order."""
-        return tuple(self._suites)
 
     def suite(self, key: str) -> Suite:
         """The suite of a key."""
@@ -91,8 +89,13 @@ class SuiteSources:
     def _items(self, suite: Suite, data: str) -> SuiteItems:
         folder = self.folder(data)
         if folder is None and _has_hub(suite):
-            return self._made(suite, _from_hub(suite), HUB, f"{HUB}, read when the evaluation was asked for", {})
-        files = DataFolder(_nowhere() if folder is None else folder)
+            try:
+                items = suite.items_from_hub()
+            except HubUnreachableError as error:
+                raise HubUnreachableError(f"{suite.title} is") from error
+            return _made(suite, items, HUB, f"{HUB}, read when the evaluation was asked for", {})
+        # Suites that come with the program are read from a folder without a file.
+        files = DataFolder(Path(__file__) / "nowhere" if folder is None else folder)
         try:
             items = suite.items(files)
         except DataError as error:
@@ -102,15 +105,8 @@ class SuiteSources:
                 f"{suite.title} is read from files; name the folder that has them (--data, or COFT_DATA)."
             ) from error
         if not files.read:
-            return self._made(suite, items, SHIPPED, SHIPPED_RELEASE, {})
-        return self._made(suite, items, str(folder), files.release(suite.releases), dict(files.read))
-
-    def _made(
-        self, suite: Suite, items: Sequence[Item], source: str, release: str, files: dict[str, str]
-    ) -> SuiteItems:
-        if not items:
-            raise DataError(f"{suite.title} has no item in {source}; take its files from their publisher again.")
-        return SuiteItems(suite, tuple(items), source, release, files)
+            return _made(suite, items, SHIPPED, SHIPPED_RELEASE, {})
+        return _made(suite, items, str(folder), files.release(suite.releases), dict(files.read))
 
     def _there(self, suite: Suite, data: str) -> KnownSuite:
         """A suite of which no more is known than that it has a file."""
@@ -119,20 +115,19 @@ class SuiteSources:
             try:
                 suite.items(_Probe(folder))
             except _FileFoundError:
-                return KnownSuite(**_described(suite), source=str(folder))
+                return _described(suite, str(folder))
             except DataError as error:
-                return KnownSuite(**_described(suite), source="", missing=str(error))
+                return _described(suite, missing=str(error))
         return self._state(suite, data)
 
     def _state(self, suite: Suite, data: str) -> KnownSuite:
-        told = _described(suite)
         if self.folder(data) is None and _has_hub(suite):
-            return KnownSuite(**told, source=HUB)
+            return _described(suite, HUB)
         try:
             found = self._items(suite, data)
         except DataError as error:
-            return KnownSuite(**told, source="", missing=str(error))
-        return KnownSuite(**told, source=found.source, items=len(found.items), release=found.release)
+            return _described(suite, missing=str(error))
+        return _described(suite, found.source, items=len(found.items), release=found.release)
 
     def folder(self, data: str) -> Path | None:
         """The folder that a request names, or the program's; None where neither does."""
@@ -147,13 +142,7 @@ class SuiteSources:
             )
         return folder
 
-    def _once(
-        self,
-        kept: LRUCache[tuple[str, str, Signature], Result],
-        suite: Suite,
-        data: str,
-        make: Callable[[], Result],
-    ) -> Result:
+    def _once(self, kept: LRUCache[Key, Result], suite: Suite, data: str, make: Callable[[], Result]) -> Result:
         folder = self.folder(data)
         key = (suite.key, str(folder), () if folder is None else _signature(folder, suite.key))
         with self._lock:
@@ -179,25 +168,20 @@ class _Probe(DataFolder):
         raise _FileFoundError
 
 
-def _described(suite: Suite) -> dict[str, Any]:
+def _described(suite: Suite, source: str = "", **found: Any) -> KnownSuite:
     names = ("key", "title", "kind", "citation", "licence", "main", "judges")
-    return {name: getattr(suite, name) for name in names} | {"card": asdict(suite.card)}
+    told = {name: getattr(suite, name) for name in names}
+    return KnownSuite(**told, card=asdict(suite.card), source=source, **found)
 
 
 def _has_hub(suite: Suite) -> bool:
     return type(suite).items_from_hub is not Suite.items_from_hub
 
 
-def _from_hub(suite: Suite) -> list[Item]:
-    try:
-        return suite.items_from_hub()
-    except HubUnreachableError as error:
-        raise HubUnreachableError(f"{suite.title} is") from error
-
-
-def _nowhere() -> Path:
-    """A folder that has no file, for suites that come with the program."""
-    return Path(__file__) / "nowhere"
+def _made(suite: Suite, items: Sequence[Item], source: str, release: str, files: dict[str, str]) -> SuiteItems:
+    if not items:
+        raise DataError(f"{suite.title} has no item in {source}; take its files from their publisher again.")
+    return SuiteItems(suite, tuple(items), source, release, files)
 
 
 def _signature(folder: Path, suite: str) -> Signature:

@@ -11,7 +11,7 @@ from app.evaluate.exports import table_csv, table_html, table_latex
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import Elsewhere
 from app.evaluate.measured import Extent, Measured, measured
-from app.evaluate.runs import EvaluationMethod, EvaluationView, SuiteOutcomes
+from app.evaluate.runs import EvaluationMethod, EvaluationView
 from app.evaluate.service import EvaluationService
 from app.evaluate.tables import Table, check_reference, table_of
 from app.shared.errors import ServiceError
@@ -57,29 +57,29 @@ def usual_reference(methods: Sequence[EvaluationMethod]) -> str | None:
     return next((method.label for method in methods if method.settings.policy == "vanilla"), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """An evaluation in a table: its methods by the labels that they have there."""
+_Runs = Sequence[tuple[EvaluationView, tuple[EvaluationMethod, ...]]]
+"""The evaluations of a table, each with its methods by the labels that they have there."""
 
-    view: EvaluationView
-    methods: tuple[EvaluationMethod, ...]
 
-    @classmethod
-    def of(cls, view: EvaluationView, named: str = "") -> _Run:
-        """An evaluation; a name tells its methods apart from those of another one."""
-        told = f" ({named})" if named else ""
-        return cls(view, tuple(replace(own, label=f"{own.label}{told}") for own in view.request.methods))
+def _one(view: EvaluationView) -> _Runs:
+    return [(view, view.request.methods)]
 
-    @property
-    def state(self) -> tuple[int, int]:
-        """What changes when something is added."""
-        return self.view.id, self.view.done
 
-    def outcomes(self, evaluations: EvaluationService, suite: str) -> dict[str, tuple[Outcome, ...]]:
-        """Outcomes of a suite by the labels of the table."""
-        found = evaluations.suite_outcomes(self.view.id, suite)
-        labels = zip(self.methods, self.view.request.methods, strict=True)
-        return {own.label: found[stored.label] for own, stored in labels if stored.label in found}
+def _methods(runs: _Runs) -> list[EvaluationMethod]:
+    return [method for _, methods in runs for method in methods]
+
+
+def _reference(runs: _Runs, asked: str | None) -> str | None:
+    """The method that others are compared with; see :class:`TableRequest`."""
+    methods = _methods(runs)
+    reference = usual_reference(methods) if asked is None else asked or None
+    check_reference(reference, methods)
+    return reference
+
+
+def _key(runs: _Runs, *asked: object) -> tuple[object, ...]:
+    """What is asked of evaluations as they are: something else once anything is added to them."""
+    return (*((view.id, view.done) for view, _ in runs), *asked)
 
 
 class TableService:
@@ -106,19 +106,18 @@ class TableService:
 
     def beside(self, first: int, second: int, suite: str = "", outside: Outside = "floor") -> Table:
         """The methods of two evaluations in one table, which compares the items that all of them read."""
-        runs = self._both(first, second)
-        return self._table(runs, suite, None, outside)
+        return self._table(self._both(first, second), suite, None, outside)
 
     def measuring(self, request: TableRequest, beside: int = 0) -> Iterator[tuple[int, int]]:
         """Work out what a table needs, suite by suite; the table is then made at once."""
         if beside:
             runs = self._both(request.evaluation_id, beside)
         else:
-            runs = (_Run.of(self._evaluations.view(request.evaluation_id)),)
+            runs = _one(self._evaluations.view(request.evaluation_id))
             _reference(runs, request.reference)
         suites = self._suites(runs, request.suite)
         extent: Extent = "table" if request.suite else "main"
-        if all(self._key(runs, suite, request.outside, extent) in self._figures for suite in suites):
+        if all(_key(runs, suite.key, request.outside, extent) in self._figures for suite in suites):
             return
         for place, suite in enumerate(suites):
             yield place, len(suites)
@@ -160,51 +159,50 @@ class TableService:
         return write_text(folder / f"evaluation-{request.evaluation_id}{suite}.{SUFFIXES[form]}", content)
 
     def _table_of(self, view: EvaluationView, request: TableRequest) -> Table:
-        runs = (_Run.of(view),)
+        runs = _one(view)
         return self._table(runs, request.suite, _reference(runs, request.reference), request.outside)
 
-    def _both(self, first: int, second: int) -> tuple[_Run, ...]:
+    def _both(self, first: int, second: int) -> _Runs:
         views = [self._evaluations.view(number) for number in (first, second)]
         names = [f"{view.request.model}, {view.name}" for view in views]
         if names[0] == names[1]:
             names = [f"{name}, evaluation {view.id}" for name, view in zip(names, views, strict=True)]
-        return tuple(_Run.of(view, name) for view, name in zip(views, names, strict=True))
+        return [
+            (view, tuple(replace(own, label=f"{own.label} ({name})") for own in view.request.methods))
+            for view, name in zip(views, names, strict=True)
+        ]
 
-    def _table(self, runs: Sequence[_Run], suite: str, reference: str | None, outside: Outside) -> Table:
-        key = (*(run.state for run in runs), suite, reference, outside)
+    def _table(self, runs: _Runs, suite: str, reference: str | None, outside: Outside) -> Table:
+        key = _key(runs, suite, reference, outside)
         with self._lock:
             if key in self._tables:
                 return self._tables[key]
-        table = self._made(runs, suite, reference, outside)
+        suites = self._suites(runs, suite)
+        found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
+        table = table_of(suites, _methods(runs), found, outside, reference, suite)
         with self._lock:
             self._tables[key] = table
         return table
 
-    def _made(self, runs: Sequence[_Run], suite: str, reference: str | None, outside: Outside) -> Table:
-        methods = [method for run in runs for method in run.methods]
-        suites = self._suites(runs, suite)
-        found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
-        return table_of(suites, methods, found, outside, reference, suite)
-
-    def _suites(self, runs: Sequence[_Run], suite: str) -> list[Suite]:
+    def _suites(self, runs: _Runs, suite: str) -> list[Suite]:
         """The suite of a table, or all that its evaluations have in common."""
-        first, *others = (run.view for run in runs)
-        common = [key for key in first.request.suites if all(key in other.request.suites for other in others)]
+        (first, _), *others = runs
+        common = [key for key in first.request.suites if all(key in other.request.suites for other, _ in others)]
         return [self._suite(first, key) for key in ([suite] if suite else common)]
 
-    def _key(self, runs: Sequence[_Run], suite: Suite, outside: Outside, extent: Extent) -> tuple[object, ...]:
-        return (*(run.state for run in runs), suite.key, outside, extent)
-
-    def _measured(self, runs: Sequence[_Run], suite: Suite, outside: Outside, extent: Extent) -> SuiteFigures:
+    def _measured(self, runs: _Runs, suite: Suite, outside: Outside, extent: Extent) -> SuiteFigures:
         """Figures of a suite by method, which keep no outcome in memory."""
-        key = self._key(runs, suite, outside, extent)
+        key = _key(runs, suite.key, outside, extent)
         # Two that work out the same at once would only wait for each other.
         with self._measuring:
             if key in self._figures:
                 return self._figures[key]
-            methods = [method for run in runs for method in run.methods]
-            given = {label: own for run in runs for label, own in run.outcomes(self._evaluations, suite.key).items()}
-            made = measured(suite, methods, given, outside, extent)
+            given: dict[str, Sequence[Outcome]] = {}
+            for view, methods in runs:
+                kept = self._evaluations.suite_outcomes(view.id, suite.key)
+                labels = zip(methods, view.request.methods, strict=True)
+                given |= {own.label: kept[stored.label] for own, stored in labels if stored.label in kept}
+            made = measured(suite, _methods(runs), given, outside, extent)
             found = {label: replace(own, outcomes=()) for label, own in made.items()}
             if _size(found) <= FIGURES_KEPT:
                 self._figures[key] = found
@@ -218,37 +216,27 @@ class TableService:
             raise ServiceError(f"The suite {key!r} of this evaluation is not known any more; make it known again.")
         return found
 
-    def _outcomes(self, view: EvaluationView, suite: str) -> list[SuiteOutcomes]:
-        labels = [method.label for method in view.request.methods]
-        return [SuiteOutcomes(suite, label, self._evaluations.outcomes(view.id, suite, label)) for label in labels]
-
     def _results(self, request: TableRequest, samples: bool) -> str:
         view = self._evaluations.view(request.evaluation_id)
         keys = [request.suite] if request.suite else list(view.request.suites)
-        tables = [self._table_of(view, TableRequest(view.id, key, request.reference, request.outside)) for key in keys]
+        tables = [self._table_of(view, replace(request, suite=key)) for key in keys]
         if not samples:
             return results_json(view, tables)
         listed, missing = {}, {}
         for key in keys:
-            items, missing[key] = self._items(view, key)
-            given = self._outcomes(view, key)
+            items, why = items_of(self._evaluations, view, key)
+            given = {own.label: self._evaluations.outcomes(view.id, key, own.label) for own in view.request.methods}
             listed[key] = suite_samples(self._suite(view, key), given, items, request.outside)
-        return results_json(view, tables, listed, {key: why for key, why in missing.items() if why})
-
-    def _items(self, view: EvaluationView, suite: str) -> tuple[dict[str, Item], str]:
-        """The items by id; none, and why, where the data is not there any more."""
-        try:
-            return {item.id: item for item in self._evaluations.items(view.id, suite)}, ""
-        except (DataError, ServiceError) as error:
-            return {}, f"What was asked is not told: {error}"
+            missing |= {key: f"What was asked is not told: {why}"} if why else {}
+        return results_json(view, tables, listed, missing)
 
 
-def _reference(runs: Sequence[_Run], asked: str | None) -> str | None:
-    """The method that others are compared with; see :class:`TableRequest`."""
-    methods = [method for run in runs for method in run.methods]
-    reference = usual_reference(methods) if asked is None else asked or None
-    check_reference(reference, methods)
-    return reference
+def items_of(evaluations: EvaluationService, view: EvaluationView, suite: str) -> tuple[dict[str, Item], str]:
+    """The items of a suite by id; none, and why, where the data is not there any more."""
+    try:
+        return {item.id: item for item in evaluations.items(view.id, suite)}, ""
+    except (DataError, ServiceError) as error:
+        return {}, str(error)
 
 
 def _size(measured: SuiteFigures) -> int:

@@ -124,8 +124,7 @@ class _Part:
         if wanted:
             thresholds |= self._thresholds()
             missing = store.link(self._owner, self._records(wanted, thresholds))
-        tally.count(len(methods) * self._size(evaluated) - self._size(record.place for record in missing))
-        tally.restart()
+        tally.restart(len(methods) * self._size(evaluated) - self._size(record.place for record in missing))
         self._read(missing, {ready.label: ready.with_thresholds(thresholds[ready.label][1]) for ready in methods})
 
     def _size(self, places: Iterable[int]) -> int:
@@ -298,7 +297,7 @@ class _Tally:
 
     def skip(self, group: MethodGroup) -> None:
         """Count all of a group as done."""
-        self.count(self._each * len(group.methods))
+        self._counted += self._each * len(group.methods)
 
     def begin(self, suite: SuiteItems, seed: int, labels: Collection[str], planned: int) -> None:
         """Name what is read from now on."""
@@ -310,18 +309,15 @@ class _Tally:
         named = f"{suite.suite.title}, seed {seed}: fitting thresholds of {', '.join(labels)}"
         self._context.begin_phase(self._share, named)
 
-    def count(self, size: int) -> None:
-        """Count what was done before."""
+    def restart(self, size: int) -> None:
+        """Count what was done before, and judge the time left by what is read from now on."""
         self._counted += size
-
-    def restart(self) -> None:
-        """Judge the time left by what is read from now on."""
         self._context.begin_phase(self._share, self._named)
 
     def advance(self, items: int, size: int) -> None:
         """Count a batch."""
         self._items += items
-        self.count(size)
+        self._counted += size
         self._context.progress(self._share, f"{self._named} · {self._items:,} of {self._planned:,} items read")
 
     @property

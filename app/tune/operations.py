@@ -13,7 +13,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
-from app.shared.operations import Json, Read, checked, command, operation
+from app.shared.operations import Json, OnTerminal, Read, command, operation, record
 from app.shared.policies import policy_name
 from app.shared.settings_json import settings_from_json
 from app.shared.terminal import PolicyOptions, wait_for
@@ -82,19 +82,8 @@ def tuning_request(given: Json | None) -> TuningRequest:
     """
     named = dict(given or {})
     settings = settings_from_json({name: value for name, value in named.items() if name not in OWN}, others=OWN)
-    policies, alphas = named.get("policies"), named.get("alphas")
-    if not isinstance(policies, list) or not all(isinstance(name, str) for name in policies):
-        raise ServiceError("The setting policies must be a list of names; policies lists them.")
-    numbers = isinstance(alphas, list) and all(isinstance(alpha, (int, float)) for alpha in alphas)
-    if alphas is not None and not numbers:
-        raise ServiceError("The setting alphas must be a list of numbers, such as [0.05, 0.1].")
-    return TuningRequest(
-        name=checked("The setting name", str | None, named.get("name")) or "",
-        policies=tuple(policies),
-        settings=settings,
-        alphas=USUAL.alphas if alphas is None else tuple(float(alpha) for alpha in alphas),
-        calibration_source=checked("The setting calibration_source", str, named.get("calibration_source", "reference")),
-    )
+    own = {name: value for name, value in named.items() if name in OWN and value is not None}
+    return record(TuningRequest, own, name="", settings=settings)
 
 
 def _follow(wired: Services, begun: JobView, quiet: bool) -> TuningView:
@@ -167,37 +156,30 @@ def tune_methods(
     return tune.call(wired, prompts, request, calibrate_on)
 
 
-@operation(json=lambda views: [tuning_json(view) for view in views])
-def list_tunings(wired: Services) -> tuple[TuningView, ...]:
-    """List tunings that have ended.
+def _found_json(found: TuningView | tuple[TuningView, ...]) -> Any:
+    return tuning_json(found) if isinstance(found, TuningView) else [tuning_json(view) for view in found]
+
+
+def _print_found(found: TuningView | tuple[TuningView, ...]) -> None:
+    if isinstance(found, TuningView):
+        _print(found)
+    else:
+        _print_list(found)
+
+
+@operation(json=_found_json, command="tunings", text=_print_found)
+def list_tunings(
+    wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER"), OnTerminal()] = None
+) -> TuningView | tuple[TuningView, ...]:
+    """List tunings that have ended, or show one.
+
+    Args:
+        run_id: number of a tuning
 
     Returns:
         A list of tunings, newest first: id, name, model, set_name, settings, calibrated_on, calibration_source,
         vanilla, floor, and methods, each with its points: values, accuracy and gap with their 95 % intervals, and
         chosen. A run that ended early has another status than done; complete is then false, points_measured and
         points_planned say how far it came, and nothing of it is chosen.
-    """
-    return wired[TuningService].list()
-
-
-def _found_json(tunings: TuningView | tuple[TuningView, ...]) -> Any:
-    return tuning_json(tunings) if isinstance(tunings, TuningView) else [tuning_json(view) for view in tunings]
-
-
-def _print_found(tunings: TuningView | tuple[TuningView, ...]) -> None:
-    if isinstance(tunings, TuningView):
-        _print(tunings)
-    else:
-        _print_list(tunings)
-
-
-@command("tunings", json=_found_json, text=_print_found)
-def tunings(
-    wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER")] = None
-) -> TuningView | tuple[TuningView, ...]:
-    """List finished tunings, or show one.
-
-    Args:
-        run_id: number of a tuning
     """
     return wired[TuningService].list() if run_id is None else wired[TuningService].view(run_id)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
@@ -22,9 +21,6 @@ from app.shared.wiring import Services
 from app.tune.runs import TUNABLE, TuningRequest
 from app.tune.service import TuningService
 from app.tune.words import EMPTY, read_set, run_details, runs_list, time_sentence, tuning_figure
-
-SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
-"""Controls of the page beside model and methods, in their order."""
 
 
 class TuneHandlers:
@@ -53,10 +49,9 @@ class TuneHandlers:
             return ""
         if not self._tunings.at_hand(model):
             return time_sentence(None)
-        controls = dict(zip(SAMPLING, sampling, strict=True))
-        if any(value is None for value in controls.values()):
+        if None in sampling:
             return ""
-        request = TuningRequest("", tuple(policies), _settings(model, controls))
+        request = TuningRequest("", tuple(policies), _settings(model, *sampling))
         seconds = or_refusal(lambda: self._tunings.forecast(self._tunings.read(Path(path), Path(path).name), request))
         return "" if isinstance(seconds, str) else time_sentence(seconds)
 
@@ -72,10 +67,9 @@ class TuneHandlers:
         """Begin a run with the form's values."""
         if path is None:
             raise ServiceError("No set is chosen: upload one, or take the sample.")
-        controls = dict(zip(SAMPLING, sampling, strict=True))
-        if any(value is None for value in controls.values()):
+        if None in sampling:
             raise ServiceError("A sampling control is empty; give it a number.")
-        settings = _settings(model, controls)
+        settings = _settings(model, *sampling)
         request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), settings, calibration_source=source)
         tuning_set = self._tunings.read(Path(path), Path(path).name)
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
@@ -103,26 +97,11 @@ class TuneHandlers:
         return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
 
 
-def _settings(model: str, controls: Mapping[str, Any]) -> AuditSettings:
+def _settings(model: str, steps: float, temperature: float, top_p: float, top_k: float) -> AuditSettings:
+    """Settings from the form's model and sampling controls, in their order."""
     return AuditSettings(
-        model=model,
-        temperature=float(controls["temperature"]),
-        top_p=float(controls["top_p"]),
-        top_k=int(controls["top_k"]),
-        max_new_tokens=int(controls["max_new_tokens"]),
+        model=model, max_new_tokens=int(steps), temperature=float(temperature), top_p=float(top_p), top_k=int(top_k)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    file: gr.File
-    samples: gr.HTML
-    said_of_set: gr.HTML
-    inputs: list[Any]
-    timed: list[Any]
-    time: gr.HTML
-    run: gr.Button
-    cancel: gr.Button
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -157,7 +136,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")
 
 
-def _form(handlers: TuneHandlers) -> _Form:
+def _form(handlers: TuneHandlers) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>1. Set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
         file = upload("Set to tune on", "tuning-set")
@@ -188,7 +167,10 @@ def _form(handlers: TuneHandlers) -> _Form:
         time = markup("", "tuning-time")
         run, cancel = run_buttons()
     inputs = [name, model, policies, *certified, *sampling]
-    return _Form(file, samples, said_of_set, inputs, [model, policies, certified[-1], *sampling], time, run, cancel)
+    return SimpleNamespace(
+        file=file, samples=samples, said_of_set=said_of_set, inputs=inputs, run=run, cancel=cancel, time=time,
+        timed=[model, policies, certified[-1], *sampling],
+    )  # fmt: skip
 
 
 def _sampling(usual: AuditSettings) -> list[Any]:

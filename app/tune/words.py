@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
-from markupsafe import Markup, escape
 
 from app.shared.charts import plain_layout
 from app.shared.job_watch import ENDED
-from app.shared.markup import html, scrolled, table
+from app.shared.markup import html, laid_out
 from app.shared.policies import info_of, policy_name
 from app.shared.step_words import percentage
 from app.tune.runs import TunedMethod, TunedPoint, TuningView
@@ -61,13 +60,14 @@ def tuning_finding(view: TuningView) -> str:
     method, best = min(chosen, key=lambda pair: pair[1].gap[0])
     gap, accuracy = best.gap, best.accuracy[0]
     return (
-        f"{policy_name(method.policy)} ({values_text(best)}) leaves the smallest gap: {_figure(gap)} instead of "
-        f"{_figure(view.vanilla.gap)}, with {percentage(accuracy)} right answers instead of "
+        f"{policy_name(method.policy)} ({values_text(best)}) leaves the smallest gap: {figure_text(gap)} instead of "
+        f"{figure_text(view.vanilla.gap)}, with {percentage(accuracy)} right answers instead of "
         f"{percentage(view.vanilla.accuracy[0])}."
     )
 
 
-def _figure(measured: tuple[float, float, float]) -> str:
+def figure_text(measured: tuple[float, float, float]) -> str:
+    """A figure with its interval."""
     mean, low, high = measured
     return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
@@ -148,10 +148,8 @@ MARKS = {
 def read_set(tuning_set: TuningSet) -> str:
     """What is in a set."""
     return html(
-        """
-        <p class="hint tnum">{{ set.filename }}: {{ set.graded | plural("prompt") }} with a right answer,
-        {{ set.pairs | plural("pair") }}.</p>
-        """,
+        '<p class="hint tnum">{{ set.filename }}: {{ set.graded | plural("prompt") }} with a right answer, '
+        '{{ set.pairs | plural("pair") }}.</p>',
         set=tuning_set,
     )
 
@@ -168,22 +166,7 @@ def time_sentence(seconds: float | None) -> str:
 
 def runs_list(runs: Sequence[TuningView], shown: int | None) -> str:
     """Runs that have ended, newest first."""
-    return html(
-        """
-        {% if not runs %}<p class="sub">No run yet. The first one that you make is listed here.</p>
-        {% else %}<ul class="runlist">
-        {% for run in runs %}
-          <li{{ " aria-current=true" if run.id == shown else "" }}>
-          <button type="button" class="link" data-do="show" data-id="{{ run.id }}">{{ run.name }}</button>
-          <span class="hint tnum">{{ run.model }}, {{ run.set_name }}, {{ run.created_at | day }}: {{ found(run) }}
-          </span></li>
-        {% endfor %}
-        </ul>{% endif %}
-        """,
-        runs=runs,
-        shown=shown,
-        found=_found,
-    )
+    return laid_out("tune/runs.html", runs=runs, shown=shown, found=_found)
 
 
 def _found(view: TuningView) -> str:
@@ -196,55 +179,23 @@ def _found(view: TuningView) -> str:
 
 def run_details(view: TuningView) -> tuple[str, str]:
     """Head and table of a run."""
-    head = html(
-        """
-        <div class="bar"><h2>{{ view.name }}</h2>
-        <span class="hint tnum">{{ view.model }}, {{ view.set_name }}, {{ view.created_at | day }}</span></div>
-        {% if finding %}<p class="effect">{{ finding }}</p>{% endif %}
-        <p class="sub">{{ view.prompts | plural("prompt") }} with a right answer, {{ view.pairs | plural("pair") }};
-        {{ calibrated }}; {{ sampling }}. To the left is less gap between groups, higher is more accurate. Points below
-        the dotted line lose more than 5 % of the accuracy of the model alone and
-        {{ "are not chosen; filled marks are" if view.complete else "could not be chosen" }}.</p>
-        """,
-        view=view,
-        finding=tuning_finding(view),
-        calibrated=calibrated_sentence(view),
-        sampling=sampling_sentence(view),
-    )
+    said = {"finding": tuning_finding(view), "calibrated": calibrated_sentence(view)}
+    head = laid_out("tune/head.html", view=view, sampling=sampling_sentence(view), **said)
     notes = [
         kept_sentence(view),
         *(f"{policy_name(m.policy)} was left out: {m.error}" for m in view.methods if m.error),
         *(none_sentence(m, view.floor) for m in view.methods if view.complete),
     ]
-    points = html(
-        """
-        {% if notes %}<ul class="cautions">
-        {% for note in notes %}<li>{{ icon("tri") }}<span>{{ note }}</span></li>{% endfor %}
-        </ul>{% endif %}
-        {{ table }}
-        <p class="hint">In brackets: 95 % bootstrap intervals over pairs.</p>
-        """,
+    points = [
+        (MARKS[symbol], policy_name(method.policy), point)
+        for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False)
+        for point in method.points
+    ]
+    table = laid_out(
+        "tune/points.html",
         notes=[note for note in notes if note],
-        table=_points_table(view),
+        points=[("", "vanilla", view.vanilla), *points],
+        values=values_text,
+        figure=figure_text,
     )
-    return head, points
-
-
-def _points_table(view: TuningView) -> Markup:
-    rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
-    for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False):
-        name = html(
-            '<span class="mono" aria-hidden="true">{{ mark }}</span> {{ name }}',
-            mark=MARKS[symbol],
-            name=policy_name(method.policy),
-        )
-        rows += [
-            [name, escape(values_text(point)), *_figures(point), "<strong>chosen</strong>" if point.chosen else ""]
-            for point in method.points
-        ]
-    head = [("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
-    return scrolled("Points", Markup(table(head, rows, "tuned", "Points of the run")))
-
-
-def _figures(point: TunedPoint) -> list[str]:
-    return [_figure(point.gap), _figure(point.accuracy)]
+    return head, table

@@ -98,4 +98,5 @@ def judged_by_length(request: EvaluationRequest, suites: Sequence[Suite], device
     def read(outcomes: Sequence[Outcome]) -> list[Outcome]:
         return [replace(each, marks={"length": tuple(float(len(a.text)) for a in each.answers)}) for each in outcomes]
 
-    return Judges({"length": LoadedJudge("1", read)}, {suite.key: suite.judges for suite in suites})
+    judge = LoadedJudge("1", read)
+    return Judges({suite.key: {name: judge for name in suite.judges if name == "length"} for suite in suites})

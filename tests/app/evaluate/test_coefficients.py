@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.evaluate import coefficients
-from app.evaluate.coefficients import CoefficientRequest, CoefficientService, coefficients_laid_out
+from app.evaluate.coefficients import CoefficientRequest, CoefficientService
 from app.evaluate.operations import evaluation_coefficients
 from app.evaluate.runs import EvaluationRequest, EvaluationView
 from app.evaluate.terminal import print_coefficients
@@ -93,17 +93,6 @@ def test_fitting_tells_whose_turn_it_is_and_leaves_nothing_to_fit(service, fits)
     service.coefficients(CoefficientRequest(1), lambda share, words: told.append((share, words)))
     assert told == [(0.5, "fitted the model of Vanilla"), (1.0, "fitted the model of COFT")]
     assert len(fits) == 2
-
-
-def test_the_table_has_a_row_a_coefficient_and_says_how_many_decisions_each_rests_on(service):
-    found = service.coefficients(CoefficientRequest(1))
-    layout = coefficients_laid_out(found)
-    assert [head.title for head in layout.heads] == ["Vanilla", "COFT"]
-    assert [head.title for head, _ in layout.lines][-1] == "age"
-    black = next(line for head, line in layout.lines if head.title == "race: black")[0]
-    figure = next(own for own in found.methods[0].figures if own.part == "race: black")
-    assert (black.value, black.said) == (figure.value, "360 decisions")
-    assert figure.low < 0.5 < figure.high
 
 
 def test_answers_that_are_too_few_have_no_coefficients_and_the_table_says_so(kept, service, capsys):

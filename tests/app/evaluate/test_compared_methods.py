@@ -60,15 +60,6 @@ def test_every_text_survives_in_a_methods_options(system, begun, hint):
         assert method_from(f"coft:system_prompt='{system}',lam=0.4", USUAL).settings.system_prompt == system
 
 
-def test_a_text_is_written_in_options_as_people_write_it():
-    for option, text in (
-        ("system_prompt=It's a = b: so", "It's a = b: so"),
-        ('system_prompt="say \\"hi\\", now"', 'say "hi", now'),
-        ('system_prompt = " Be brief.\\nBe kind. " ', " Be brief.\nBe kind. "),
-    ):
-        assert method_from(f"coft:{option}", USUAL).settings.system_prompt == text
-
-
 def test_methods_that_differ_in_what_they_tell_the_model_have_labels_of_their_own():
     texts = ("coft", "coft:thinking=off", "coft:prompt_format=plain", "coft:prefill=Well", "coft:system_prompt=Be kind")
     labels = [method.label for method in methods_from(texts, USUAL)]

@@ -8,8 +8,7 @@ import pytest
 
 from app.evaluate.items import sampled
 from app.evaluate.operations import evaluation_outcomes, evaluation_request, run_evaluation
-from app.evaluate.runs import CalibrationNote, EvaluationMethod
-from app.evaluate.terminal import note_sentence
+from app.evaluate.runs import EvaluationMethod
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
@@ -121,13 +120,3 @@ def test_programs_name_methods_shortly_or_by_their_settings(wired):
     for wrong, said in (({"methods": "vanilla"}, "must be a list"), ({"hat": 1}, "no setting 'hat'")):
         with pytest.raises(ServiceError, match=said):
             evaluation_request(wired, given | wrong)
-
-
-def test_what_is_said_of_thresholds_names_coverage_and_silence():
-    note = CalibrationNote("s", "COFT", 1, 0.1, "reference", 30, 9, 0.9, 0.7, 0.98, 10, 3, 1, "", ("It is so.",))
-    assert note_sentence(note) == (
-        "Thresholds of COFT, seed 1: 30 contexts, 9 needed, by reference; they keep 90% (70% to 98%) of 10 contexts "
-        "kept apart, 90% asked for; 1 of 3 bins say nothing. It is so."
-    )
-    silent = CalibrationNote("s", "COFT", 1, 0.1, "reference", 2, 9, None, None, None, 0, 1, 1, "too few")
-    assert note_sentence(silent) == "Thresholds of COFT, seed 1: 2 contexts, 9 needed: too few."

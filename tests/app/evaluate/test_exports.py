@@ -59,19 +59,6 @@ def test_a_row_of_the_csv_holds_every_number_of_a_cell():
     assert (rows["COFT", "harm"]["unscored"], rows["COFT", "harm"]["deviation"]) == ("1", "")
 
 
-def test_the_csv_has_a_row_for_each_average_rank():
-    averages = [row for row in rows_of(table_csv(TABLE)) if row["figure"] == "average_rank"]
-    assert [(row["method"], row["part"], row["value"]) for row in averages] == [
-        ("Vanilla", "utility", "2.0"), ("Vanilla", "bias", "2.0"), ("COFT", "utility", "1.0"), ("COFT", "bias", "1.0"),
-    ]  # fmt: skip
-
-
-def test_labels_that_a_spreadsheet_would_run_are_harmless():
-    label = '=HYPERLINK("http://x")'
-    table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
-    assert rows_of(table_csv(table))[0]["method"] == f"'{label}"
-
-
 def test_published_figures_have_columns_of_their_own_and_touch_no_other_number():
     own, beside = rows_of(table_csv(TABLE)), rows_of(table_csv(TABLE, [PAPER]))
     added = {"published in paper", "deviation in paper"}
@@ -168,15 +155,3 @@ def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothi
     assert not re.search(r"(src|href)=", written)
     assert "COFT has no answer to 1 of 41 items" in written
     assert "<dt>COFT</dt><dd>COFT, λ 0.6, α 0.10, calibrated, temperature 1, top-p 0.9.</dd>" in written
-
-
-def test_the_same_table_gives_the_same_files():
-    again = main_table([Questions(), Harm()], [VANILLA, COFT], GIVEN, reference="Vanilla")
-    for write in (table_csv, lambda table: table_latex(VIEW, table), lambda table: table_html(VIEW, table)):
-        assert write(TABLE) == write(again)
-
-
-def test_a_published_deviation_is_shown_beside_its_figure():
-    other = Elsewhere("paper", {"COFT": {"questions": Published(71.1, 0.3)}})
-    shown = laid_out(TABLE, [other]).lines[2][1][0]
-    assert (shown.text, shown.deviation) == ("71.1", "0.3")

@@ -24,8 +24,6 @@ from tests.app.evaluate.made import (
     rights,
     suite_table,
     text,
-    texts,
-    unread,
     view_of,
 )
 
@@ -65,7 +63,7 @@ def test_the_harness_prints_a_file_of_ours_as_one_of_its_own():
 
 def test_samples_hold_what_was_asked_and_what_came_of_it():
     items = {"a": Item("a", "a", (CHOICES,))}
-    given = [questions("COFT", [question("a", True, refused=1), question("b", False)])]
+    given = {"COFT": [question("a", True, refused=1), question("b", False)]}
     first, second = suite_samples(Questions(), given, items)
     assert first["arguments"] == [["Who?", " she"], ["Who?", " he"]]
     assert first["resps"] == [[[-1.0, False]], [[-2.0, False]]]
@@ -80,21 +78,16 @@ def test_samples_hold_what_was_asked_and_what_came_of_it():
 
 def test_samples_of_written_texts_hold_the_text_and_what_a_judge_said():
     items = {"a": Item("a", "a", (WRITING,))}
-    sample = suite_samples(Harm(), [texts("COFT", [text("a", 0.25, words="She left.")])], items)[0]
+    sample = suite_samples(Harm(), {"COFT": [text("a", 0.25, words="She left.")]}, items)[0]
     assert sample["arguments"] == [["Then", {"until": ["\n"], "max_gen_toks": 8}]]
     assert (sample["resps"], sample["filtered_resps"]) == ([["She left."]], ["She left."])
     assert (sample["metrics"], sample["harm"]) == (["harm"], 0.25)
 
 
-def test_an_item_that_could_not_be_read_is_among_the_samples_with_the_reason():
-    sample = suite_samples(Questions(), [questions("COFT", [unread("a", "Too long.")])], {})[0]
-    assert (sample["unread"], sample["resps"], sample["metrics"]) == ("Too long.", [], [])
-
-
 def test_samples_do_not_depend_on_the_order_of_outcomes():
     found = [*rights("rwr", 1), *rights("wwr", 0)]
-    given = [questions("COFT", found)], [questions("COFT", found[::-1])]
-    assert suite_samples(Questions(), given[0], {}) == suite_samples(Questions(), given[1], {})
+    samples = [suite_samples(Questions(), {"COFT": given}, {}) for given in (found, found[::-1])]
+    assert samples[0] == samples[1]
 
 
 def test_figures_of_another_run_are_read_back_as_they_were_and_stand_beside_ours():

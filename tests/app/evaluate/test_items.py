@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from app.evaluate.items import (
     BATCH_COST,
     WRITING_COST,
-    ask_seed,
     batches,
     item_parts,
-    items_digest,
     method_digest,
     outcome_bytes,
     outcome_from,
@@ -100,12 +97,6 @@ def test_an_item_that_costs_more_than_a_batch_is_read_alone():
     assert batches([few[0], many, few[1]]) == [(1,), (2, 0)]
 
 
-def test_every_ask_has_draws_of_its_own():
-    seeds = {ask_seed(seed, "s", item, place) for seed in range(3) for item in ("a", "b") for place in range(2)}
-    assert len(seeds) == 12
-    assert all(0 <= seed < 2**32 for seed in seeds)
-
-
 class TwoSpans:
     version = "two"
 
@@ -177,10 +168,3 @@ def test_seed_and_judges_play_a_part_only_where_something_is_written():
     assert key(choices) == key(choices, seed=1, toxicity="1")
     writing = Item("i", "u", (Writing("P", 4),))
     assert len({key(writing, seed=seed, **judges) for seed in (0, 1) for judges in ({}, {"toxicity": "1"})}) == 4
-
-
-def test_a_digest_of_items_sees_their_order_and_content():
-    items = items_of([0, 1, 2])
-    digests = [items_digest(items), items_digest(items[::-1]), items_digest(items[:2])]
-    assert len(set(digests)) == 3
-    assert items_digest([replace(item, facts=json.loads("{}")) for item in items]) == digests[0]

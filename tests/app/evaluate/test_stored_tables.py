@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.evaluate.operations import export_evaluation
 from app.evaluate.runs import Done, EvaluationRequest, EvaluationView
 from app.evaluate.table_service import TableRequest, TableService, usual_reference
 from app.evaluate.tables import main_table
@@ -143,13 +142,6 @@ def test_every_format_is_written_with_its_own_ending(tables, tmp_path):
     assert tables.write(TableRequest(1, "harm"), "json", tmp_path).name == "evaluation-1-harm.json"
 
 
-def test_what_a_format_cannot_hold_is_refused(tables, tmp_path):
-    path = tables.write(TableRequest(1), "json", tmp_path)
-    for form, told in (("pdf", {}), ("csv", {"samples": True}), ("json", {"elsewhere": [tables.read_elsewhere(path)]})):
-        with pytest.raises(ServiceError):
-            tables.content(TableRequest(1), form, **told)
-
-
 def test_a_results_file_holds_every_suite_and_on_request_its_items(tables):
     found = json.loads(tables.content(TableRequest(1), "json"))
     assert list(found["results"]) == ["questions", "harm"]
@@ -165,13 +157,6 @@ def test_items_without_their_data_are_exported_and_the_file_says_what_it_lacks(t
     found = json.loads(tables.content(TableRequest(1, "questions"), "json", samples=True))
     assert len(found["samples"]["questions"]) == 9
     assert found["evaluation"]["unknown"]["questions"].endswith("The folder is gone; put it back.")
-
-
-def test_the_figures_of_another_run_stand_beside(tables, tmp_path):
-    path = tables.write(TableRequest(1), "json", tmp_path)
-    shown = tables.table(TableRequest(1), [tables.read_elsewhere(path)])
-    assert shown.elsewhere[0].source == "evaluation-1.json"
-    assert shown.elsewhere[0].values["COFT"]["questions"].value == 100.0
 
 
 def test_a_terminal_shows_figures_marks_and_notes(tables, capsys):
@@ -190,13 +175,6 @@ def test_nothing_that_a_person_named_is_markup_on_a_terminal(capsys):
     kept.given = [questions(label, rights("rw"))]
     print_table(TableService(kept, 1).table(TableRequest(1)))
     assert "[red]x[/red][U+202E]" in capsys.readouterr().out
-
-
-def test_an_evaluation_of_which_nothing_is_read_says_so(capsys):
-    kept = Kept()
-    kept.given = []
-    print_table(TableService(kept, 1).table(TableRequest(1)))
-    assert "Nothing has been read yet." in capsys.readouterr().out
 
 
 def test_lines_of_a_pipe_are_as_long_as_they_come(capsys):
@@ -235,8 +213,3 @@ def test_commands_show_and_export_what_an_evaluation_kept(command, tmp_path):
     assert [row["published in other.json"] for row in rows if row["figure"] == "accuracy"] == [
         row["value"] for row in rows if row["figure"] == "accuracy"
     ]
-
-
-def test_a_program_that_asks_for_another_format_is_told_so():
-    with pytest.raises(ServiceError, match=r"format.*pdf"):
-        export_evaluation.checked([1, "pdf", "", None, "floor", None, False])

@@ -11,7 +11,6 @@ import pytest
 from app.evaluate.exports import table_csv, table_json
 from app.evaluate.measured import measured_by_suite
 from app.evaluate.tables import main_table, table_of
-from app.shared.errors import ServiceError
 from coft_core.suites.base import Likelihood, Scored
 from tests.app.evaluate.made import (
     COFT,
@@ -132,19 +131,6 @@ def test_the_difference_to_the_reference_is_that_of_the_figures_with_a_paired_in
     assert cell_of(table, "Vanilla").contrast is None
 
 
-def test_a_reference_that_takes_no_part_is_refused_by_name():
-    with pytest.raises(ServiceError, match=r"no method 'SDD'.*Vanilla, COFT"):
-        main_table([QUESTIONS], [VANILLA, COFT], [], reference="SDD")
-
-
-def test_figures_that_judge_nothing_have_no_ranks():
-    given = [questions("Vanilla", rights("rw")), questions("COFT", rights("rr"))]
-    table = suite_table(QUESTIONS, [VANILLA, COFT], given)
-    length = [column.figure for column in table.columns].index("length")
-    assert cell_of(table, "COFT", length).rank is None
-    assert not cell_of(table, "COFT", length).best
-
-
 def test_the_table_of_a_suite_has_every_figure_and_those_of_parts_behind_the_whole():
     found = [question("a", True, subject="law"), question("b", False, subject="art"), question("c", True)]
     table = suite_table(QUESTIONS, [COFT], [questions("COFT", found)])
@@ -165,11 +151,6 @@ def test_a_part_that_one_method_never_read_is_empty_in_its_row():
     assert cell_of(table, "Vanilla", place) is None
     assert cell_of(table, "COFT", place).value == 100.0
     assert cell_of(table, "COFT", place).rank is None
-
-
-def test_unscored_answers_are_counted_and_in_no_share():
-    cell = cell_of(main_table([HARM], [COFT], [texts("COFT", [text("a", 0.5), text("b", None)])]), "COFT")
-    assert (cell.value, cell.n, cell.unscored) == (0.5, 1, 1)
 
 
 def test_masked_refused_and_empty_are_shares_of_what_was_read():
@@ -195,13 +176,6 @@ def test_a_method_that_certifies_nothing_has_no_share_of_refused_tokens():
     for one in (VANILLA, method("COFT")):
         reading = main_table([QUESTIONS], [one], [questions(one.label, rights("rw"))]).rows[0].readings[0]
         assert (reading.refused, reading.empty) == (None, None)
-
-
-def test_an_item_of_several_asks_is_untouched_where_none_of_them_was_masked():
-    one = question("a", True, masked=0)
-    half = replace(one, item="b", unit="b", answers=(*one.answers, replace(one.answers[0], masked=3)))
-    reading = main_table([QUESTIONS], [COFT], [questions("COFT", [one, half])]).rows[0].readings[0]
-    assert reading.unmasked == 0.5
 
 
 def test_a_refused_token_counts_as_the_threshold_or_makes_the_text_impossible():
