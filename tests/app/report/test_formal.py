@@ -58,6 +58,11 @@ def asked():
     """Names of messages that the program asks for; those that it puts together are patterns."""
     folder = Path(formal.__file__).parent
     template = assets_path("reports", "formal.html.j2").read_text("utf-8")
+    # The template puts these together from a law and the provisions that its annex answers.
+    yield from (rf"annex\.{law}(_intro)?" for law in ("nyc", "eu12", "eu15"))
+    answered = re.findall(r'"(\w+)"', (folder / "formal.py").read_text("utf-8"))
+    yield from (rf"(nyc|eu12|eu15)\.{name}" for name in answered)
+    yield from (rf"rates\.{kind}" for kind in ("selection", "scoring"))
     for text in (
         *((folder / name).read_text("utf-8") for name in ("formal.py", "findings.py")),
         *(Path(module.__file__).read_text("utf-8") for module in (effects, messages)),
