@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from app.evaluate import words
 from app.evaluate.tables import AverageRank, Cell, Column, Row, Table
-from app.shared.step_words import count, signed
+from app.shared.format import count, signed
 from coft_core.suites.base import Kind
 
 

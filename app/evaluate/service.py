@@ -36,10 +36,10 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import AskReader, EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
+from app.shared.format import named
 from app.shared.jobs import JobContext, JobRunner, JobService, JobView, require_own
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
-from app.shared.step_words import named
 from app.shared.wiring import Services
 from app.shared.workers import WorkerPool
 from coft_core.conformal.quantile import check_seed

@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 from markupsafe import Markup, escape
 
 from app.shared.charts import plain_layout
+from app.shared.format import percentage
 from app.shared.job_watch import ENDED
 from app.shared.markup import html, scrolled, table
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import percentage
 from app.tune.runs import TunedMethod, TunedPoint, TuningView
 from app.tune.sets import TuningSet
 

@@ -13,17 +13,16 @@ from app.audit.service import AuditService
 from app.audit.words import bin_verdict, session_message
 from app.shared.audits import BinView
 from app.shared.charts import PALETTES, support_histogram, template
-from app.shared.prompt_words import spans_from
-from app.shared.step_words import (
+from app.shared.format import (
     digits_for,
     probability,
-    shapes,
     shown_token,
     signed,
-    step_card,
     threshold,
     times_likelier,
 )
+from app.shared.prompt_words import spans_from
+from app.shared.step_words import shapes, step_card
 from coft_core.effects import masked_words
 from coft_core.types import Span
 from tests.records import make_step, position_bins

@@ -13,10 +13,11 @@ from app.calibrate.service import CalibrationService
 from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.format import quoted
 from app.shared.jobs import JobService
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
-from app.shared.step_words import finding, quoted
+from app.shared.step_words import finding
 from coft_core.effects import masked_words
 from coft_core.errors import SentinelError
 from coft_core.types import Span
