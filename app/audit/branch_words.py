@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TypedDict
 
 from app.sessions.service import PrunePreview
 from app.shared.audits import AuditView
+from app.shared.format import quoted, shown_token
 from app.shared.prompt_words import ENDS, Message
-from app.shared.step_words import quoted, shapes, shown_token, spoken_state, token_marks
+from app.shared.step_words import shapes, spoken_state, token_marks
 from coft_core.types import Step
 from db.chains import BranchOutline
 
@@ -20,47 +20,33 @@ LEAD_TOKENS = 12
 """Shared tokens that are shown before two chains part."""
 
 
-class TreeNode(TypedDict):
-    """One branch: ``parent`` and ``owner`` are ids, ``step`` counts from 1.
+def branch_tree(branches: Sequence[BranchOutline]) -> list[Message]:
+    """All branches, each followed by those that depart from it, earlier forks first.
 
-    ``owner`` is the branch whose own part the chain leaves: the parent, or one of its ancestors where the fork lies
-    before the parent's own first step. ``name`` is empty until the reviewer gives one.
+    ``step`` counts from 1. ``owner`` is the branch whose own part the chain leaves: the parent, or one of its
+    ancestors where the fork lies before the parent's own first step. ``name`` is empty until the reviewer gives one.
     """
-
-    id: int
-    parent: int | None
-    owner: int | None
-    depth: int
-    step: int | None
-    token: str
-    name: str
-    length: int
-    end: str
-
-
-def branch_tree(branches: Sequence[BranchOutline]) -> list[TreeNode]:
-    """All branches, each followed by those that depart from it, earlier forks first."""
     by_id = {branch.id: branch for branch in branches}
     children: defaultdict[int | None, list[BranchOutline]] = defaultdict(list)
     for branch in branches:
         children[branch.parent_id].append(branch)
-    nodes: list[TreeNode] = []
+    nodes: list[Message] = []
     waiting = [(branch, 0) for branch in reversed(children[None])]
     while waiting:
         branch, depth = waiting.pop()
         step, token = _departure(branch)
         nodes.append(
-            TreeNode(
-                id=branch.id,
-                parent=branch.parent_id,
-                owner=_owner(branch, by_id),
-                depth=depth,
-                step=step,
-                token=token,
-                name=given_name(branch),
-                length=branch.length,
-                end=ENDS.get(branch.finished, branch.finished) if branch.finished else "",
-            )
+            {
+                "id": branch.id,
+                "parent": branch.parent_id,
+                "owner": _owner(branch, by_id),
+                "depth": depth,
+                "step": step,
+                "token": token,
+                "name": given_name(branch),
+                "length": branch.length,
+                "end": ENDS.get(branch.finished, branch.finished) if branch.finished else "",
+            }
         )
         after = sorted(children[branch.id], key=lambda child: (child.fork_step or 0, child.id), reverse=True)
         waiting += [(child, depth + 1) for child in after]

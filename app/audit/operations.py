@@ -20,12 +20,13 @@ from app.shared.calibrations import CalibrationStore
 from app.shared.decoding import DECODING, settings_of
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from app.shared.format import quoted
 from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
 from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
-from app.shared.step_words import certificate_words, counted_claim, finding, quoted, set_size
+from app.shared.step_words import certificate_words, counted_claim, finding, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options_of, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService

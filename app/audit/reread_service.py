@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from threading import Lock
@@ -21,7 +21,6 @@ from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.project_cache import ProjectCache
 from app.shared.thresholds import Thresholds, own_notes
-from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
@@ -42,61 +41,42 @@ STEP_BYTES, CANDIDATE_BYTES = 2_000, 400
 """About what a step takes without logits and candidates, and what a candidate does, as objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChain:
-    """A chain with its logits, and the text by id of every token in its steps and their candidates."""
-
-    steps: tuple[Step, ...] = ()
-    texts: dict[int, str] | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the logits of every step are kept."""
-        return all(step.logits is not None for step in self.steps)
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes, about; one without logits takes some as well."""
-        logits = sum(len(step.logits.values) for step in self.steps if step.logits is not None)
-        return logits + sum(STEP_BYTES + CANDIDATE_BYTES * len(step.candidates) for step in self.steps)
-
-
 class StoredChains:
-    """Reads chains from the store; what is known of a chain already is not read again."""
+    """Reads chains with their logits from the store; what is known of a chain already is not read again."""
 
     def __init__(self, sessions: SessionsRepository, logits: KeptLogits, kept_bytes: int = KEPT_BYTES) -> None:
         """Read from a store; so many bytes of chains are kept decoded."""
         self._sessions = sessions
         self._logits = logits
-        self._kept: ProjectCache[int, StoredChain] = ProjectCache(kept_bytes, getsizeof=lambda chain: chain.size)
+        self._kept: ProjectCache[int, tuple[Step, ...]] = ProjectCache(kept_bytes, getsizeof=_size)
         self._lock = Lock()
 
-    @property
-    def size(self) -> int:
-        """Bytes of chains that are kept now, about."""
-        with self._lock:
-            return int(self._kept.currsize)
-
-    def of(self, branch: BranchRecord) -> StoredChain:
+    def of(self, branch: BranchRecord) -> tuple[Step, ...]:
         """The chain of a branch as the store has it now."""
         with self._lock:
-            known = self._kept.get(branch.id, StoredChain())
+            known = self._kept.get(branch.id, ())
         # Steps are only ever added, so that what is known stays true.
-        added = self._with_logits(branch.id, len(known.steps))
-        if added or known.texts is None:
-            known = StoredChain((*known.steps, *added), {**(known.texts or {}), **_texts(added)})
-        # A chain that alone is larger than what is kept is read anew each time.
+        added = self._sessions.chain(branch.id, len(known))
+        kept = self._logits.of(branch.id, len(known)) if added else {}
+        known += tuple(
+            replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
+            for step in added
+        )
+        # A chain that by itself is larger than what is kept is read anew each time.
         with self._lock, suppress(ValueError):
             self._kept[branch.id] = known
         return known
 
-    def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:
-        steps = self._sessions.chain(branch_id, first)
-        kept = self._logits.of(branch_id, first) if steps else {}
-        return tuple(
-            replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
-            for step in steps
-        )
+
+def _size(steps: tuple[Step, ...]) -> int:
+    """Bytes that a chain takes, about."""
+    logits = sum(len(step.logits.values) for step in steps if step.logits is not None)
+    return logits + sum(STEP_BYTES + CANDIDATE_BYTES * len(step.candidates) for step in steps)
+
+
+def are_whole(steps: tuple[Step, ...]) -> bool:
+    """Whether the logits of every step are kept."""
+    return all(step.logits is not None for step in steps)
 
 
 def _texts(steps: tuple[Step, ...]) -> dict[int, str]:
@@ -138,15 +118,6 @@ class RereadService:
         self._audits = audits
         self._host = host
 
-    @classmethod
-    def wired(cls, services: Services) -> RereadService:
-        """Built from the program's services."""
-        return cls(
-            services[SessionsRepository], services[KeptLogits], services[Thresholds],
-            services[CalibrationStore], services[AuditService],
-            services[ModelHost],
-        )  # fmt: skip
-
     def read(self, request: RereadRequest) -> Rereading:
         """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was."""
         record, branch = self._asked(request)
@@ -158,7 +129,7 @@ class RereadService:
         calibration, told = self._chosen(record, settings, alike)
         if calibration is None and request.alpha is not None:
             raise ServiceError(NO_ALPHA)
-        chain = self._chains.of(branch)
+        steps = self._chains.of(branch)
         # Whether the thresholds fit is told by comparing fingerprints, and then nothing counts as certified.
         read = partial(
             reread,
@@ -167,9 +138,10 @@ class RereadService:
             path=branch.path,
             greedy=settings.greedy,
             fingerprint=Fingerprint.from_dict(record.fingerprint),
-            text_of=self._texts(record, settings, chain),
+            text_of=self._texts(record, settings, steps),
         )
-        readings = read(chain.steps) if chain.whole else self._audits.read_again(record.id, chain.steps, read)
+        whole = are_whole(steps)
+        readings = read(steps) if whole else self._audits.read_again(record.id, steps, read)
         return Rereading(
             session_id=record.id,
             branch_id=branch.id,
@@ -178,14 +150,14 @@ class RereadService:
             own_lam=stored.lam,
             own_alpha=None if calibration is None else stored.alpha,
             thresholds=told,
-            rows=tuple(RereadRow(step, reading) for step, reading in zip(chain.steps, readings, strict=True)),
+            rows=tuple(RereadRow(step, reading) for step, reading in zip(steps, readings, strict=True)),
             offers=_offers(alike) if calibration is not None else (),
-            computed=not chain.whole,
+            computed=not whole,
         )
 
     def needs_model(self, request: RereadRequest) -> bool:
         """Whether a reading runs the model, because logits of the chain are not kept."""
-        return not self._chains.of(self._asked(request)[1]).whole
+        return not are_whole(self._chains.of(self._asked(request)[1]))
 
     def depart(self, request: RereadRequest) -> Iterator[Departure]:
         """Begin an audit with the settings of a reading and run it to the first step that differs; needs the model.
@@ -325,9 +297,9 @@ class RereadService:
             if reading is not None:
                 yield other, reading
 
-    def _texts(self, record: SessionRecord, settings: AuditSettings, chain: StoredChain) -> Callable[[int], str]:
+    def _texts(self, record: SessionRecord, settings: AuditSettings, steps: tuple[Step, ...]) -> Callable[[int], str]:
         """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
-        known = chain.texts or {}
+        known = _texts(steps)
         named = str(record.fingerprint["tokenizer"])
 
         def text_of(token_id: int) -> str:

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from app.shared.format import shown_token
 from app.shared.prompt_words import Message
-from app.shared.step_words import shown_token
 from coft_core.types import Certificate, Step
 
 COMPUTED = "The model read this chain again, because the logits of its steps are not kept."

@@ -8,7 +8,6 @@ from starlette.routing import Route
 
 from app.audit.handlers import AuditHandlers
 from app.shared.errors import USER_ERRORS
-from app.shared.wiring import Services
 
 LONGEST_NUMBER = 18
 """Digits of a number that a store can have."""
@@ -19,11 +18,6 @@ class FirstChain:
 
     def __init__(self, handlers: AuditHandlers) -> None:
         self._handlers = handlers
-
-    @classmethod
-    def wired(cls, services: Services) -> FirstChain:
-        """Built from the program's services."""
-        return cls(AuditHandlers(services))
 
     @property
     def routes(self) -> list[Route]:

@@ -7,7 +7,8 @@ from typing import Any, cast, get_args
 
 from app.shared.audits import RunUntil, UntilKind
 from app.shared.errors import ServiceError
-from app.shared.step_words import factual_overruled, plural, quoted, signed
+from app.shared.format import plural, quoted, signed
+from app.shared.step_words import factual_overruled
 from coft_core.types import Certificate, Step
 
 FORMS = "fallback, sensitive, sensitive:0.5, overruled or steps:20"

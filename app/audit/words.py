@@ -9,10 +9,11 @@ from app.audit.branch_words import crumbs
 from app.audit.until import stop_sentence
 from app.shared.audits import FAMILY_NAMES, AuditView, BinView, ChainProgress, RunUntil, ThinkingView
 from app.shared.chain_words import chain_panel, no_chain
+from app.shared.format import clock, count, plural, signed
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
-from app.shared.step_words import clock, count, counted_claim, plural, signed, step_card
+from app.shared.step_words import counted_claim, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.effects import masked_words

@@ -13,13 +13,20 @@ from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchService, BatchSummary, BatchView
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
+from app.shared.format import (
+    count,
+    factor_text,
+    level,
+    percentage,
+    plural,
+    signed,
+)
 from app.shared.glossary import explained_titles
 from app.shared.job_watch import ENDED, OF_ANOTHER, job_said, job_status
 from app.shared.markup import from_file, html, scrolled, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.prompt_words import beginning
-from app.shared.step_words import count, factor_text, level, percentage, plural, signed
 from coft_core.types import Certificate
 
 COLUMNS = (

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from app.shared.audits import BinView, CoverageView
 from app.shared.charts import plain_layout
-from app.shared.step_words import count, level, table_threshold
+from app.shared.format import count, level, table_threshold
 from coft_core.conformal.drift import DriftReport
 
 THRESHOLDS_HEIGHT = 300

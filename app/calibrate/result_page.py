@@ -40,8 +40,8 @@ from app.shared.chain_words import ALL_GROUPS
 from app.shared.charts import support_histogram
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
+from app.shared.format import level, table_threshold
 from app.shared.markup import chart, hint, listing, markup, upload
-from app.shared.step_words import level, table_threshold
 from app.shared.wiring import Services
 from coft_core.conformal.record import Reading
 

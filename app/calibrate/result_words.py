@@ -10,8 +10,8 @@ from markupsafe import Markup, escape
 
 from app.calibrate.words import Head, cells_table, family_name, field_name, row_head, run_facts
 from app.shared.audits import BinView, CalibrationView, CertifiedIn, CoverageView, FamilyThresholds
+from app.shared.format import count, level, plural, table_threshold
 from app.shared.markup import badge, html, laid_out, threshold_words
-from app.shared.step_words import count, level, plural, table_threshold
 from coft_core.conformal.bins import evenness_sentence, steps_label
 from coft_core.conformal.coverage import WIDEST_INTERVAL
 from coft_core.conformal.groups import GroupSummary

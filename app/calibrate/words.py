@@ -14,9 +14,17 @@ from app.shared.audits import (
     CalibrationView,
 )
 from app.shared.chain_words import DRIFT_STATES
+from app.shared.format import (
+    abbreviated,
+    count,
+    day,
+    level,
+    plural,
+    signed,
+    table_threshold,
+)
 from app.shared.markup import html, laid_out, scrolled, table
 from app.shared.prompt_sets import CalibrationEstimate
-from app.shared.step_words import abbreviated, count, day, level, plural, signed, table_threshold
 from coft_core.conformal.drift import DriftReport
 
 SHOWN_PROMPT = 120

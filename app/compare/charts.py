@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from app.compare.types import Comparison
 from app.shared.audits import SENSITIVE
 from app.shared.charts import MONO, plain_layout
-from app.shared.step_words import shown_token
+from app.shared.format import shown_token
 from coft_core.types import Step
 
 SENSITIVITY_HEIGHT = 210

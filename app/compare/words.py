@@ -16,13 +16,7 @@ from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSu
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
-from app.shared.given import decimal, whole
-from app.shared.markup import certificate_state, html
-from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
-from app.shared.prompt_words import Message, finished_text
-from app.shared.step_words import (
-    Row,
-    certificate_words,
+from app.shared.format import (
     count,
     day,
     level,
@@ -31,9 +25,13 @@ from app.shared.step_words import (
     quoted,
     shown_token,
     signed,
-    step_card,
     times_likelier,
 )
+from app.shared.given import decimal, whole
+from app.shared.markup import certificate_state, html
+from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
+from app.shared.prompt_words import Message, finished_text
+from app.shared.step_words import certificate_words, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.conformal.informative import BY_CONSTRUCTION
 from coft_core.types import Candidate, Certificate, Step
@@ -426,7 +424,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else -1.0 if math.isinf(value) else float(f"{value:.4g}")
 
 
-def _candidate(row: Row, step: Step, fused: float) -> list[str | bool | float]:
+def _candidate(row: dict[str, Any], step: Step, fused: float) -> list[str | bool | float]:
     written = row["id"] == step.token_id
     share = float(f"{fused:.4f}")
     return [shown_token(row["t"]), row["f"], row["m"], row["x"], row["j"], row["mark"], row["why"], written, share]

@@ -11,7 +11,7 @@ from app.evaluate.experiment_figures import Figures, Kept, Value
 from app.evaluate.experiment_pictures import Picture
 from app.evaluate.experiments import Experiment, PaperEntry, SweepEntry, TableEntry, number_of
 from app.evaluate.layout import Head, Layout, Shown
-from app.shared.step_words import count
+from app.shared.format import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from app.evaluate.experiments import Experiment, SpeedTable
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import EvaluationRequest
+from app.shared.format import count, plural
 from app.shared.jobs import JobContext, JobView
 from app.shared.model_host import ModelHost
-from app.shared.step_words import count, plural
 from coft_core.decode.cost import reserved_bytes, weight_bytes
 from coft_core.decode.plan import Plan, plan
 from coft_core.experiments.speed import (

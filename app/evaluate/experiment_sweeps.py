@@ -19,7 +19,7 @@ from app.evaluate.experiment_layout import (
 from app.evaluate.experiment_pictures import FrontPicture, SweptPoint
 from app.evaluate.experiments import KNOBS, ChoiceTable, PartEntry, StabilityTable, SweepEntry
 from app.evaluate.layout import Head
-from app.shared.step_words import count
+from app.shared.format import count
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.choice import (
     Choice,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from app.evaluate import words
 from app.evaluate.tables import Cell, Column, Table
-from app.shared.step_words import count, signed
+from app.shared.format import count, signed
 
 
 @dataclass(frozen=True, slots=True)

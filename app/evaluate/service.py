@@ -35,11 +35,11 @@ from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import EvaluationRun, EvaluationWork
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
+from app.shared.format import named
 from app.shared.jobs import JobContext, JobView
 from app.shared.long_run import RunOfRows
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
-from app.shared.step_words import named
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError

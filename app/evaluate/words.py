@@ -9,8 +9,8 @@ from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
 from app.evaluate.tables import AverageRank, Cell, Column, Table
 from app.shared.audits import AuditSettings
+from app.shared.format import MINUS, count, level, signed
 from app.shared.policies import info_of, parameters_line
-from app.shared.step_words import MINUS, count, level, signed
 from coft_core.suites.base import Better, Outside
 
 ARROWS: dict[Better, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.paths.runs import PARTED, beginning_text
 from app.paths.types import Analysis, Apart, PathsView, WorldPaths
-from app.shared.step_words import count, plural, quoted
+from app.shared.format import count, plural, quoted
 from coft_core.conformal.informative import BY_CONSTRUCTION
 from coft_core.paths.parting import LEAST_VISITS, Parting
 from coft_core.paths.question import Comparison, ShareEstimate

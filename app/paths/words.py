@@ -23,9 +23,9 @@ from app.paths.sentences import (
 )
 from app.paths.types import Analysis, OpenedPath, PathsView, WorldPaths
 from app.paths.worlds import shown_prompt
+from app.shared.format import plural, quoted
 from app.shared.job_watch import ENDED
 from app.shared.markup import laid_out
-from app.shared.step_words import plural, quoted
 from coft_core.paths.parting import LEAST_VISITS
 from coft_core.paths.question import estimate
 from coft_core.paths.sample import Path

@@ -10,7 +10,8 @@ from markupsafe import Markup, escape
 
 from app.report import words
 from app.shared.audits import SENSITIVE
-from app.shared.step_words import has_threshold, plural, probability, threshold
+from app.shared.format import plural, probability, threshold
+from app.shared.step_words import has_threshold
 from coft_core.types import Step
 
 WIDTH = 680

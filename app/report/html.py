@@ -17,17 +17,10 @@ from app.report.findings import counts, finding_of, lead, row_of
 from app.report.tables import SessionData
 from app.shared.audits import FAMILY_NAMES, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
+from app.shared.format import plural, probability, signed, table_threshold, times
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import (
-    plural,
-    probability,
-    set_size,
-    shapes,
-    signed,
-    table_threshold,
-    times,
-)
+from app.shared.step_words import set_size, shapes
 from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path

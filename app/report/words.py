@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from app.report.document import ReportPart, SummaryPart, ThresholdsPart
 from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
+from app.shared.format import plural, probability, shown_token, times_likelier
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import counted_claim, has_threshold, plural, probability, shown_token, times_likelier
+from app.shared.step_words import counted_claim, has_threshold
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step

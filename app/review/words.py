@@ -12,9 +12,9 @@ from app.review.log import comments_of, is_closed
 from app.review.service import CurrentVerdicts, DisputeQueue, ReviewerAgreement, ReviewSheet, waiting_sentence
 from app.sessions.service import LibraryPage
 from app.shared.events import Reply
+from app.shared.format import clock, count, day, plural, shown_token
 from app.shared.markup import badge, laid_out
 from app.shared.prompt_words import beginning
-from app.shared.step_words import clock, count, day, plural, shown_token
 from app.shared.verdicts import StandingVerdict
 from app.shared.visitors import present_account
 from db.verdicts import AnnotationRecord, Target

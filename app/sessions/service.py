@@ -11,9 +11,9 @@ from app.report.service import ReportService
 from app.sessions.archive import BulkExport, write_reports
 from app.shared.audits import SENSITIVE, AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.format import plural
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
-from app.shared.step_words import plural
 from app.shared.wiring import Services
 from db.library import (
     BatchFoldRecord,

@@ -10,11 +10,11 @@ from app.sessions.archive import BulkExport
 from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
+from app.shared.format import count, plural
 from app.shared.glossary import explained_titles
 from app.shared.markup import laid_out, scrolled
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
-from app.shared.step_words import count, plural
 from coft_core.types import Certificate
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 from db.projects import ProjectRecord

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict
 
 from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
+from app.shared.format import count, level, percentage, plural, threshold
 from app.shared.markup import html
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import count, level, percentage, plural, threshold
+from app.shared.prompt_words import Message
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
@@ -22,29 +22,11 @@ FACTORIZED = (
 )
 
 
-class ChainAnswer(TypedDict):
-    """One of the two answers: ``t`` title, ``s`` state of its mark, ``b`` badge, ``says`` words, ``rows`` figures."""
-
-    t: str
-    s: str
-    b: str
-    says: str
-    rows: list[tuple[str, str]]
-
-
-class ChainPanel(TypedDict):
-    """The panel: ``text`` the sentence, ``weakest`` the least supported step (0-based), ``parts`` the answers."""
-
-    text: str
-    weakest: int
-    parts: list[ChainAnswer]
-
-
-def chain_panel(chain: ChainCertificate | None) -> ChainPanel | None:
-    """The panel of a chain; None where there is no certificate for it."""
+def chain_panel(chain: ChainCertificate | None) -> Message | None:
+    """A chain's sentence, its weakest step (0-based) and both answers; None where there is no certificate for it."""
     if chain is None:
         return None
-    return ChainPanel(text=chain.sentence, weakest=chain.weakest, parts=[_sequence(chain), _union(chain)])
+    return {"text": chain.sentence, "weakest": chain.weakest, "parts": [_sequence(chain), _union(chain)]}
 
 
 def no_chain(view: AuditView) -> str:
@@ -52,7 +34,7 @@ def no_chain(view: AuditView) -> str:
     return FACTORIZED if view.calibration is not None and view.settings.mask_layout == "factorized" else ""
 
 
-def _sequence(chain: ChainCertificate) -> ChainAnswer:
+def _sequence(chain: ChainCertificate) -> Message:
     sequence = chain.sequence
     state, label, says = {
         True: (
@@ -67,12 +49,12 @@ def _sequence(chain: ChainCertificate) -> ChainAnswer:
         ),
         None: ("uninformative", "says nothing", chain.reason),
     }[chain.sequence_certified]
-    return ChainAnswer(
-        t="As one chain",
-        s=state,
-        b=label,
-        says=says,
-        rows=[
+    return {
+        "t": "As one chain",
+        "s": state,
+        "b": label,
+        "says": says,
+        "rows": [
             ("Weakest token", f"step {chain.weakest + 1}"),
             (
                 "Its probability as typed" if chain.certified_in == "factual" else "Its lower probability",
@@ -83,10 +65,10 @@ def _sequence(chain: ChainCertificate) -> ChainAnswer:
             ("Holds for", sequence.applies),
             ("Lengths", sequence.lengths.sentence),
         ],
-    )
+    }
 
 
-def _union(chain: ChainCertificate) -> ChainAnswer:
+def _union(chain: ChainCertificate) -> Message:
     bound = chain.union
     state, label, says = {
         True: ("calibrated", "thresholds held" if bound.level > 0 else "no guarantee", _bound_says(chain)),
@@ -97,19 +79,19 @@ def _union(chain: ChainCertificate) -> ChainAnswer:
             "A step’s threshold is borrowed or says nothing, so the risks cannot be added up.",
         ),
     }[chain.union_certified]
-    return ChainAnswer(
-        t="Step by step",
-        s=state if bound.level > 0 or state != "calibrated" else "uninformative",
-        b=label,
-        says=says,
-        rows=[
+    return {
+        "t": "Step by step",
+        "s": state if bound.level > 0 or state != "calibrated" else "uninformative",
+        "b": label,
+        "says": says,
+        "rows": [
             ("Risk of one step, α", level(bound.alpha)),
             ("Steps counted, in whole blocks", count(bound.charged)),
             ("All true tokens pass", f"at least {percentage(bound.level)}" if bound.level > 0 else "no guarantee"),
             (f"For {percentage(1 - bound.alpha)} together, α of a step", threshold(bound.alpha_needed)),
             ("which needs", plural(bound.contexts_needed, "context")),
         ],
-    )
+    }
 
 
 def _bound_says(chain: ChainCertificate) -> str:

@@ -8,7 +8,6 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from app.shared.wiring import Services
 from coft_core.logit_basis import LogitBasis, basis_named, basis_of, is_packed
 from coft_core.model.language_model import LanguageModel
 from coft_core.stored_logits import holds_all
@@ -36,11 +35,6 @@ class KeptLogits:
         self._bases = bases
         self._lock = Lock()
         self._at_hand: LRUCache[str, LogitBasis] = LRUCache(AT_HAND)
-
-    @classmethod
-    def wired(cls, services: Services) -> KeptLogits:
-        """Built from the program's services."""
-        return cls(services[SessionsRepository], services[LogitBases])
 
     def of(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
         """Logits of a chain from a step on, by the step's index, as :meth:`StoredLogits.to_bytes` gives them."""

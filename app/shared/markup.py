@@ -12,11 +12,8 @@ import gradio as gr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from app.shared.glossary import explained, term
-from app.shared.step_words import (
-    THRESHOLD_STATES,
+from app.shared.format import (
     abbreviated,
-    certificate_words,
     clock,
     count,
     day,
@@ -27,6 +24,8 @@ from app.shared.step_words import (
     signed,
     table_threshold,
 )
+from app.shared.glossary import explained, term
+from app.shared.step_words import THRESHOLD_STATES, certificate_words
 from coft_core.assets import assets_path
 from coft_core.types import Certificate
 
@@ -66,7 +65,7 @@ def html(template: str, **values: object) -> Markup:
 
     A line end beside a tag or a statement leaves nothing behind and another one a space, so that a template can be laid
     out for its reader. Templates know :func:`icon` and :func:`badge`, and as filters the ways to write numbers, times
-    and tokens of :mod:`app.shared.step_words`, and :func:`~app.shared.glossary.term` and
+    and tokens of :mod:`app.shared.format`, and :func:`~app.shared.glossary.term` and
     :func:`~app.shared.glossary.explained`.
     """
     return Markup(_compiled(template).render(values))

@@ -47,11 +47,6 @@ class Metrics:
             registry=self.registry,
         )
 
-    @classmethod
-    def wired(cls, services: Services) -> Metrics:
-        """Those of the program that runs."""
-        return cls()
-
     def step(self, seconds: float) -> None:
         """Count a stored step."""
         self._steps.observe(seconds)

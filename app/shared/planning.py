@@ -260,11 +260,6 @@ class Planner:
         self._full_bytes = full_logits_kb * 1024
         self._marks = tuple(marks)
 
-    @classmethod
-    def wired(cls, services: Services) -> Planner:
-        """Built from the program's services."""
-        return cls(services[Thresholds], services[Detectors], services[ModelHost])
-
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
     ) -> MaskPreview:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.shared.audits import AuditSettings, ParameterValue, PolicyInfo
+from app.shared.format import level
 from app.shared.policies import (
     KNOWN_POLICIES,
     info_of,
@@ -17,7 +18,6 @@ from app.shared.policies import (
     policy_about,
     policy_info,
 )
-from app.shared.step_words import level
 from coft_core.policies.base import Parameter
 
 KINDS = {

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal, shown
+from app.shared.format import count, plural
 from app.shared.markup import html, laid_out, listing, markup, table, upload
 from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
@@ -26,7 +27,6 @@ from app.shared.prompt_sets import (
     grouping_note,
     names_prompts,
 )
-from app.shared.step_words import count, plural
 from app.shared.web import TEMPLATES
 from coft_core.types import Span
 

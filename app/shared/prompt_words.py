@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
-from app.shared.step_words import count, named, plural
+from app.shared.format import count, named, plural
 from coft_core.errors import InvalidInputError
 from coft_core.text.language import language_note
 from coft_core.types import Span

@@ -8,7 +8,6 @@ from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds, bins_for
-from app.shared.wiring import Services
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration
@@ -25,11 +24,6 @@ class AuditViews:
         self._sessions = sessions
         self._thresholds = thresholds
         self._detectors = detectors
-
-    @classmethod
-    def wired(cls, services: Services) -> AuditViews:
-        """Built from the program's services."""
-        return cls(services[SessionsRepository], services[Thresholds], services[Detectors])
 
     def view(self, record: SessionRecord, branch: BranchRecord) -> AuditView:
         """A session with the chain of one branch."""

@@ -7,14 +7,23 @@ token needs no call to the server.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TypedDict
+from typing import Any
 
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
+from app.shared.format import (
+    MOST_DIGITS,
+    digits_for,
+    named,
+    probability,
+    quoted,
+    shown_token,
+    signed,
+    threshold,
+    times_likelier,
+)
 from coft_core.conformal.informative import BY_CONSTRUCTION, silence
-from coft_core.effects import ABOUT_ONCE, effect_sentence, factor_of
+from coft_core.effects import effect_sentence
 from coft_core.messages import catalogue
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Candidate, Certificate, FamilyStep, Step
@@ -59,125 +68,6 @@ def shapes(step: Step) -> list[str]:
     return ranges
 
 
-_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9a-f]{12})[0-9a-f]{0,52}(?![0-9A-Za-z])")
-
-MINUS = "\N{MINUS SIGN}"
-MOST_DIGITS = 4
-
-
-def probability(value: float, digits: int = 2) -> str:
-    """A probability with fixed digits; a positive one never reads as zero."""
-    text = f"{value:.{digits}f}"
-    if value > 0 and float(text) == 0:
-        return f"<{10**-digits:.{digits}f}"
-    return text
-
-
-def threshold(value: float) -> str:
-    """A threshold with two significant digits and no exponent; ``"none"`` for 0."""
-    if value <= 0:
-        return "none"
-    places = max(2, 1 - math.floor(math.log10(value)))
-    return f"{value:.{places}f}" if places <= 2 else f"{value:.{places}f}".rstrip("0")
-
-
-def table_threshold(value: float) -> str:
-    """A threshold for a column: two significant digits, at least three places, zeros kept."""
-    if value <= 0:
-        return "none"
-    return f"{value:.{max(3, 1 - math.floor(math.log10(value)))}f}"
-
-
-def level(value: float) -> str:
-    """A risk or coverage level: two places, more only where they are needed."""
-    return f"{value:.2f}" if abs(value - round(value, 2)) < 1e-9 else f"{value:.4g}"
-
-
-def percentage(share: float) -> str:
-    """A share in a sentence, ``"97.5 %"`` unbroken; a small one never reads as none, and a large one never as all."""
-    text = f"{100 * share:.1f}".removesuffix(".0")
-    if share > 0 and text == "0":
-        text = "<0.1"
-    if share < 1 and text == "100":
-        text = ">99.9"
-    return f"{text}\N{NO-BREAK SPACE}%"
-
-
-def digits_for(values: list[float], tau: float) -> int:
-    """Fewest digits (2 to 4) at which every value compares with tau as it does in full precision."""
-    for digits in range(2, MOST_DIGITS):
-        limit = round(tau, digits)
-        agrees = all((round(value, digits) >= limit) == (value >= tau) for value in values)
-        if agrees and (tau == 0 or limit > 0) and max(values, default=1.0) >= 10 ** (1 - digits):
-            return digits
-    return MOST_DIGITS
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign, with a true minus; also an infinite one."""
-    text = "\N{INFINITY}" if math.isinf(value) else f"{abs(value):.{digits}f}"
-    if not math.isinf(value) and float(text) == 0:
-        return text
-    return f"+{text}" if value > 0 else f"{MINUS}{text}"
-
-
-def count(value: int) -> str:
-    """A whole number with thousands separated."""
-    return f"{value:,}"
-
-
-def duration(seconds: float) -> str:
-    """A length of time, roughly: nobody can say more about a running job."""
-    if seconds < 1:
-        return "less than 1 s"
-    if seconds < 90:
-        return f"about {round(seconds)} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"about {minutes} min"
-    return f"about {minutes // 60} h {minutes % 60:02d} min"
-
-
-def plural(number: int, noun: str) -> str:
-    """A count with its noun."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def quoted(token: str) -> str:
-    """A token in a sentence."""
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
-
-
-def shown_token(token: str) -> str:
-    """A token's text without its leading space, and with line ends and blanks made visible."""
-    text = token[1:] if len(token) > 1 and token.startswith(" ") else token
-    text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
-    return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
-
-
-def times_likelier(log_ratio: float) -> str:
-    """What a log ratio of factual to masked says, as a factor."""
-    factor = factor_text(log_ratio)
-    if factor is None:
-        return "about as likely with the attribute masked"
-    when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
-    return f"{factor} times likelier {when}"
-
-
-def times(log_ratio: float) -> str:
-    """The same for a column."""
-    factor = factor_text(log_ratio)
-    if factor is None:
-        return "about equal"
-    return f"{factor}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
-
-
-def factor_text(log_ratio: float) -> str | None:
-    """How many times likelier or less likely a log ratio is; None where that is about once."""
-    factor = factor_of(log_ratio)
-    return None if factor < ABOUT_ONCE else catalogue("en").factor(factor)
-
-
 def certificate_words(text: str) -> str:
     """What is said of a session: at how many steps it is certified, and never that all is well."""
     return "under thresholds" if text == "certified" else text
@@ -203,49 +93,15 @@ def finding(step: Step, masked: Sequence[str]) -> str:
     return effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
 
 
-def clock(moment: datetime) -> str:
-    """Time of day in the computer's zone."""
-    return moment.astimezone().strftime("%H:%M") if moment.tzinfo else moment.strftime("%H:%M")
-
-
-def day(moment: datetime) -> str:
-    """Date and time of day."""
-    local = moment.astimezone() if moment.tzinfo else moment
-    return local.strftime("%Y-%m-%d %H:%M")
-
-
-def abbreviated(text: str) -> str:
-    """A text in which digests show their first 12 digits; what is copied or exported holds them whole."""
-    return _DIGEST.sub("\\1\N{HORIZONTAL ELLIPSIS}", text)
-
-
-class FamilyRow(TypedDict):
-    """One family's line: ``n`` name, ``f`` key, ``m`` masked, ``j`` joint, ``tau``, ``mark`` and ``why``."""
-
-    n: str
-    f: str
-    m: str
-    j: str
-    tau: str
-    mark: str
-    why: str
-
-
-def family_rows(step: Step, digits: int) -> list[FamilyRow]:
+def family_rows(step: Step, digits: int) -> list[dict[str, str]]:
     """The families' lines of a step; empty with one masked branch."""
     rows = []
     for part in step.families:
         mark, why = _status(part)
         masked, joint = (probability(math.exp(value), digits) for value in (part.log_p_masked, part.log_joint))
         name = FAMILY_NAMES.get(part.family, part.family)
-        rows.append(FamilyRow(n=name, f=part.family, m=masked, j=joint, tau=_tau(part), mark=mark, why=why))
+        rows.append({"n": name, "f": part.family, "m": masked, "j": joint, "tau": _tau(part), "mark": mark, "why": why})
     return rows
-
-
-def named(families: Sequence[str], last: str = "and") -> str:
-    """Families in a sentence."""
-    names = [FAMILY_NAMES.get(family, family) for family in families]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else "no family"
 
 
 def refused_by(step: Step) -> tuple[str, ...]:
@@ -475,22 +331,8 @@ HEAT_SLOT = 12
 """Highest sensitivity bar, in pixels."""
 
 
-class Row(TypedDict):
-    """One line of the candidate table."""
-
-    id: int
-    t: str
-    f: str
-    m: str
-    x: str
-    j: str
-    mark: str
-    why: str
-    act: str
-
-
-class Card(TypedDict):
-    """One step as the page shows it; the short keys keep a step's message small.
+def step_card(step: Step, noise: NumericNoise | None = None, masked: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that the page shows of a step; the short keys keep its message small.
 
     ``i`` index, ``id`` token id, ``t`` raw text, ``w`` shown text, ``c`` classes, ``k`` marks, ``h`` bar height,
     ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
@@ -502,81 +344,44 @@ class Card(TypedDict):
     its bound, ``mg`` margin; None where it is undefined. ``u``: the likeliest token without the mask is not certified.
     ``a``: the factual reading alone certifies, so that ``j`` and ``mg`` are of it.
     """
-
-    i: int
-    id: int
-    t: str
-    w: str
-    c: str
-    k: list[str]
-    h: int
-    n: bool
-    g: bool
-    sr: str
-    o: str
-    e: str
-    v: tuple[str, str]
-    b: bool
-    d: str
-    rows: list[Row]
-    p: list[list[float]]
-    tau: float | None
-    tt: str
-    facts: list[tuple[str, str, str]]
-    s: int
-    st: str
-    r: float
-    pt: str
-    fam: list[FamilyRow]
-    rest: list[tuple[str, float, float, float, str]]
-    kl: float
-    tv: float | None
-    tb: float | None
-    mg: float | None
-    u: bool
-    a: bool
-
-
-def step_card(step: Step, noise: NumericNoise | None = None, masked: Sequence[str] = ()) -> Card:
-    """Everything that the page shows of a step."""
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio
     shown = shown_candidates(step)
-    return Card(
-        i=step.index,
-        id=step.token_id,
-        t=step.token,
-        w=shown_token(step.token),
-        c=" ".join(shapes(step)),
-        k=token_marks(step),
-        h=heat_height(ratio),
-        n=ratio < 0,
-        g=step.index > 0 and not step.token[:1].isspace(),
-        sr=spoken_state(step),
-        o="you forced it" if step.forced else "fallback" if step.fallback else "",
-        e=finding(step, masked),
-        v=verdict(step, digits),
-        b=_worded_by_bin(step),
-        d=hint(step, digits),
-        rows=[_row(step, candidate, digits) for candidate in shown],
-        p=[[_probability(candidate, view) for candidate in shown] for view in VIEWS],
-        tau=round(tau, 8) if has_threshold(step) else None,
-        tt=threshold(tau) if has_threshold(step) else "",
-        facts=facts(step, noise),
-        s=step.set_size,
-        st=step.state,
-        r=round(ratio, 4),
-        pt=shown_token(step.policy_token),
-        fam=family_rows(step, digits),
-        rest=[_point(step, candidate) for candidate in step.candidates if candidate not in shown],
-        kl=_figure(step.diagnostics.kl_fused_masked) or 0.0,
-        tv=_figure(step.diagnostics.tv_on_set),
-        tb=_figure(step.diagnostics.tv_bound),
-        mg=_figure(step.diagnostics.margin) if has_threshold(step) else None,
-        u=factual_overruled(step),
-        a=step.certified_in == "factual",
-    )
+    return {
+        "i": step.index,
+        "id": step.token_id,
+        "t": step.token,
+        "w": shown_token(step.token),
+        "c": " ".join(shapes(step)),
+        "k": token_marks(step),
+        "h": heat_height(ratio),
+        "n": ratio < 0,
+        "g": step.index > 0 and not step.token[:1].isspace(),
+        "sr": spoken_state(step),
+        "o": "you forced it" if step.forced else "fallback" if step.fallback else "",
+        "e": finding(step, masked),
+        "v": verdict(step, digits),
+        "b": _worded_by_bin(step),
+        "d": hint(step, digits),
+        "rows": [_row(step, candidate, digits) for candidate in shown],
+        "p": [[_probability(candidate, view) for candidate in shown] for view in VIEWS],
+        "tau": round(tau, 8) if has_threshold(step) else None,
+        "tt": threshold(tau) if has_threshold(step) else "",
+        "facts": facts(step, noise),
+        "s": step.set_size,
+        "st": step.state,
+        "r": round(ratio, 4),
+        "pt": shown_token(step.policy_token),
+        "fam": family_rows(step, digits),
+        "rest": [_point(step, candidate) for candidate in step.candidates if candidate not in shown],
+        "kl": _figure(step.diagnostics.kl_fused_masked) or 0.0,
+        "tv": _figure(step.diagnostics.tv_on_set),
+        "tb": _figure(step.diagnostics.tv_bound),
+        "mg": _figure(step.diagnostics.margin) if has_threshold(step) else None,
+        "u": factual_overruled(step),
+        "a": step.certified_in == "factual",
+    }
 
 
 def shown_candidates(step: Step) -> list[Candidate]:
@@ -666,20 +471,20 @@ def _figure(value: float | None) -> float | None:
     return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
 
 
-def _row(step: Step, candidate: Candidate, digits: int) -> Row:
+def _row(step: Step, candidate: Candidate, digits: int) -> dict[str, Any]:
     mark, why = _row_status(step, candidate)
     chosen = candidate.token_id == step.token_id
-    return Row(
-        id=candidate.token_id,
-        t=candidate.token,
-        f=probability(math.exp(candidate.log_p_factual), digits),
-        m=probability(math.exp(candidate.log_p_masked), digits),
-        x=probability(math.exp(candidate.log_p_fused), digits),
-        j=probability(math.exp(candidate.log_support(step.certified_in)), digits),
-        mark=mark,
-        why=why,
-        act=("forced" if step.forced else "taken") if chosen else "",
-    )
+    return {
+        "id": candidate.token_id,
+        "t": candidate.token,
+        "f": probability(math.exp(candidate.log_p_factual), digits),
+        "m": probability(math.exp(candidate.log_p_masked), digits),
+        "x": probability(math.exp(candidate.log_p_fused), digits),
+        "j": probability(math.exp(candidate.log_support(step.certified_in)), digits),
+        "mark": mark,
+        "why": why,
+        "act": ("forced" if step.forced else "taken") if chosen else "",
+    }
 
 
 def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from app.shared.audits import PartFigures, ThinkingView
-from app.shared.step_words import plural, signed
+from app.shared.format import plural, signed
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import MaskedPrompt
 from coft_core.text.thinking import ChainThinking, Divided, Part, ThinkingMarks, begun, thinking_marks, thinking_of

@@ -10,7 +10,6 @@ from app.shared.calibration_views import joined, merged_bins, summary_of
 from app.shared.calibrations import CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from app.shared.wiring import Services
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport
@@ -72,11 +71,6 @@ class Thresholds:
         self._beginnings = Beginnings(sessions)
         self._readings: ProjectCache[tuple[int, float, str | None], AnyCalibration] = ProjectCache(READINGS)
         self._lock = Lock()
-
-    @classmethod
-    def wired(cls, services: Services) -> Thresholds:
-        """Built from the program's services."""
-        return cls(services[CalibrationStore], services[SessionsRepository])
 
     def of(self, settings: AuditSettings) -> AnyCalibration | None:
         """The calibration of the settings at their risk level and for their group; None if they name none."""

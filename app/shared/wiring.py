@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -117,8 +118,9 @@ class Feature:
 class Services:
     """Everything that a page or a command may call, by its class: ``services[AuditService]``.
 
-    A class with a method ``wired`` is built by it from other services; a repository of the store has none, and is
-    built on the open database. Nothing is built, and no library imported for it, before it is asked for.
+    A class is built from the services that its constructor asks for by their types, among them the open store, the
+    settings and these services themselves; where it takes more than that, its method ``wired`` builds it. Nothing is
+    built, and no library imported for it, before it is asked for.
     """
 
     def __init__(
@@ -143,8 +145,22 @@ class Services:
         with self._building:
             if kind not in self._built:
                 wired = getattr(kind, "wired", None)
-                self._built[kind] = cast(Any, kind)(self.database) if wired is None else wired(self)
+                self._built[kind] = self._constructed(kind) if wired is None else wired(self)
             return cast(Service, self._built[kind])
+
+    def _constructed(self, kind: type[Service]) -> Service:
+        """A service of this class, what its constructor has defaults for left out."""
+        from app.settings import Settings
+        from db.database import Database
+
+        def asked(needed: type[Any]) -> Any:
+            if needed is Database:
+                return self.database
+            return self.settings if needed is Settings else self if needed is Services else self[needed]
+
+        kinds = get_type_hints(kind.__init__)
+        needed = [item.name for item in signature(kind).parameters.values() if item.default is item.empty]
+        return kind(**{name: asked(kinds[name]) for name in needed})
 
     @cached_property
     def database(self) -> Database:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import gradio as gr
 import httpx
 import pytest
+from app.accounts.doors import Doors
 from argon2 import PasswordHasher
 
-from app.accounts.doors import Doors
 from app.accounts.service import AccountService
 from app.bootstrap import services
 from app.server import build_app, finish_agents, launch_options

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from app.accounts.doors import Doors
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
-from app.accounts.doors import Doors
 from app.accounts.events import need_of
 from app.accounts.forms import COOKIE
 from app.accounts.permissions import HANDLERS, OPERATIONS, PAGES, ROUTES, Need, RouteTable

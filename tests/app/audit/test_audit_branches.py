@@ -118,19 +118,6 @@ def test_a_branch_is_linked_compared_and_pruned_with_what_departs_from_it_unless
 
 
 @pytest.mark.slow
-def test_pruning_the_parent_of_the_shown_chain_shows_what_is_left(audit, services: Services):
-    page = unfolded(audit)
-    act(page, AND, "prune")
-    question = page.locator("dialog#confirm")
-    expect(question).to_contain_text("“he”, “the”")
-    question.get_by_role("button", name="Prune").click()
-    expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
-    expect(page).to_have_url(re.compile(r"branch=1(&|$)"))
-    expect(page.locator(".branching .alone")).to_be_visible()
-    assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT]
-
-
-@pytest.mark.slow
 def test_two_chains_lie_beside_each_other_from_where_they_part_and_follow_further_steps(audit):
     page = unfolded(audit, "?session=1&branch=4")
     act(page, HE, "beside")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.step_words import signed
+from app.shared.format import signed
 from app.shared.wiring import Services
 from tests.story.model import LONG_PROMPT, PROMPT
 from tests.story.seed import newest

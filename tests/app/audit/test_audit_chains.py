@@ -75,16 +75,6 @@ def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, joint):
     assert now.finished in ("length", "end")
 
 
-def test_the_level_and_the_drift_of_a_chain_are_its_sessions(wired, joint):
-    session = start(wired, calibration_id=joint, alpha=0.3)
-    wired[AuditService].step(session.session_id)
-    chain = wired[AuditService].progress(session.session_id).chain
-    assert (chain.sequence.alpha, chain.union.alpha) == (0.3, 0.3)
-    assert start(wired).drift is None
-    view = start(wired, calibration_id=joint)
-    assert view.drift == wired[CalibrationService].drift(joint)
-
-
 def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_chain(wired, joint):
     plain = start(wired)
     wired[AuditService].step(plain.session_id)

@@ -12,18 +12,11 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
 from app.shared.thresholds import Beginnings
 from coft_core import audit_summary, drift_report
-from coft_core.conformal.drift import DriftReport, LeftOut
-from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.chains import SessionBeginning, StepSupport
 from db.sessions import SessionsRepository
 from tests.app.conftest import calibrated_on
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
-STEP = Step(
-    index=0, token_id=1, token="a", log_p_factual=-1.0, log_p_masked=-2.0, log_p_fused=-1.5, log_tau=-3.0,
-    certified=True, set_size=2, certified_mass=0.5, fallback=False, forced=False, policy_token_id=1, policy_token="a",
-    state="calibrated", candidates=(), diagnostics=Diagnostics(1.0, 1.0, 1.0, 0.0, 0.1, 0.2, 0.0, 1.0, 1.0),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,29 +113,6 @@ def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded)
     shown = drift_foot(report)
     assert "7 audits are left out" in shown
     assert '<a href="./?session=9">9</a>' in shown
-
-
-def test_prompts_of_audits_that_are_left_out_are_shown_as_text_whatever_they_hold():
-    report = DriftReport("unknown", 0, 0, 8, left_out=(LeftOut(3, "<b>bold</b> " + "long " * 60, "greedy"),))
-    shown = drift_foot(report)
-    assert "&lt;b&gt;bold&lt;/b&gt;" in shown
-    assert "1 audit is left out" in shown
-    assert "…" in shown
-    assert drift_foot(replace(report, left_out=())) == ""
-
-
-def test_steps_keep_their_families_and_refusals_in_the_store(wired):
-    families = (
-        FamilyStep("gender", -1.25, -1.5, float("-inf"), True, "uninformative"),
-        FamilyStep("race", -2.0, -2.0, -1.0, False, "calibrated"),
-    )
-    candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
-    step = replace(STEP, families=families, candidates=candidates)
-    session = wired[AuditService].start(StartAudit("He", SETTINGS)).session_id
-    sessions = wired[SessionsRepository]
-    branch = sessions.get(session).active_branch_id
-    sessions.append_step(branch, step)
-    assert sessions.chain(branch) == (step,)
 
 
 def test_how_audits_began_is_read_once_and_follows_what_is_added_and_deleted(wired, tmp_path, monkeypatch):

@@ -111,16 +111,6 @@ def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_
     assert {(step.state, step.certified) for step in view.steps} == {("none", False)}
 
 
-def test_a_mask_that_does_not_exist_and_nothing_to_take_over_are_refused(wired):
-    for changes in (
-        {"mask_layout": "triple"}, {"mask_mode": "loud"}, {"policy": "vanilla", "mask_layout": "factorized"},
-    ):  # fmt: skip
-        with pytest.raises(ServiceError, match="choose"):
-            start(wired, **changes)
-    with pytest.raises(ServiceError, match="choose one"):
-        wired[AuditService].adopt(SETTINGS)
-
-
 def test_one_attribute_alone_fits_a_calibration_of_that_attribute_and_no_other(wired, joint, tmp_path):
     alone = calibrated(wired, tmp_path, masked_families=("gender",))
     settings = {"masked_families": ("gender",)}
@@ -244,10 +234,3 @@ def test_a_forced_token_that_a_family_refuses_is_not_certified_and_the_report_ho
         )  # fmt: skip
         assert row["drift"] == "unknown"
     assert any(row["refused_by"] for row in rows)
-
-
-def test_an_uncertified_report_claims_nothing_for_its_chains(wired):
-    view = ran(wired, whitelist=("=cmd",))
-    row = rows_of(wired, view.session_id)[0]
-    assert (row["chain_certificate"], row["drift"], row["group"], row["family_thresholds"]) == ("", "", "", "")
-    assert json.loads(row["whitelist"]) == ["=cmd"]

@@ -27,14 +27,6 @@ def type_prompt(page: Page, spans: int = 4) -> None:
     expect(page.locator(".spanlist tbody tr")).to_have_count(spans)
 
 
-def proceed(page: Page) -> None:
-    """Write a token although the calibration belongs to another policy."""
-    page.locator("[data-do=step]").click()
-    expect(page.locator(".notice")).to_contain_text("belongs to another policy")
-    page.locator("[data-do=proceed]").click()
-    expect(page.locator(".count")).to_contain_text("1 of 64 steps")
-
-
 def steps(page: Page, number: int) -> None:
     for done in range(1, number + 1):
         page.locator("[data-do=step]").click()
@@ -91,35 +83,6 @@ def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family
     assert (settings.lam, settings.top_p, settings.mask_layout) == (0.4, 1.0, "factorized")
     assert not settings.proceed_uncertified
     picture(page, "audit-factorized-1440-light")
-
-
-@pytest.mark.slow
-def test_one_attribute_a_soft_mask_and_words_never_masked_change_the_reading_before_start(audit, services: Services):
-    page = audit()
-    type_prompt(page)
-    expect(page.locator(".masked b")).to_have_count(4)
-    page.locator(".fold .label-wrap", has_text="Masking").click()
-    expect(page.locator("#mask-hint")).to_be_hidden()
-    choose(page, "In place of a word", "Soft: a neutral hint")
-    # A hint has as many tokens as the word that it stands for: of “a person” the first.
-    expect(page.locator(".masked b").first).to_have_text("a")
-    page.locator("#mask-hint input, #mask-hint textarea").fill("nobody")
-    expect(page.locator(".masked b").first).to_have_text("nobody")
-    page.locator("#whitelist textarea, #whitelist input").fill("German")
-    expect(page.locator(".masked b")).to_have_count(3)
-    expect(page.locator(".spanlist tbody tr").nth(1)).to_contain_text("never masked")
-    expect(page.locator("#attribute")).to_be_hidden()
-    choose(page, "Mask", "One attribute alone")
-    choose(page, "Attribute", "religion")
-    expect(page.locator(".masked b")).to_have_count(1)
-    expect(page.locator(".offers")).to_contain_text("2 suggestions")
-    proceed(page)
-    settings = settings_of(services)
-    assert (settings.mask_layout, settings.masked_families) == ("joint", ("religion",))
-    assert (settings.mask_mode, settings.mask_hint, settings.whitelist) == ("soft", "nobody", ("German",))
-    page.reload()
-    expect(page.get_by_label("Mask", exact=True)).to_have_value("One attribute alone")
-    expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
 
 
 @pytest.mark.slow

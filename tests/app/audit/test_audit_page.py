@@ -17,11 +17,6 @@ from tests.story.seed import newest, slowed
 
 STRONGEST = 4
 """Step of the token that differs most between shown and masked in the chains of these tests."""
-IN_REEL = """(index) => {
-  const token = document.querySelector(`.tok[data-i='${index}']`).getBoundingClientRect();
-  const reel = document.querySelector(".reel").getBoundingClientRect();
-  return token.top >= reel.top - 1 && token.bottom <= reel.bottom + 1;
-}"""
 WATCHED = """() => {
   const table = document.querySelector("#inspector .cand"), said = document.querySelector("#inspector .announce");
   Object.assign(window, { moved: 0, places: new Set([table.getBoundingClientRect().top]) });
@@ -32,16 +27,6 @@ WATCHED = """() => {
   document.querySelector(".tok[data-i='0']").dataset.same = "yes";
 }"""
 """How far parts of the page move, and where the candidates lie."""
-ONE_FRAME_LOST = """() => {
-  const real = JSON.parse;
-  let frames = 0;
-  JSON.parse = (text) => {
-    const message = real(text);
-    const lost = message && message.kind === "steps" && !message.filled && !message.done && (frames += 1) === 1;
-    return lost ? { ...message, steps: [], from: -1 } : message;
-  };
-}"""
-CUT = "() => [...document.querySelectorAll('.ovlab .cut')].filter((node) => node.scrollWidth > node.clientWidth).length"
 
 
 def type_prompt(page: Page) -> None:
@@ -142,49 +127,6 @@ def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit,
 
 
 @pytest.mark.slow
-def test_every_listed_key_works_and_typing_keeps_them_away(audit, visit):
-    page = audit("?session=1")
-    page.evaluate("coft.keys.add('Q', () => { window.asked = (window.asked || 0) + 1; }, 'a key of a test')")
-    page.locator("h2#h-chain").click()
-    selected(page, 2)
-    page.keyboard.press("q")
-    for key, step in (("End", 38), ("Home", 1), ("ArrowRight", 2), ("n", 4), ("Shift+N", 2), ("ArrowLeft", 1)):
-        page.keyboard.press(key)
-        selected(page, step)
-    page.keyboard.press("g")
-    page.keyboard.type("12")
-    page.keyboard.press("Enter")
-    selected(page, 12)
-    expect(token(page, 12)).to_be_focused()
-    expect(page.locator(".strip .tok[tabindex='0']")).to_have_count(1)
-    page.keyboard.press("Shift+ArrowRight")
-    page.keyboard.press("ArrowRight")
-    selected(page, 13)
-    page.keyboard.press("b")
-    expect(page.locator("#typed")).to_be_focused()
-    page.keyboard.type("n1q")
-    expect(page.locator("#typed")).to_have_value("n1q")
-    assert page.evaluate("window.asked") == 1
-    page.keyboard.press("Escape")
-    expect(token(page, 13)).to_be_focused()
-    page.keyboard.press("[")
-    expect(page.locator(".audit")).to_have_class(re.compile("rail-folded"))
-    page.keyboard.press("?")
-    sheet = page.locator("dialog#help")
-    listed = page.evaluate("coft.keys.list().map((entry) => entry.description)")
-    assert len(listed) >= 15
-    assert sorted(sheet.locator("dd").all_inner_texts()) == sorted(listed)
-    page.keyboard.press("Escape")
-    expect(sheet).to_be_hidden()
-    expect(token(page, 13)).to_be_focused()
-    page.keyboard.press(" ")
-    expect(tokens(page)).to_have_count(64)
-    page.goto(f"{page.url.split('?')[0]}lists")
-    page.locator("[data-do=help]").click()
-    expect(sheet.locator("dd")).to_have_count(2)
-
-
-@pytest.mark.slow
 def test_a_stored_chain_opens_from_its_address_explains_each_kind_of_step_and_asks_the_server_nothing(audit):
     page = audit("?session=1&branch=3&step=15")
     selected(page, 15)
@@ -267,28 +209,6 @@ def test_a_run_stops_at_its_condition_which_is_chosen_by_key_and_refused_where_n
     expect(page.locator(".toast-body")).to_contain_text("This session has no threshold")
     expect(page.locator("[data-do=go]")).to_be_enabled()
     expect(tokens(page)).to_have_count(0)
-
-
-@pytest.mark.slow
-def test_a_long_chain_scrolls_in_its_own_region_and_asks_for_frames_that_it_never_saw(visit, services: Services):
-    page = visit(f"/?session={started(services, steps=128)}")
-    expect(page.locator("[data-do=until]")).to_be_enabled()
-    height = page.locator(".reel").bounding_box()["height"]
-    page.evaluate(ONE_FRAME_LOST)
-    page.locator("[data-do=go]").click()
-    expect(tokens(page)).to_have_count(128)
-    selected(page, STRONGEST)
-    assert page.evaluate("coft.session.state().cards.every((card, at) => card.i === at)")
-    page.wait_for_function(IN_REEL, arg=STRONGEST - 1)
-    assert not page.evaluate(IN_REEL, 127)
-    assert page.locator(".reel").bounding_box()["height"] == height
-    page.locator("#jump").fill("128")
-    page.keyboard.press("Enter")
-    page.wait_for_function(IN_REEL, arg=127)
-    for width in (1440, 768):
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_function(f"({CUT})() === 0")
-    assert page.locator(".ovlab .cut").count() > 1
 
 
 @pytest.mark.slow

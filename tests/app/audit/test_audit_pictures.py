@@ -28,12 +28,8 @@ DRAWS = """() => {
 }"""
 LEAST_MS = 240
 """What lies at least between two drawings of one chart during a run; a slow machine only makes it longer."""
-MARKED_AT = """(step) => [
-  '#steps-plot', '[data-plot=strip]', '[data-plot=divergence]', '[data-plot=margin]',
-].every((place) => document.querySelector(place).layout.shapes[0].x0 === step - 0.5)"""
 POINTS = """() => document.querySelector('[data-plot=scatter]').data.filter((t) => t.mode === 'markers+text')
   .flatMap((t) => t.x.map((x, at) => [t.name, x, t.y[at], t.marker.symbol]))"""
-COLOUR = "(colour) => document.querySelector('[data-plot=margin]').layout.template.layout.font.color === colour"
 
 
 def drawn(page: Page, name: str) -> Locator:
@@ -103,40 +99,6 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
         assert (tmp_path / kind).read_bytes().startswith(beginning)
     unfold(page, 4)
     assert faulty(page) == []
-
-
-@pytest.mark.slow
-def test_another_selection_marks_the_pictures_of_the_chain_and_draws_only_those_of_the_token(audit):
-    page = audit("?session=1&branch=3", dark=True)
-    page.locator(".pictures > summary").click()
-    for name in PICTURES:
-        drawn(page, name)
-    page.wait_for_function(MARKED_AT, arg=2)
-    page.evaluate(DRAWS)
-    page.evaluate("window.cells = document.querySelector('.overview').firstChild")
-    page.locator(".tok[data-i='12']").click()
-    page.wait_for_function(MARKED_AT, arg=13)
-    expect(page.locator("[data-plot=scatter]")).to_have_attribute("aria-label", re.compile("candidates of step 13 "))
-    redrawn = page.evaluate("window.draws.map(([name]) => name)")
-    assert "candidates-plot" in redrawn
-    assert "steps-plot" not in redrawn
-    assert len(redrawn) == 2, redrawn
-    assert page.evaluate("window.cells === document.querySelector('.overview').firstChild")
-    marker, whole = (page.locator(f".overview {part}").bounding_box() for part in (".s-now", "svg"))
-    assert marker["x"] - whole["x"] == pytest.approx(12 * whole["width"] / 64, abs=1)
-    page.wait_for_function(COLOUR, arg="#969aa1")
-    page.get_by_role("button", name="Switch between light and dark").click()
-    drawn(page, "margin")
-    page.wait_for_function(COLOUR, arg="#666a70")
-    page.goto(f"{page.url.split('?')[0]}?session=2")
-    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
-    expect(page.locator(".pictures")).to_be_hidden()
-    page.locator("[data-do=step]").click()
-    page.locator(".pictures > summary").click()
-    margin = page.locator("[data-figure=margin]")
-    margin.scroll_into_view_if_needed()
-    expect(margin.locator(".none")).to_be_visible()
-    expect(margin.locator(".plot")).to_be_hidden()
 
 
 @pytest.mark.slow

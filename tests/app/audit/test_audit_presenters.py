@@ -8,8 +8,7 @@ import pytest
 
 from app.audit.service import AuditService
 from app.audit.words import contributions_message, session_message, steps_message
-from app.shared.chain_words import chain_panel, no_chain
-from app.shared.prompt_words import branches_text, reading_text
+from app.shared.chain_words import no_chain
 from app.shared.step_words import step_card
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.chain import ChainCertificate
@@ -143,23 +142,6 @@ def test_a_refused_candidate_and_a_forced_token_name_the_families_and_a_certifie
     assert "gender and religion" in both["v"][1]
 
 
-def test_a_refusal_counts_where_another_family_lets_all_pass_and_an_uninformative_family_is_named():
-    step = replace(refusing(factorized(), "gender"), forced=True)
-    weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
-    card = step_card(replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf))
-    assert card["v"][0] == "You forced a token that is not certified:"
-    assert "tri" in card["k"]
-    assert card["sr"].startswith("step 4, forced by you, not certified")
-    step = refusing(factorized())
-    weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
-    step = replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf)
-    card = step_card(step)
-    assert card["v"][0] == "Not certified in any useful sense for religion:"
-    assert [row["why"] for row in card["fam"]] == ["certified", "every token passes"]
-    assert card["fam"][1]["tau"] == "none"
-    assert "gender" in card["d"]
-
-
 def test_each_familys_line_shows_its_own_threshold_and_with_one_branch_nothing_is_said_of_families():
     step = factorized()
     card = step_card(step)
@@ -179,42 +161,6 @@ def test_each_familys_line_shows_its_own_threshold_and_with_one_branch_nothing_i
 def chain(steps=5, **changes):
     made = chain_of([make_step(index, " word") for index in range(steps)], 0.1)
     return replace(made, **changes)
-
-
-def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words():
-    for certified, state, word in (
-        (True, "calibrated", "threshold held"),
-        (False, "missed", "threshold missed"),
-        (None, "uninformative", "says nothing"),
-    ):
-        panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
-        assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
-
-
-def test_a_union_bound_names_its_level_and_what_a_chain_would_need_or_says_nothing():
-    found = chain(12)
-    assert found.union.level == 0
-    part = chain_panel(replace(found, union_certified=True))["parts"][1]
-    assert part["s"] == "uninformative"
-    assert ("All true tokens pass", "no guarantee") in part["rows"]
-    found = chain(5)
-    union = replace(found.union, charged=8, level=0.2, alpha_needed=0.0125, contexts_needed=79)
-    part = chain_panel(replace(found, union=union, union_certified=True))["parts"][1]
-    assert "at least 20\N{NO-BREAK SPACE}% for the whole text" in part["says"]
-    rows = dict(part["rows"])
-    assert rows["Steps counted, in whole blocks"] == "8"
-    assert rows["For 90\N{NO-BREAK SPACE}% together, α of a step"] == "0.013"
-    assert rows["which needs"] == "79 contexts"
-
-
-def test_a_chain_names_both_lengths_and_its_weakest_token():
-    found = chain(45, sequence_certified=None)
-    assert found.reason.startswith("The chain has 45 steps")
-    assert "45 steps" in chain_panel(found)["parts"][0]["says"]
-    assert "40" in chain_panel(found)["parts"][0]["says"]
-    steps = [make_step(index, " word") for index in range(14)]
-    supports = [min(step.log_p_fused, step.log_p_masked) for step in steps]
-    assert chain_panel(chain_of(steps, 0.1))["weakest"] == supports.index(min(supports)) == 12
 
 
 def test_sessions_say_why_there_is_no_certificate_and_new_steps_bring_that_of_the_longer_chain(services):
@@ -248,13 +194,3 @@ def test_contributions_keep_the_spans_words_and_need_a_masked_span():
     assert re.findall(r"[+\d.]*\d|“.*?”", message["peak"]) == ["+0.90", "“German”", "2"]
     found = contributions_of([make_step(0, " and")], (Span(0, 3, kept=True),))
     assert not re.search(r"\d", contributions_message("The", found)["peak"])
-
-
-def test_the_branches_of_a_step_are_counted_and_named():
-    for branches, words in (
-        ((), ()), (("factual", "masked"), ("2",)), (("factual", "gender"), ("2", "gender")),
-        (("factual", "gender", "race", "religion"), ("4", "gender, race and ethnicity and religion")),
-    ):  # fmt: skip
-        assert all(word in branches_text(branches) for word in words)
-        assert bool(branches_text(branches)) is bool(branches)
-        assert bool(reading_text(branches)) is (len(branches) > 2)

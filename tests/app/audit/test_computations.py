@@ -7,12 +7,11 @@ import pytest
 
 from app.audit import live
 from app.audit.service import AuditService
-from app.audit.words import session_message, steps_message
 from app.report.service import ReportService
 from app.report.tables import COLUMNS, COMPUTED
 from app.report.verify.run import BundleVerifier
 from app.shared import computations
-from app.shared.audits import AuditSettings, Computation, KeptMemory, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
 from coft_core.model.compiled import StepPath
 from coft_core.model.noise import BOUNDS
 from coft_core.text.detection import SpanDetector
@@ -47,19 +46,6 @@ def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, 
     assert wired[AuditService].progress(audit).computed == (first, second)
 
 
-def test_a_rebuilt_rollout_says_nothing_new_and_the_settings_stay_what_they_were(wired, audit):
-    before = wired[AuditService]._sessions.get(audit)
-    wired[AuditService].step(audit)
-    wired[AuditService]._host.memory.budget.close_idle()
-    wired[AuditService].step(audit)
-    after = wired[AuditService]._sessions.get(audit)
-    assert len(stored(wired, audit)) == 1
-    assert {**after.policy_settings, computations.STORED_AS: None} == {
-        **before.policy_settings,
-        computations.STORED_AS: None,
-    }
-
-
 def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired, audit, tmp_path):
     list(wired[AuditService].run(audit))
     (way,) = stored(wired, audit)
@@ -88,33 +74,3 @@ def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unk
     assert computations.session_noise(record).text == "0.00005 nats, float32"
     assert "the number type is unknown" in computations.session_noise(older).text
     assert computations.computations_of(older) == ()
-
-
-def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, audit):
-    list(wired[AuditService].run(audit))
-    view = wired[AuditService].view(audit)
-    lines = dict(session_message(view)["computed"])
-    assert lines["Computed"] == view.computed[0].sentence
-    assert (
-        steps_message(view.steps, wired[AuditService].progress(audit))["computed"] == session_message(view)["computed"]
-    )
-    step = replace(view.steps[0], log_tau=view.steps[0].candidates[0].log_joint - 0.1, state="calibrated")
-    narrow = replace(view, noise=computations.noise_of("bfloat16"), steps=(step,))
-    assert "0.2 nats, bfloat16" in session_message(narrow)["steps"][0]["facts"][2][2]
-    assert "numeric noise" not in session_message(replace(view, steps=(step,)))["steps"][0]["facts"][2][2]
-    assert "0.2 nats, bfloat16" in dict(session_message(narrow)["computed"])["Numeric noise"]
-
-
-def test_a_model_says_how_its_keys_and_values_are_kept_and_a_way_is_said_in_words(wired):
-    details = wired[AuditService].model("tiny").details
-    assert details.startswith("Computes in float32")
-    assert "Keys and values: preallocated memory, may share forwards with other sessions." in details
-    assert "0.00005 nats, float32" in details
-    base = KeptMemory("base", "slots", "", 812, True)
-    other = KeptMemory("expert", "growing", "it has layers of sliding attention", 0, False)
-    way = Computation("bfloat16", "4-bit", "eager: the weights are quantised (4-bit)", (base, other), 0.2)
-    assert way.sentence == (
-        "bfloat16 with 4-bit weights, steps eager: the weights are quantised (4-bit); preallocated memory, 812 tokens "
-        "held once, may share forwards with other sessions; expert: growing memory (it has layers of sliding "
-        "attention), forwards of its own"
-    )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import expect
 
-from app.audit.finding import LEAST, MOST_WORDS, finding_message, moved_words, strongest
+from app.audit.finding import LEAST, finding_message, strongest
 from app.audit.handlers import AuditHandlers
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
@@ -34,11 +34,6 @@ def never(_: str) -> bool:
     return False
 
 
-def replace_first(step: Step, token: str) -> Step:
-    first, *others = step.candidates
-    return replace(step, candidates=(replace(first, token=token), *others))
-
-
 CALM = step_of(0, one=(0.5, 0.49), two=(0.3, 0.31))
 TELLING = step_of(1, dismissed=(0.74, 0.52), welcomed=(0.21, 0.42), called=(0.02, 0.035), thanked=(0.01, 0.02))
 
@@ -56,17 +51,6 @@ def test_a_step_whose_first_word_refers_to_a_marked_word_is_no_finding() -> None
     assert strongest([CALM, reference, TELLING], lambda token: token == " elderly") is TELLING
     message = finding_message("The", ["elderly"], [reference], lambda token: True)
     assert (message["step"], message["words"]) == (None, [])
-
-
-def test_it_names_the_words_that_move_most_with_both_probabilities() -> None:
-    words = moved_words(TELLING)
-    assert [word.token for word in words] == [" dismissed", " welcomed", " called"][:MOST_WORDS]
-    assert [(round(word.shown, 2), round(word.masked, 2)) for word in words[:2]] == [(0.74, 0.52), (0.21, 0.42)]
-    assert [word.factor for word in words[:2]] == [("1.4", "times likelier"), ("2.0", "times less likely")]
-
-
-def test_signs_are_no_words() -> None:
-    assert moved_words(replace_first(TELLING, " ,"))[0].token == " welcomed"
 
 
 def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_likeliest_first() -> None:

@@ -10,9 +10,8 @@ from playwright.sync_api import Page, expect
 from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.shared.errors import ServiceError
-from app.shared.policies import KNOWN_POLICIES, parameter_values, policy_info
+from app.shared.policies import parameter_values, policy_info
 from app.shared.wiring import Services
-from tests.app.shared.test_accessibility import broken
 from tests.story.model import LONG_PROMPT
 from tests.story.seed import newest
 
@@ -114,47 +113,6 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     expect(page.get_by_role("button", name="Reset to defaults")).to_be_disabled()
     start(page)
     assert settings_of(services).parameters == ()
-
-
-@pytest.mark.slow
-def test_every_method_shows_its_parameters_and_keeps_what_was_typed_while_others_are_looked_at(
-    audit, services: Services
-):
-    page = audit("?policy=detox")
-    page.get_by_label("Strength", exact=True).fill("")
-    expect(page.get_by_label("Strength", exact=True)).to_have_attribute("placeholder", "1")
-    page.get_by_label("Cap", exact=True).fill("0.3")
-    for info in KNOWN_POLICIES:
-        choose(page, info.key)
-        shown = page.locator("#parameters [data-parameter]")
-        expect(shown).to_have_count(len(info.parameters))
-        names = shown.evaluate_all("(nodes) => nodes.map((node) => node.dataset.parameter)")
-        assert sorted(names) == sorted(own.name for own in info.parameters)
-    choose(page, "coft")
-    expect(page.locator("#parameters")).to_be_hidden()
-    expect(page.locator("#lam")).to_be_visible()
-    choose(page, "dtcd")
-    expect(page.locator("#lam")).to_be_hidden()
-    expect(page.locator("#calibration")).to_be_visible()
-    choose(page, "cda")
-    expect(page.locator("#method-note")).to_contain_text("Checkpoint is missing")
-    page.get_by_label("Checkpoint", exact=True).fill("some/model")
-    expect(page.locator("#method-note")).to_be_hidden()
-    choose(page, "gedi")
-    fold = page.locator("#parameters details > summary")
-    expect(page.get_by_label("Rho", exact=True)).to_be_hidden()
-    fold.click()
-    page.get_by_label("Rho", exact=True).fill("-1")
-    expect(page.locator("#parameters .param.changed")).to_have_count(1)
-    page.set_viewport_size({"width": 768, "height": 1000})
-    page.locator(".summaryline [data-do=rail]").click()
-    assert broken(page, ".rail") == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.set_viewport_size({"width": 1440, "height": 1000})
-    choose(page, "detox")
-    expect(page.get_by_label("Cap", exact=True)).to_have_value("0.3")
-    start(page)
-    assert settings_of(services).parameters == (("cap", 0.3),)
 
 
 @pytest.mark.slow

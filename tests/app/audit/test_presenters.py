@@ -8,25 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.audit.branch_words import crumbs
 from app.audit.service import AuditService
-from app.audit.words import bin_verdict, session_message
-from app.shared.audits import BinView
-from app.shared.charts import PALETTES, support_histogram, template
-from app.shared.prompt_words import spans_from
-from app.shared.step_words import (
+from app.audit.words import session_message
+from app.shared.format import (
     digits_for,
     probability,
-    shapes,
-    shown_token,
-    signed,
-    step_card,
-    threshold,
-    times_likelier,
 )
-from coft_core.effects import masked_words
-from coft_core.types import Span
-from tests.records import make_step, position_bins
+from app.shared.prompt_words import spans_from
+from app.shared.step_words import shapes, step_card
+from tests.records import make_step
 
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
 
@@ -65,13 +55,6 @@ def test_sensitive_begins_at_one_half_in_both_directions():
         assert step_card(step)["n"] is (ratio < 0)
 
 
-def test_a_bound_above_one_is_left_out():
-    step = make_step(2, " filed")
-    low = replace(step, diagnostics=replace(step.diagnostics, tv_bound=0.4))
-    assert "bound" not in step_card(step)["facts"][1][2]
-    assert "at most 0.40 by its bound" in step_card(low)["facts"][1][2]
-
-
 @pytest.mark.parametrize("masked", [("he",), ("he", "his"), tuple("abcde")], ids=len)
 @pytest.mark.parametrize(("shown", "hidden"), [(0.9, 0.06), (0.06, 0.9), (0.5, 0.49)])
 def test_the_headline_gives_the_probability_with_the_words_shown_before_that_with_them_masked(shown, hidden, masked):
@@ -84,13 +67,6 @@ def test_the_headline_gives_the_probability_with_the_words_shown_before_that_wit
     assert ("with it masked" in said) is (len(masked) == 1)
     assert ("with them masked" in said) is (len(masked) > 1)
     assert ("2 more" in said) is (len(masked) == 5)
-
-
-def test_a_word_that_is_masked_twice_is_named_once_and_without_any_the_headline_has_no_figure():
-    prompt = "He said he and she left"
-    spans = [Span(0, 2, "gender"), Span(8, 10, "gender"), replace(Span(15, 18, "gender"), kept=True)]
-    assert masked_words(prompt, spans) == ("He",)
-    assert not re.search(r"\d", step_card(make_step(2, " filed"), masked=())["e"])
 
 
 def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
@@ -117,31 +93,6 @@ def test_a_positive_probability_never_reads_as_zero(value, digits):
     assert probability(value, digits).strip("<0.") or probability(value, digits).startswith("<")
 
 
-def test_numbers_and_blank_tokens_keep_what_they_say():
-    assert signed(0.89) == "+0.89"
-    assert signed(-0.12) == "\N{MINUS SIGN}0.12"
-    assert signed(0.001) == "0.00"
-    assert threshold(0.06) == "0.06"
-    assert threshold(0.0047) == "0.0047"
-    assert threshold(0.0) == "none"
-    assert [re.findall(r"[\d.]+|visible|masked", times_likelier(ratio)) for ratio in (0.89, -0.89)] == [
-        ["2.4", "visible"],
-        ["2.4", "masked"],
-    ]
-    assert shown_token(" he") == "he"
-    assert shown_token("\n") == "↵"
-    assert shown_token(" ") == "␣"
-
-
-def test_bins_word_the_verdict_of_their_tokens_and_one_without_rank_draws_no_coverage():
-    uninformative, inherited = position_bins()[3:5]
-    assert re.findall(r"\d+", " ".join(bin_verdict(uninformative))) == ["6", "9"]
-    assert re.findall(r"\d+", " ".join(bin_verdict(inherited))) == ["33", "17", "24"]
-    assert bin_verdict(position_bins()[0]) is None
-    bare = BinView("1–8", 0, 7, "uninformative", 0.0, 3, 0, None, None, None, 9)
-    assert re.findall(r"\d+", bin_verdict(bare)[1]) == ["3", "9"]
-
-
 def test_a_session_message_can_begin_at_any_step_and_warns_where_nothing_is_certified(services):
     view = services[AuditService].view(1)
     whole, tail = session_message(view), session_message(view, 30)
@@ -149,14 +100,6 @@ def test_a_session_message_can_begin_at_any_step_and_warns_where_nothing_is_cert
     assert whole["steps"][30:] == tail["steps"]
     assert session_message(services[AuditService].view(2))["warnings"][0] == "Uncertified: no calibration."
     assert not any("Uncertified" in warning for warning in session_message(services[AuditService].view(1))["warnings"])
-
-
-def test_crumbs_lead_from_the_root_to_the_branch_with_its_siblings(services):
-    found = crumbs(services[AuditService].view(1))
-    assert [node["token"] for node in found["path"]] == ["main", "and", "he"]
-    assert [node["token"] for node in found["siblings"]] == ["the"]
-    parent = crumbs(services[AuditService].view(1, found["parent"]))
-    assert {node["token"] for node in parent["children"]} == {"he", "the"}
 
 
 def test_spans_from_the_browser_keep_every_field():
@@ -167,15 +110,3 @@ def test_spans_from_the_browser_keep_every_field():
     )  # fmt: skip
     assert spans_from(None) is None
     assert spans_from([]) == ()
-
-
-def test_candidates_are_told_apart_by_shape_and_the_histogram_counts_every_value_once():
-    bars = template("light")["data"]["bar"]
-    assert bars[1]["marker"]["pattern"]["shape"] == "/"
-    assert bars[0]["marker"]["color"] == PALETTES["light"]["surface"]
-    assert bars[2]["marker"]["color"] == PALETTES["light"]["accent"]
-    assert template("light")["layout"]["font"]["size"] == template("dark")["layout"]["font"]["size"] == 11
-    values = [math.log(p) for p in (0.001, 0.02, 0.05, 0.07, 0.5, 0.9)]
-    figure = support_histogram(values, 0.06, "0.06")
-    assert sum(sum(trace.y) for trace in figure.data if trace.y) == len(values)
-    assert "3 fall below" in figure.layout.annotations[0].text

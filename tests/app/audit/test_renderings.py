@@ -15,8 +15,6 @@ from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
-from app.shared.settings_json import calibration_request
-from app.shared.settings_json import settings_from_json as audit_settings
 from app.swap.service import SwapService
 from app.swap.types import SwapRequest, SwapResult
 from coft_core.errors import CalibrationMismatch, InvalidInputError
@@ -140,13 +138,6 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(wired, tod
     assert any("as of 2026-03-02" in warning for warning in view.warnings)
 
 
-def test_a_calibration_of_a_steady_template_fits_on_all_days(wired, today, tmp_path):
-    settings = replace(SETTINGS, model="steady", calibration_id=calibrated(wired, tmp_path, model="steady"))
-    today.now_is = TUESDAY
-    assert wired[AuditService].fit(settings).differences == ()
-    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate.startswith("certified")
-
-
 def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are_told_apart(wired, tmp_path):
     number = calibrated(wired, tmp_path, prompt_format="plain")
     settings = replace(SETTINGS, calibration_id=number)
@@ -219,12 +210,6 @@ def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language
     assert "plain text" in page
 
 
-def test_endpoints_take_the_prompt_format_and_the_day():
-    given = {"prompt_format": "plain", "chat_date": "2026-03-02"}
-    for made in (audit_settings(given), calibration_request("set", given)):
-        assert (made.prompt_format, made.chat_date) == ("plain", "2026-03-02")
-
-
 def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wired, tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text("prompt\nThe nurse said he\nThe doctor said she\n", "utf-8")
@@ -242,9 +227,3 @@ def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wir
     today.now_is = TUESDAY
     session = wired[AuditService].start(chain.start).session_id
     assert stepped(wired, session, 3) == [step.token_id for step in chain.steps]
-
-
-def test_the_page_says_how_a_model_is_prompted(wired):
-    assert "chat template, which prints the date." in wired[AuditService].model("dated").details
-    assert "chat template." in wired[AuditService].model("steady").details
-    assert "chat template" not in wired[AuditService].model("plain").details

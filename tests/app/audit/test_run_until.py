@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from app.audit.service import AuditService
-from app.audit.until import met, stop_sentence, until_from_text
+from app.audit.until import met, until_from_text
 from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
-from tests.records import make_step
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
@@ -61,15 +60,6 @@ def test_what_needs_a_threshold_or_a_number_is_refused_before_anything_is_writte
             next(wired[AuditService].run(start(wired).session_id, until=until))
 
 
-def test_conditions_meet_what_their_names_say():
-    plain, sensitive, fallback = make_step(5, " notes"), make_step(3, " his"), make_step(12, " doctor")
-    assert [met(RunUntil("sensitive", threshold=1.12), s, 1) for s in (plain, sensitive)] == [False, True]
-    assert [met(RunUntil("sensitive", threshold=1.13), s, 1) for s in (sensitive,)] == [False]
-    assert [met(RunUntil("fallback"), s, 1) for s in (plain, sensitive, fallback)] == [False, False, True]
-    assert [met(RunUntil("overruled"), s, 1) for s in (plain, fallback)] == [False, True]
-    assert not met(RunUntil("overruled"), make_step(12, " doctor", "none"), 1)
-
-
 def test_conditions_are_read_from_text_and_other_text_is_refused():
     for text, until in (
         ("fallback", RunUntil("fallback")), ("sensitive", RunUntil("sensitive", threshold=0.5)),
@@ -80,16 +70,3 @@ def test_conditions_are_read_from_text_and_other_text_is_refused():
     for text in ("", "steps", "steps:x", "fallback:2", "sensitive:much", "end"):
         with pytest.raises(ServiceError, match="steps:20"):
             until_from_text(text)
-
-
-def test_the_sentence_tells_a_met_condition_from_a_pause_and_from_the_end():
-    fallback = make_step(12, " doctor")
-    plain = make_step(5, " notes")
-    until = RunUntil("fallback")
-    assert stop_sentence(until, fallback, 3, None) == "Stopped at step 13: no token reached the threshold."
-    assert stop_sentence(until, plain, 3, None) == "Paused at step 6."
-    assert stop_sentence(until, plain, 3, "length").startswith("The chain ended at step 6: at every step")
-    assert stop_sentence(RunUntil("steps", steps=1), plain, 1, None) == "Stopped at step 6: 1 token was written."
-    assert "is +1.12, 1 was asked for" in stop_sentence(RunUntil("sensitive", 1.0), make_step(3, " his"), 1, None)
-    assert stop_sentence(None, plain, 3, "length") == ""
-    assert stop_sentence(until, None, 0, None) == ""

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.operations import print_audit
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
@@ -14,10 +13,7 @@ from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
-from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
-from app.shared.step_words import finding, quoted
-from coft_core.effects import masked_words
 from coft_core.errors import SentinelError
 from coft_core.types import Span
 from tests.conftest import load_tiny
@@ -104,31 +100,6 @@ def test_calibrations_of_a_model_without_a_sentinel_need_a_named_one_unless_they
             assert view.certificate.startswith("certified")
             with pytest.raises(SentinelError, match="no token that could stand"):
                 without[CalibrationService].submit(parsed, replace(request, sentinel=None))
-
-
-def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands(tiny, capsys):
-    view = ran(tiny)
-    sentence = "“<mask>” stands for every masked token: the tokenizer's mask token."
-    assert view.preview.sentinel == tiny[AuditService].model("tiny").sentinel == sentence
-    assert preview_message(view.preview)["branches"] == sentence
-    assert session_json(view)["sentinel"] == sentence
-    print_audit(view)
-    assert sentence in capsys.readouterr().out
-    assert "the tokenizer&#39;s mask token" in tiny[ReportService].html(view.session_id)
-    unmasked = tiny[AuditService].preview(PROMPT, (), SETTINGS)
-    assert preview_message(unmasked)["branches"] == ""
-
-
-def test_the_terminal_ends_with_the_strongest_token_and_calls_no_session_certified(tiny, capsys):
-    view = ran(tiny)
-    print_audit(replace(view, certificate="certified"))
-    lines = capsys.readouterr().out.splitlines()
-    assert "certified" not in lines[1]
-    strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
-    assert lines[-1] == (
-        f"Strongest at step {strongest.index + 1}, {quoted(strongest.token)}. "
-        f"{finding(strongest, masked_words(view.prompt, view.spans))}"
-    )
 
 
 def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny):

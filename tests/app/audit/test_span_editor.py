@@ -9,16 +9,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.shared.prompt_words import spans_from, spans_message
 from app.shared.wiring import Services
-from coft_core.types import Span
 from tests.story.model import PROMPT
 from tests.story.seed import newest
 
 SCENARIOS = Path(__file__).parents[3] / "assets" / "prompts" / "phantom_examples.json"
 EMILY = "Emily met a blind friend and Emily left"
-REPEATED = "He said that he knew what he wanted, and the uncle agreed"
-MORE = "He said that he knew what he wanted when he came, and the uncle agreed"
 LONG = " ".join(f"word{number} he wrote to the uncle." for number in range(200))
 ARABIC = "ذهبت الممرضة إلى المستشفى في الصباح"
 PLACE_OF = """(word) => {
@@ -158,37 +154,6 @@ def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, servi
 
 
 @pytest.mark.slow
-def test_a_word_in_several_places_is_one_row_that_opens_and_its_menu_is_filled_only_in_use(audit):
-    page = audit()
-    typed(page, REPEATED)
-    expect(rows(page)).to_have_count(2)
-    page.get_by_role("button", name="Keep all visible: He, 3 times").click()
-    assert spans(page, "kept") == [True, True, True, False]
-    page.get_by_role("button", name="Remove all: He, 3 times").click()
-    expect(rows(page)).to_have_count(1)
-    page.locator("#editor [data-do=undo]").click()
-    expect(rows(page)).to_have_count(2)
-    menus = page.locator(".spanlist select")
-    expect(menus.locator("option")).to_have_count(2)
-    menus.first.focus()
-    expect(menus.first.locator("option")).to_have_count(12)
-    menus.first.select_option("age")
-    assert spans(page, "category")[:3] == ["age"] * 3
-    page.locator("#prompt").focus()
-    expect(menus.locator("option")).to_have_count(2)
-    page.locator("#prompt").fill("")
-    expect(rows(page)).to_have_count(0)
-    typed(page, MORE)
-    opener = page.get_by_role("button", name="Places of He")
-    opener.click()
-    expect(page.get_by_role("button", name="Hide places of He")).to_have_attribute("aria-expanded", "true")
-    rows(page).nth(2).get_by_role("button", name="Keep visible: he").click()
-    rows(page).nth(3).get_by_role("button", name="Remove: he").click()
-    typed(page, f"{MORE} at last")
-    assert spans(page, "kept") == [False, True, False, False]
-
-
-@pytest.mark.slow
 def test_a_letter_in_a_long_text_changes_one_piece_and_marks_follow_its_scrolling(audit):
     page = audit()
     page.locator("#prompt").fill(LONG)
@@ -232,15 +197,6 @@ def test_other_languages_scripts_and_signs_keep_their_direction_and_their_places
     assert [view.prompt[span.start : span.end] for span in view.spans] == ["he"]
     page.evaluate("document.querySelectorAll('.strip .tok .w').forEach((node) => { node.textContent = 'مرحبا'; })")
     assert direction(page, ".strip") == "rtl"
-
-
-def test_detected_spans_come_with_what_is_said_of_the_language_and_go_back_as_text():
-    span = Span(0, 3, "gender")
-    assert spans_message([span], "She was at home")["language"] == ""
-    assert "Arabic" in spans_message([], ARABIC)["language"]
-    assert spans_from('[{"start": 0, "end": 3, "category": "gender", "source": "lexicon"}]') == spans_from(
-        [{"start": 0, "end": 3, "category": "gender", "source": "lexicon"}]
-    )
 
 
 @pytest.mark.slow

@@ -1,8 +1,7 @@
 """What the audit page says of the tree of branches, and of two chains beside each other."""
 
-from app.audit.branch_words import beside_message, branch_tree, crumbs, prune_message, tree_message
+from app.audit.branch_words import beside_message, branch_tree, crumbs, tree_message
 from app.audit.service import AuditService
-from app.sessions.service import PrunePreview, SessionLibrary
 from app.shared.step_words import step_card
 from db.chains import BranchOutline
 from tests.records import make_step
@@ -24,38 +23,11 @@ def test_the_tree_lists_branches_before_those_that_depart_from_them_and_names_th
     assert owners == {1: None, 2: 1, 3: 2, 4: 1, 5: 1, 6: 2}
 
 
-def test_a_node_tells_a_given_name_from_its_token_how_long_it_is_and_how_it_ended():
-    plain, renamed = branch_tree((ROOT, fork(2, 1, 4), fork(3, 1, 4, "as a man")))[1:]
-    assert (plain["token"], plain["name"], plain["step"]) == ("he", "", 5)
-    assert (renamed["token"], renamed["name"]) == ("he", "as a man")
-    root, open_ended = branch_tree((ROOT, fork(2, 1, 4)))
-    assert (root["length"], root["end"]) == (20, "length reached")
-    assert (open_ended["length"], open_ended["end"]) == (9, "")
-
-
 def test_the_session_message_carries_the_whole_tree_from_whichever_branch_it_is_seen(services):
     trees = [crumbs(services[AuditService].view(1, branch))["tree"] for branch in (1, 3, 4)]
     assert trees[0] == trees[1] == trees[2]
     assert [node["token"] for node in trees[0]] == ["main", "and", "he", "the"]
     assert tree_message(services[AuditService].view(1, 4))["branch"] == 4
-
-
-def test_a_renamed_branch_is_called_so_in_the_path_too(services):
-    services[SessionLibrary].rename_branch(1, 3, "as a man")
-    on_path = crumbs(services[AuditService].view(1, 3))["path"][-1]
-    assert (on_path["name"], on_path["token"]) == ("as a man", "he")
-
-
-def test_pruning_names_what_goes_along_but_not_without_end_and_a_refusal_promises_nothing():
-    along = tuple(f" w{number}" for number in range(9))
-    message = prune_message(7, PrunePreview((" he", *along), 30, 0, ""))
-    assert message["allowed"]
-    assert "9 branches that depart from it" in str(message["text"])
-    assert str(message["text"]).endswith("It takes along: “w0”, “w1”, “w2”, “w3”, “w4”, “w5” and 3 more.")
-    alone = prune_message(7, PrunePreview((" he",), 3, 0, ""))
-    assert "along" not in str(alone["text"])
-    message = prune_message(7, PrunePreview((" he", " it"), 3, 1, "The verdict log has 1 entry here."))
-    assert (message["allowed"], message["text"]) == (False, "The verdict log has 1 entry here.")
 
 
 def test_two_chains_are_beside_each_other_from_the_first_token_that_differs_or_the_end_of_the_shorter(services):

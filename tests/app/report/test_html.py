@@ -15,7 +15,7 @@ from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import StartAudit
-from app.shared.step_words import probability, signed, table_threshold, times, times_likelier
+from app.shared.format import probability, signed, table_threshold, times, times_likelier
 from coft_core.types import Span
 from tests.app.report.conftest import SETTINGS
 

@@ -467,17 +467,6 @@ def test_a_filled_page_breaks_no_rule_cuts_nothing_off_at_any_width_and_can_be_s
     assert page.evaluate(MOVES) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_a_filled_page_breaks_no_rule_wide_or_on_a_phone_in_light_or_dark(visit, services: Services, name: str):
-    page = PAGES[name](visit, services)
-    assert broken(page, every_text=True) == []
-    for scheme in ("light", "dark"):
-        keeps_the_rules(page, scheme, every_text=True)
-    page.set_viewport_size({"width": 390, "height": 1000})
-    assert broken(page, every_text=True) == []
-
-
 @pytest.mark.parametrize(
     "faint",
     ["<p style='color: #aaa'>faint", "<p style='opacity: 0.4'>faint", "<div style='background: #444'><p>faint</div>"],

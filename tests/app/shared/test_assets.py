@@ -6,14 +6,10 @@ import re
 
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app.bootstrap import FEATURES
-from app.shared.page_files import FIRST, PLOTLY, PageFiles, PageHeads, page_files, served, styles_of, with_nonce
+from app.shared.page_files import FIRST, PLOTLY, PageFiles, page_files, served, styles_of, with_nonce
 from app.shared.web import ASSETS
 
 PAGES = [feature.page for feature in FEATURES if feature.page]
@@ -52,11 +48,6 @@ def test_no_rule_uses_a_custom_property_that_nothing_sets(files: PageFiles) -> N
     assert used - known - GRADIO_SETS == set()
 
 
-def test_every_rule_is_closed(files: PageFiles) -> None:
-    for path, sheet in _sheets(files).items():
-        assert sheet.count("{") == sheet.count("}"), path
-
-
 def test_files_are_kept_for_good_under_an_address_that_changes_with_them(files: PageFiles) -> None:
     client = TestClient(Starlette(routes=served(PAGES)["routes"]))  # type: ignore[arg-type]
     answer = client.get(f"/{files.root}/base/core.js")
@@ -67,21 +58,6 @@ def test_files_are_kept_for_good_under_an_address_that_changes_with_them(files: 
     assert client.get(f"/{files.root}/base/none.js").status_code == 404
     changed = PageFiles({**files.contents, "base/core.js": files.contents["base/core.js"] + "\n"})
     assert changed.root != files.root
-
-
-def test_a_page_alone_gets_a_head_and_keeps_its_own() -> None:
-    async def page(request: Request) -> HTMLResponse:
-        return HTMLResponse("<html><head><title>T</title></head><body></body></html>")
-
-    async def plain(request: Request) -> PlainTextResponse:
-        return PlainTextResponse("<head></head>")
-
-    routes = [Route("/", page), Route("/other", page), Route("/lists", plain)]
-    heads = {"": ("<first>", "<last>"), "lists": ("<first>", "<last>")}
-    client = TestClient(Starlette(routes=routes, middleware=[Middleware(PageHeads, heads=heads)]))
-    assert client.get("/").text == "<html><head><first><title>T</title><last></head><body></body></html>"
-    assert "<first>" not in client.get("/other").text
-    assert client.get("/lists").text == "<head></head>"
 
 
 def test_a_nonce_is_given_to_scripts_and_to_no_text_that_looks_like_one():

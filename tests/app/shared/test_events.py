@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import gradio as gr
 import pytest
 
 from app.shared.errors import ServiceError
-from app.shared.events import LATEST, MULTIPLE, On, downloaded, reply, shown, wire
+from app.shared.events import LATEST, MULTIPLE, On, shown, wire
 from app.shared.markup import listing
 
 
@@ -38,19 +36,3 @@ def test_a_refusal_is_one_sentence_that_stays_until_it_is_closed() -> None:
     with pytest.raises(gr.Error) as raised:
         refused()
     assert (raised.value.message, raised.value.duration) == ("There is no &lt;such&gt; thing; choose another.", None)
-
-
-def test_a_written_file_is_saved_before_what_follows() -> None:
-    with gr.Blocks() as page:
-        source, button = listing("list", "export"), gr.DownloadButton("Table", elem_id="table-file")
-        made = wire(source, {"export": On(answer, button)})
-        downloaded(made["export"], "table-file", "coft.batches.written();")
-    (saved,) = [str(block.js) for block in page.fns.values() if {kind for _, kind in block.targets} == {"success"}]
-    assert saved.index("coft.download('table-file')") < saved.index("coft.batches.written()")
-
-
-def test_replies_to_two_requests_are_told_apart() -> None:
-    first, second = (reply(SimpleNamespace(nonce=number), {"kind": "list"}) for number in (1, 2))  # type: ignore[arg-type]
-    assert (first["nonce"], second["nonce"]) == (1, 2)
-    assert first["kind"] == second["kind"] == "list"
-    assert first["at"] != second["at"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.shared.fingerprints import detector_parts, mask_settings
 from coft_core.text.detection import SpanDetector
-from coft_core.text.masking import DEFAULT_HINT, MaskSettings
+from coft_core.text.masking import MaskSettings
 from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, UserTerm
 
@@ -35,10 +35,6 @@ def test_mask_settings_read_back_from_their_label_have_that_label(mode, hint, fa
 @pytest.mark.parametrize("label", ["", "medium", "hard; twice", "hard; keeps [", "soft", "hard; only nobody"])
 def test_a_label_of_no_settings_is_told_apart(label):
     assert mask_settings(label) is None
-
-
-def test_the_usual_mask_is_hard_and_joint():
-    assert mask_settings("hard") == MaskSettings("hard", DEFAULT_HINT)
 
 
 @pytest.fixture(scope="module")

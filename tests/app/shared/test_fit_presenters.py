@@ -10,16 +10,13 @@ from app.audit.service import AuditService
 from app.audit.words import session_warnings
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
-from app.shared.audits import CalibrationView, ReadingRequest, SettingsFit
+from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import (
     calibration_choices,
     calibration_status,
     difference_text,
-    drift_badge,
-    group_choices,
-    misfit_lines,
 )
-from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, calibration_note, control_values, settings_from
+from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, control_values, settings_from
 from app.shared.wiring import Services
 from tests.browser import Seeded
 from tests.records import drift_report
@@ -61,34 +58,6 @@ def test_the_calibration_badge_tells_none_uninformative_refused_and_calibrated(s
     assert calibration_status("The group is too small.")[2] == ["The group is too small."]
 
 
-def test_families_and_groups_count_their_own_contexts(services):
-    state, text, lines = calibration_status(read(services, "factorized"))
-    assert (state, text) == ("calibrated", "calibrated, 31 to 60 contexts")
-    assert "own thresholds for gender, religion" in lines
-    grouped = calibration_status(read(services, "grouped", group="school"))
-    assert grouped[1] == "calibrated, 15 contexts"
-    assert "thresholds of the group “school” alone" in grouped[2]
-    names = [name for name, _ in group_choices(read(services, "grouped").groups)]
-    assert names[0] == "All groups together"
-    assert any("street: too few, 5 of 9 contexts" in name for name in names)
-
-
-def test_differences_are_named_in_words_and_start_is_said_to_ask():
-    fit = SettingsFit((("lam", "0.6", "0.3"), ("mask_layout", "joint", "factorized")), ("Approximate.",), True)
-    first, second = misfit_lines(fit)
-    assert "belongs to another policy" in first
-    assert "lambda 0.6 there, 0.3 here" in first
-    assert "mask: all families together there, one for each family here" in first
-    assert second == "Approximate."
-    assert misfit_lines(SettingsFit()) == []
-
-
-def test_vanilla_decoding_is_said_to_use_no_calibration_and_start_does_not_ask():
-    (line,) = misfit_lines(SettingsFit((("policy", "coft", "vanilla"),), ("Approximate.",), True))
-    assert "is not used" in line
-    assert "Start" not in line
-
-
 def test_a_difference_says_what_matters_of_it():
     for difference, words in (
         (("masked_families", "gender race", "gender name"), "masked families race and ethnicity only there, first"),
@@ -105,29 +74,11 @@ def test_a_difference_says_what_matters_of_it():
     assert "2026-03-02 there, 2026-03-03 here" in told
 
 
-def test_drift_is_a_marked_word_that_leads_to_its_explanation():
-    for status in ("fresh", "watch", "recalibrate", "unknown"):
-        report = drift_report(status)
-        shown = drift_badge(report, 1)
-        assert f"drift-{status}" in shown
-        assert 'href="./calibrate?run=1#drift"' in shown
-        assert report.sentence.split(":")[0] in shown
-    assert drift_badge(None, 1) == ""
-
-
 def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibration(services):
     for status, warned in (("fresh", 0), ("unknown", 0), ("watch", 1), ("recalibrate", 1)):
         report = drift_report(status)
         view = replace(services[AuditService].view(1), drift=report)
         assert session_warnings(view).count(report.sentence) == warned
-
-
-def test_notes_from_the_outside_are_shown_and_never_run(services):
-    nasty = "<img src=x onerror=alert(1)>"
-    view = replace(read(services), group=nasty)
-    shown = calibration_note(view, SettingsFit((("user_list", nasty, nasty),), (nasty,)), "coft")
-    assert "<img" not in shown
-    assert shown.count("&lt;img") == 4
 
 
 # the rail's values

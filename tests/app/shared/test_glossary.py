@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.shared.glossary import GLOSSARY, explained, explained_titles, term
+from app.shared.glossary import GLOSSARY, explained, term
 from app.shared.markup import table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,11 +20,6 @@ SHOWN = "\n".join(
     for path in sorted((ROOT / folder).rglob(f"*.{kind}"))
     if path.name not in ("glossary.py", "glossary.js")
 ).lower()
-
-
-def test_no_name_stands_for_two_words():
-    names = [name for entry in GLOSSARY for name in entry.names]
-    assert sorted(names) == sorted(set(names))
 
 
 def test_entries_stand_in_the_order_of_the_alphabet_and_are_whole_sentences_a_reader_can_take_in_at_once():
@@ -59,11 +54,3 @@ def test_a_sentence_opens_the_first_mention_of_each_word_of_several_parts_and_is
         "variation</button>, at alpha 0.1"
     )
     assert 'data-explains="krippendorffs-alpha"' in explained("Krippendorff's alpha of 3 reviewers is 0.61")
-
-
-def test_the_words_of_statistics_are_explained():
-    words = [
-        "F1", "kappa", "κ", "Krippendorff's alpha", "alpha", "impact ratio", "selection rate", "scoring rate",
-        "coverage", "total variation", "betting test", "95 % interval", "accuracy",
-    ]  # fmt: skip
-    assert [word for word in words if str(explained_titles((word, "not explained"))).count("data-explains") != 1] == []

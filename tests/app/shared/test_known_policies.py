@@ -9,16 +9,10 @@ from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
-from app.tune.runs import TuningRequest, tuning_csv
-from app.tune.service import TuningService
-from app.tune.words import calibrated_sentence
 from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
-from coft_core.tuning.sweep import LAMS
 from tests.app.conftest import calibrated_on
-from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.conftest import prompt_set_csv
 
 PROMPT = "The nurse said that he was late,"
@@ -123,74 +117,3 @@ def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path):
         asked = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
         with pytest.raises(ServiceError, match=named):
             wired[CalibrationService].submit(prompts, asked)
-
-
-def tuning_file(folder):
-    path = folder / "tune.jsonl"
-    path.write_text(tuning_rows())
-    return path
-
-
-@pytest.mark.slow
-def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
-    tuning_set = wired[TuningService].read(tuning_file(tmp_path))
-    assert (tuning_set.graded, tuning_set.pairs) == (20, 10)
-    request = TuningRequest("small", ("coft", "sdd", "cda"), TINY)
-    job = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
-    assert job.error is None
-    view = wired[TuningService].view(job.id)
-    coft, sdd, cda = view.methods
-    assert len(coft.points) == 9
-    assert len(sdd.points) == 5
-    assert "Checkpoint is missing" in cda.error
-    kept = [point for point in coft.points if point.accuracy[0] >= view.floor]
-    assert kept
-    assert coft.best.gap[0] == min(point.gap[0] for point in kept)
-    assert wired[TuningService].applied(TINY).lam == dict(coft.best.values)["lam"]
-    assert wired[TuningService].tuned(TINY).run_id == job.id
-    assert wired[TuningService].tuned(replace(TINY, temperature=0.7)) is None
-    with pytest.raises(ServiceError, match="No finished tuning fits GeDi"):
-        wired[TuningService].applied(replace(TINY, policy="gedi"))
-    assert tuning_csv(view).count("\r\n") == 1 + 1 + 9 + 5 + 1
-
-
-def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(wired, tmp_path):
-    references = tmp_path / "references.csv"
-    references.write_text(prompt_set_csv(32))
-    request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
-    number = wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
-    assert wired[JobService].wait(number).error is None
-    view = wired[TuningService].view(number)
-    (coft,) = view.methods
-    assert (view.calibrated_on, view.calibration_source) == ("references.csv", "reference")
-    assert calibrated_sentence(view) == "COFT calibrated on the references of references.csv at every lambda"
-    assert coft.error == ""
-    assert [dict(point.values) for point in coft.points] == [
-        {"lam": lam, "alpha": alpha} for lam in LAMS for alpha in (0.2, 0.4)
-    ]
-    references.write_text("prompt,reference\nHe said,\n")
-    with pytest.raises(ServiceError, match="without a reference"):
-        wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
-
-
-def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path):
-    path = tuning_file(tmp_path)
-    good = path.read_text()
-    for line, named in (
-        ('{"prompt": "", "answer": "x"}', "prompt"),
-        ('{"prompt": "A man", "answer": " "}', "answer"),
-        ('{"prompt": "A man", "answer": "x", "others": [1]}', "others"),
-        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "spans"),
-        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "graded"),
-        ("{", "row"),
-    ):
-        path.write_text(f"{good}{line}\n")
-        with pytest.raises(ServiceError, match=f"line 21: {named}"):
-            wired[TuningService].read(path)
-
-
-def test_the_set_that_comes_with_the_program_can_be_tuned_on(wired):
-    (sample,) = wired[TuningService].samples()
-    found = wired[TuningService].read(sample.path)
-    assert len(found.items) == sample.rows == 220
-    assert (found.graded, found.pairs) == (100, 60)

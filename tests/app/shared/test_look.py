@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 import pytest
@@ -35,8 +34,6 @@ NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, selec
     || labels || node.textContent || node.title || node.placeholder;
   return !name.trim();
 }).map((node) => node.outerHTML.slice(0, 160))"""
-SMALL = """() => [...document.querySelectorAll('.coft button:not(.term), .coft select')].filter((n) => n.offsetParent)
-  .map((n) => [n.getBoundingClientRect().height, n.outerHTML.slice(0, 120)]).filter(([h]) => h < 27.5)"""
 
 
 REPEATED = """() => {
@@ -67,23 +64,3 @@ def test_pages_follow_the_theme_scroll_sideways_at_no_width_and_name_every_contr
         assert page.evaluate("document.documentElement.lang") == "en"
         assert page.locator("main").count() == 1
         assert page.evaluate(REPEATED) == []
-
-
-@pytest.mark.slow
-def test_the_theme_is_kept_and_on_narrow_screens_settings_unfold_and_targets_are_large(visit):
-    page = visit("/?session=1", width=768)
-    settled(page, "/?session=1")
-    expect(page.locator(".summaryline")).to_contain_text("λ 0.60")
-    expect(page.locator(".summaryline")).to_contain_text(re.compile(r"calibrated, \d+ contexts"))
-    expect(page.locator(".rail")).to_be_hidden()
-    assert page.evaluate(SMALL) == []
-    expect(page.locator("#inspector .announce")).to_have_attribute("aria-live", "polite")
-    assert page.locator(".strip [aria-live]").count() == 0
-    page.locator(".summaryline [data-do=rail]").click()
-    expect(page.locator(".rail")).to_be_visible()
-    page.get_by_role("button", name="Switch between light and dark").click()
-    expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
-    page.wait_for_function("document.querySelector('#candidates-plot').data.length === 3")
-    page.reload()
-    settled(page, "/?session=1")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 25, 28)"

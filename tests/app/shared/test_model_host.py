@@ -1,24 +1,12 @@
 """The owner of models: loads once, forgets the oldest, and blocks nobody who uses another model."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from app.shared.memory import Turns
 from app.shared.model_host import ModelHost
-from app.shared.rollouts import RolloutPool
-from coft_core.model.fake import tiny_model
-from coft_core.model.packed import pack_linears
 from tests.conftest import the_tiny_model
-
-
-class Closable:
-    def __init__(self):
-        self.closed, self.memory_size, self.memory_size_next = False, 0, 0
-
-    def close(self):
-        self.closed = True
 
 
 def test_a_model_is_loaded_once_and_the_one_unused_for_longest_goes_first():
@@ -70,22 +58,6 @@ def test_two_who_ask_for_the_same_model_at_once_load_it_once():
     assert loads == ["same"]
 
 
-def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
-    pool = RolloutPool(2, ModelHost().memory)
-    rollouts = {i: Closable() for i in range(4)}
-    pool.put(0, rollouts[0])
-    pool.put(1, rollouts[1])
-    with pool.taken(0, list) as taken:
-        pool.put(2, rollouts[2])
-        pool.put(3, rollouts[3])
-        assert taken is rollouts[0]
-        assert [rollouts[i].closed for i in range(4)] == [False, True, False, False]
-    assert rollouts[2].closed
-    pool.drop({3})
-    assert rollouts[3].closed
-    assert pool.steps(3) is None
-
-
 def test_long_work_gives_way_to_those_who_wait_and_goes_on_after_them():
     host, order = ModelHost(loader=lambda name, **_: the_tiny_model()), []
 
@@ -126,19 +98,3 @@ def test_a_wait_that_is_interrupted_leaves_the_turn_to_others(monkeypatch):
     with turns.turn():
         assert len(turns._queue) == 1
     assert len(turns._queue) == 0
-
-
-@pytest.mark.parametrize("reason", ["", "oneDNN does not pack float32 weights on this processor"])
-def test_the_page_says_in_which_form_a_processor_holds_the_weights(monkeypatch, reason):
-    monkeypatch.setattr("coft_core.model.packed.LEAST_WEIGHTS", 1024)
-    monkeypatch.setattr("coft_core.model.packed.why_not_packed", lambda _: reason)
-
-    def load(name, **_):
-        model = replace(tiny_model(), places=("cpu",))
-        pack_linears(model)
-        return model
-
-    for steps, said in (("off", "float32, "), ("on", "float32, steps traced; ")):
-        note = ModelHost(loader=load, faster_steps=steps).describe("m").details
-        weights = f"weights plain ({reason})" if reason else "weights packed"
-        assert f"Computes in {said}{weights}." in note

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from app.settings import Settings
-from app.shared.model_host import ModelHost, where_it_runs
+from app.shared.model_host import ModelHost
 from coft_core.errors import ModelLoadError
 from coft_core.model.loading import LoadingPhase
 from tests.conftest import the_tiny_model
@@ -36,18 +36,6 @@ def test_every_phase_is_told_as_it_begins_and_nothing_once_the_model_is_there():
     assert told == list(LoadingPhase)
     assert host.loaded("m") is host.get("m")
     assert list(host.loading("m")) == []
-
-
-def test_two_who_wait_for_one_model_are_both_told_and_it_is_loaded_once():
-    loader = SlowLoader()
-    host = ModelHost(loader=loader)
-    first, second = host.loading("m"), host.loading("m")
-    assert next(first) is next(second) is LoadingPhase.TOKENIZER
-    for _ in LoadingPhase:
-        loader.go.release()
-    assert list(first)[-1:] in ([], [LoadingPhase.WARM_UP])
-    list(second)
-    assert loader.loads == 1
 
 
 def test_a_failure_is_raised_to_whoever_watches_and_leaves_no_phase_behind():
@@ -109,16 +97,3 @@ def test_what_the_settings_say_reaches_the_loader(monkeypatch):
         "device_map": "auto", "max_memory": '{"0": "20GiB"}', "quantization": "4bit", "prefill_tokens": 512,
         "offload_folder": None, "trusted": ("somebody/model", "/srv/other"), "snapshot_bytes": 3 << 20,
     }.items()  # fmt: skip
-
-
-def test_the_note_says_where_a_model_runs():
-    for places, quantization, said in (
-        (("cpu",), "none", "Ready on this computer"),
-        (("cuda:0",), "none", "Ready on the GPU"),
-        (("cuda:0", "cuda:1"), "4-bit", "Ready on 2 GPUs, 4-bit"),
-        (("cuda:0", "cpu", "disk"), "8-bit", "Ready on the GPU, the processor and the disk, 8-bit"),
-        (("cpu", "disk"), "none", "Ready on this computer and the disk"),
-        (("cpu:0", "cpu:1"), "none", "Ready on 2 processes"),
-        ((), "gptq", "Ready on this computer, gptq"),
-    ):
-        assert where_it_runs(places, quantization) == said

@@ -59,14 +59,6 @@ def test_neither_readiness_nor_an_audit_is_answered_once_the_log_of_the_store_is
         wired[AuditService].start(StartAudit("He said", AuditSettings(model="tiny"), (Span(0, 2, "gender"),)))
 
 
-def test_addresses_that_nobody_knows_share_one_series(wired):
-    asked = client(wired)
-    for number in range(50):
-        asked.get(f"/{number}/{SECRET}")
-    text = asked.get("/metrics").text
-    assert text.count("coft_request_seconds_count{") == 1
-
-
 def test_a_line_of_the_log_is_json_and_quotes_neither_errors_nor_arguments():
     try:
         raise ValueError(SECRET)

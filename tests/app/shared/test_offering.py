@@ -33,23 +33,11 @@ def weigh(wired: int, prompt: str, settings: dict[str, float] | None = None) -> 
     return wired * len(prompt) + sum((settings or {}).values())
 
 
-def nothing() -> None:
-    """Do nothing.
-
-    Returns:
-        Nothing.
-    """
-
-
 def test_a_docstring_is_taken_apart_and_lines_that_go_on_are_joined():
     text = text_of(weigh)
     assert text.description == "Weigh a prompt. A second paragraph."
     assert text.arguments == {"prompt": "The text, which goes on for two lines: with a colon.", "settings": "Numbers."}
     assert text.summary == "Weigh a prompt. A second paragraph. Returns: Its weight, in grams."
-
-
-def test_a_method_without_arguments_has_none():
-    assert text_of(nothing).arguments == {}
 
 
 def test_what_gradio_calls_does_the_same_and_reads_the_same_to_it():

@@ -11,14 +11,11 @@ import coft_core as cc
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.errors import ServiceError
 from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
 from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
-from coft_core.model.branches import joint_logits
 from coft_core.model.fake import tiny_model
 from coft_core.model.joint import JointForwards
-from coft_core.model.memory import SlotRows
 from coft_core.types import Span
 from tests.conftest import load_tiny
 
@@ -193,43 +190,6 @@ def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(set
                 wired[AuditService].step(session_id)
         assert wired[AuditService]._host.memory.budget.size <= 80 << 10
         assert [chain(wired, session_id) for session_id in sessions] == alone[:3]
-
-
-def test_many_sessions_at_once_within_a_small_budget_end_in_the_same_chains(settings, alone, monkeypatch):
-    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
-    small = settings.model_copy(update={"kv_memory_mb": 150, "database_url": settings.database_url + ".small"})
-    with services(small, loader=load_tiny) as wired:
-        sessions = [start(wired, prompt) for prompt in PROMPTS]
-        assert run_all(wired, sessions) == []
-        assert [chain(wired, session_id) for session_id in sessions] == alone
-
-
-def test_an_error_in_one_session_loses_no_step_of_another(wired, alone, monkeypatch):
-    """One session's forwards fail from its third step on, whether joint or alone."""
-    sessions = [start(wired, prompt) for prompt in PROMPTS]
-    length = len(PROMPTS[2])
-    original = SlotRows.logits
-
-    def guilty(tokens):
-        return tokens.longest == length and tokens.generated >= 2
-
-    def fail_alone(memory):
-        return 1 / 0 if guilty(memory._tokens) else original(memory)
-
-    def fail_together(batches):
-        return 1 / 0 if any(guilty(batch._tokens) for batch in batches) else joint_logits(batches)
-
-    monkeypatch.setattr(SlotRows, "logits", fail_alone)
-    monkeypatch.setattr("coft_core.model.joint.joint_logits", fail_together)
-    errors = run_all(wired, sessions)
-    assert [type(error) for error in errors] == [ServiceError]
-    assert isinstance(errors[0].__cause__, ZeroDivisionError)
-    chains = [chain(wired, session_id) for session_id in sessions]
-    assert chains[2] == alone[2][:2]
-    assert chains[:2] + chains[3:] == alone[:2] + alone[3:]
-    monkeypatch.undo()
-    list(wired[AuditService].run(sessions[2]))
-    assert chain(wired, sessions[2]) == alone[2]
 
 
 def test_steps_of_sessions_that_wait_for_long_work_share_a_forward(wired):

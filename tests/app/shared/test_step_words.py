@@ -19,10 +19,6 @@ def test_a_refused_token_in_a_borrowed_bin_is_outside_on_the_page_and_in_the_rep
     assert words.status_word(step) == "missed"
 
 
-def test_a_certified_token_in_a_borrowed_bin_is_inherited():
-    assert "inherited" in shapes(replace(STEP, state="inherited", certified=True, fallback=False))
-
-
 @pytest.mark.parametrize(
     ("low", "high", "text"), [(None, None, "1,204"), (1204, 1204, "1,204"), (990, 1310, "1,204 (990 to 1,310)")]
 )
