@@ -214,7 +214,7 @@ HANDLERS: Mapping[str, Need] = {
     **_handlers(READ, "SetHandlers", "listed parse remap take view"),
     **_handlers(EXPORT, "SetHandlers", "table"),
     **_handlers(READ, "CoefficientHandlers", "fitted offered"),
-    **_handlers(READ, "EvaluateHandlers", "estimate figures items opened show suites"),
+    **_handlers(READ, "EvaluateHandlers", "estimate figures forecast items opened show suites"),
     **_handlers(EXPORT, "EvaluateHandlers", "export"),
     **_handlers(READ, "ExperimentHandlers", "chosen opened table"),
     **_handlers(EXPORT, "ExperimentHandlers", "export"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
+from markupsafe import Markup
 
 from app.evaluate import words
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
@@ -31,6 +32,7 @@ from app.evaluate.experiment_page import (
 from app.evaluate.experiment_service import ExperimentService
 from app.evaluate.experiments import ExperimentPlan
 from app.evaluate.exports import table_fragment
+from app.evaluate.finding import finding
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.methods import METHOD_SETS, methods_from
 from app.evaluate.runs import EvaluationRequest, EvaluationView, KnownSuite, SuitePlan
@@ -41,7 +43,7 @@ from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_stream
 from app.shared.glossary import explained_titles
 from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup
@@ -49,6 +51,7 @@ from app.shared.markup import laid_out as template
 from app.shared.settings_rail import frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
+from coft_core.model.load import DEMO
 from coft_core.suites.base import Outcome, Outside, Scored, Written
 
 MAIN = ""
@@ -69,6 +72,8 @@ USUAL = AuditSettings()
 
 ITEMS = 20
 """Items that are listed at once."""
+
+UNTOLD = '<p class="hint">The model is not loaded yet; Estimate loads it and says what the run takes.</p>'
 
 EMPTY = (
     '<div class="empty"><h2>Measure a model on benchmarks</h2><p class="sub">Choose suites and methods, look at what '
@@ -108,7 +113,10 @@ class EvaluateHandlers:
 
     @shown
     def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
-        """What the run will take."""
+        """What the run will take; loads the model."""
+        return self._estimated(experiment, file, given, *values)
+
+    def _estimated(self, experiment: str, file: str | None, given: str | None, *values: Any) -> Markup:
         if experiment == OWN:
             request = self._request(*values)
             estimate = self._evaluations.estimate(request)
@@ -117,6 +125,17 @@ class EvaluateHandlers:
             request, estimate = plan.request, self._experiments.estimate(plan)
         titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
         return template("evaluate/estimate.html", estimate=estimate, titles=titles)
+
+    @shown
+    def forecast(
+        self, experiment: str, file: str | None, given: str | None, name: str, model: str, *values: Any
+    ) -> str:
+        """What the run will take, where its model is loaded; a refusal takes its place and is no message."""
+        model = values[1]
+        if model != DEMO and self._evaluations.host.loaded(model) is None:
+            return UNTOLD
+        told = or_refusal(lambda: self._estimated(experiment, file, given, *values))
+        return told if isinstance(told, Markup) else template("evaluate/estimate.html", refusal=told)
 
     def begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
         """Begin an evaluation, or an experiment; the job to follow."""
@@ -210,18 +229,21 @@ class EvaluateHandlers:
         hidden = gr.Plot(visible=False)
         view = None if shown_id is None else self._evaluations.view(shown_id)
         if view is None or not view.plans:
-            yield ["", "", hidden, hidden, hidden]
+            yield ["", "", "", hidden, hidden, hidden]
             return
         request, told = TableRequest(view.id, suite, reference, outside), -math.inf
         for done, total in self._tables.measuring(request, int(beside)):
             if time.monotonic() - told > TOLD_SECONDS:
                 told = time.monotonic()
-                yield [working("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
+                yield [gr.skip(), working("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
         if beside:
             table = self._tables.beside(view.id, int(beside), suite, outside)
         else:
             table = self._tables.table(request).table
-        yield ["", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
+        against_first = TableRequest(view.id, MAIN, view.request.methods[0].label, outside)
+        found = finding(self._tables.table(against_first).table)
+        said = "" if found is None else template("evaluate/finding.html", finding=found)
+        yield [said, "", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
     @shown
     def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
@@ -314,15 +336,13 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             '<div class="pagehead"><h1>Benchmarks</h1><p class="sub">Benchmarks of bias and of usefulness, read with '
             "every method; each figure with its interval, each item open to an audit.</p></div>"
         )
-        with gr.Row(elem_classes=["calib"]):
-            with gr.Column(elem_classes=["stack"], min_width=0):
-                form = _form(named)
-                jobs = job_part(form.run, form.cancel, resumable=False)
-                with gr.Column(elem_classes=["group"]):
-                    markup('<div class="bar"><h2>Evaluations</h2></div>')
-                    runs = listing("runs", "show")
-            with gr.Column(elem_classes=["stack"], min_width=0):
-                result = _result()
+        with gr.Row(elem_classes=["panel"]):
+            form = _form(named)
+        jobs = form.jobs
+        result = _result()
+        with gr.Column(elem_classes=["group"]):
+            markup('<div class="bar"><h2>Past runs</h2></div>')
+            runs = listing("runs", "show")
     download = gr.DownloadButton("File", elem_id="evaluation-file", elem_classes=["offscreen"])
     session = gr.Number(visible=False)
     watch = JobWatch(services[EvaluationService], handlers.begin)
@@ -330,6 +350,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     gr.on([app.load, form.data.submit], handlers.suites, form.data, form.suites, **MULTIPLE)
     wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
+    # What the suites of the page's folder are is known when it has loaded; each change asks anew.
+    gr.on([part.change for part in form.told_of], handlers.forecast, form.inputs, form.estimated, **LATEST)
     shown_id = jobs.shown_id
     runs.show(handlers.show, None, shown_id, **MULTIPLE)
     resumed = result.head.resume(handlers.resume, None, jobs.job, **MULTIPLE)
@@ -346,7 +368,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         opened.success(handlers.figures, asked, result.made, **LATEST),
         gr.on(changed, handlers.figures, asked, result.made, **LATEST),
     ):
-        made.failure(lambda: "", None, result.made[0], **EVENT)
+        made.failure(lambda: "", None, result.made[1], **EVENT)
     wire_coefficients(
         CoefficientHandlers(services), result.coefficients, opened, shown_id, result.suite, result.outside
     )  # fmt: skip
@@ -361,16 +383,13 @@ def build_page(app: gr.Blocks, services: Services) -> None:
 
 def _form(named: ExperimentHandlers) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>1. Suites</h2></div>')
+        markup("<h2>What to run</h2>")
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
             info="Your own choice, a table or figure of the paper, or a file of your own.",
         )  # fmt: skip
         file = place_file()
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
-        data = gr.Textbox(
-            label="Data folder", placeholder="that of COFT_DATA", max_lines=1, elem_id="data", info="Enter looks again."
-        )
         with gr.Column(min_width=0) as own_suites:
             here = gr.CheckboxGroup(
                 [], label="In the folder, or with the program", elem_id="suites", elem_classes=["families-masked"]
@@ -381,9 +400,13 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
                 )
             with gr.Accordion("What they measure, and what not", open=False, elem_classes=["fold"]):
                 cards = markup("", "cards")
+        with gr.Accordion("Data folder", open=False, elem_classes=["fold"]):
+            data = gr.Textbox(
+                label="Data folder", placeholder="default: COFT_DATA", max_lines=1, elem_id="data",
+                info="Press Enter to look again.",
+            )  # fmt: skip
     with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>2. Model and methods</h2></div>')
-        name = gr.Textbox(label="Name", placeholder="model and what is read", max_lines=1)
+        markup("<h2>With which methods</h2>")
         model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
         given = place_given()
         with gr.Column(min_width=0) as own_methods:
@@ -402,8 +425,10 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
                     "keeps that."
                 )
                 prompt_format(framed)
-        judges = place_judges()
+        with gr.Accordion("Judges", open=False, elem_classes=["fold"]):
+            judges = place_judges()
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
+            name = gr.Textbox(label="Name", placeholder="model and what is run", max_lines=1)
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
             seeds = gr.Slider(1, 5, 3, step=1, label="Seeds", buttons=[])
             with gr.Column(min_width=0) as own_calibration:
@@ -413,18 +438,20 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
                 top_p = gr.Number(USUAL.top_p, label="Nucleus mass of all methods (1 is off)", minimum=0.01, maximum=1)
                 top_k = gr.Number(USUAL.top_k, label="Top-k of all methods (0 is off)", precision=0, minimum=0)
     with gr.Column(elem_classes=["group"], elem_id="go"):
-        markup('<div class="bar"><h2>3. Run</h2></div>')
-        estimated = markup('<p class="hint">Reads one item of each suite, and says what all will take.</p>', "estimate")
+        markup("<h2>Before you run</h2>")
+        estimated = markup(UNTOLD, "estimate")
         with gr.Row(elem_classes=["go"]):
             estimate = gr.Button("Estimate", elem_id="estimate-run")
         run, cancel = run_buttons()
         run.interactive = True
+        jobs = job_part(run, cancel, resumable=False)
     choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
     asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
     inputs = [*asked, share, steps, temperature, top_p, top_k, *(framed[name] for name in FRAMED)]
     return SimpleNamespace(
         inputs=inputs, choice=choice, pickers=pickers, seeds=seeds, data=data, suites=[here, far, on_hub, cards],
-        estimate=estimate, estimated=estimated, run=run, cancel=cancel,
+        estimate=estimate, estimated=estimated, jobs=jobs,
+        told_of=[experiment, model, here, far, methods, limit, seeds],
     )  # fmt: skip
 
 
@@ -441,6 +468,7 @@ def _result() -> SimpleNamespace:
                 [("the step's threshold", "floor"), ("nothing: the text is impossible", "zero")], value="floor",
                 label="A refused token counts as", elem_id="outside",
             )  # fmt: skip
+            found = markup("", "evaluation-finding")
             busy = markup("", "figures-busy")
             table = gr.HTML(
                 "", js_on_load="coft.evaluate.mount(element)", apply_default_css=False, elem_id="figures",
@@ -457,6 +485,6 @@ def _result() -> SimpleNamespace:
                 save = gr.Button("Save figures", size="sm", elem_id="save-figures")
     return SimpleNamespace(
         head=head, experiment=experiment, coefficients=coefficients, group=group, suite=suite, reference=reference,
-        beside=beside, outside=outside, made=[busy, table, *pictures], method=method, search=search, items=items,
+        beside=beside, outside=outside, made=[found, busy, table, *pictures], method=method, search=search, items=items,
         kind=kind, save=save,
     )  # fmt: skip
