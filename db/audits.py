@@ -26,17 +26,7 @@ from sqlalchemy import (
 )
 
 from coft_core.types import Span
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Rewritten,
-    change_row,
-    columns,
-    counted_columns,
-    fields_in,
-    missing,
-    project_column,
-)
+from db.tables import METADATA, Rewritten, change_row, columns, fields_in, missing, numbered_table, project_table
 from db.types import (
     AnyText,
     CalibrationDeletedError,
@@ -139,9 +129,9 @@ class SessionOrigin:
     imported_at: datetime
 
 
-sessions = Table(
+sessions = project_table(
     "audit_sessions",
-    METADATA,
+    "audit session",
     *columns(
         SessionRecord,
         batch=None,
@@ -155,13 +145,9 @@ sessions = Table(
         ),
     ),
     Column("archived_at", UtcDateTime),
-    project_column(),
-    *counted_columns(),
     Index(None, "updated_at"),
     Index(None, "calibration_id"),
     Index(None, "active_branch_id"),
-    info={"called": "audit session"},
-    **NEVER_REUSED,
 )
 
 session_spans = Table(
@@ -186,9 +172,9 @@ batch_rows = Table(
 )
 """What became of the rows of batches; one that has begun and has no session lost it to a deletion."""
 
-branches = Table(
+branches = numbered_table(
     "branches",
-    METADATA,
+    "branch",
     *columns(
         BranchRecord,
         session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
@@ -198,8 +184,6 @@ branches = Table(
     Index(None, "parent_id"),
     CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
     CheckConstraint("fork_step >= 0", name="fork_in_chain"),
-    info={"called": "branch"},
-    **NEVER_REUSED,
 )
 
 imported_sessions = Table(

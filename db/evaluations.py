@@ -28,19 +28,7 @@ from sqlalchemy import (
 
 from db.jobs import UNFINISHED, jobs
 from db.scope import WHOLE
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    add_row,
-    columns,
-    counted_columns,
-    field_values,
-    fields_in,
-    find,
-    missing,
-    project_column,
-)
+from db.tables import METADATA, Repository, add_row, columns, field_values, fields_in, find, missing, project_table
 from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
 
 KEYS_AT_ONCE = 500
@@ -82,15 +70,11 @@ class EvaluationCalibrationRecord:
     summary: JsonObject
 
 
-evaluations = Table(
+evaluations = project_table(
     "evaluations",
-    METADATA,
+    "evaluation",
     *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
-    project_column(),
-    *counted_columns(),
     Index(None, "job_id"),
-    info={"called": "evaluation"},
-    **NEVER_REUSED,
 )
 
 contents = Table(
@@ -144,8 +128,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
 
     def list(self) -> Sequence[EvaluationRecord]:
         """Return all evaluations, newest first."""
-        with self._database.reading() as connection:
-            return self._records(connection, self._query.order_by(evaluations.c.id.desc()))
+        return self._listed(self._query.order_by(evaluations.c.id.desc()))
 
     def begin(self, evaluation_id: int, job_id: int) -> EvaluationRecord:
         """Make a job the one that runs an evaluation; making it so again does nothing."""
@@ -194,8 +177,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             .where(row.evaluation_id == evaluation_id)
             .order_by(row.suite, row.method, row.seed)
         )
-        with self._database.reading() as connection:
-            return [EvaluationCalibrationRecord(**found._asdict()) for found in connection.execute(query)]
+        return self._read(EvaluationCalibrationRecord, query)
 
     def calibration(self, evaluation_id: int, suite: str, method: str, seed: int) -> bytes | None:
         """Return the values of a calibration, empty without anything to fit it on; None if it was not made yet."""

@@ -15,19 +15,15 @@ from sqlalchemy import Connection, Table, insert, select, update
 from db.audits import batch_rows, imported_sessions, sessions
 from db.batches import batches
 from db.calibrations import calibration_bins, calibrations
-from db.database import Database
 from db.projects import projects
 from db.scope import ACCOUNT, PROJECT, counted_account, in_every_project
-from db.tables import find
+from db.tables import Store, find
 from db.types import ConflictError
 from db.user_lists import user_lists, user_terms
 
 
-class MovingRepository:
+class MovingRepository(Store):
     """Moves sessions between projects; whoever asks has seen to it that both are hers to change."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def move(self, session_ids: Collection[int], project_id: int) -> int:
         """Give sessions to a project, all or none; one that belongs to it already stays as it is."""

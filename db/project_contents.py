@@ -19,13 +19,12 @@ from sqlalchemy import (
 
 from db.accounts import tokens
 from db.audits import branches, sessions
-from db.database import Database
 from db.jobs import UNFINISHED, jobs
 from db.logit_bases import sweep_bases
 from db.projects import projects
 from db.schema import every_table, roots
 from db.scope import DEFAULT, PROJECT, in_every_project
-from db.tables import fields_in, find
+from db.tables import Store, fields_in, find
 from db.types import ConflictError, utc_now
 from db.verdicts import Tombstone, log_entries, tombstones
 
@@ -51,11 +50,8 @@ class ProjectExtent:
         return self.rows.get("audit_sessions", 0)
 
 
-class ProjectContents:
+class ProjectContents(Store):
     """Counts and deletes what belongs to a project, whoever is a member of it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def extent(self, project_id: int) -> ProjectExtent:
         """Return how much belongs to a project."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Table, UniqueConstraint, select
+from sqlalchemy import UniqueConstraint, select
 
-from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, columns, field_values, fields_in, one_writer
+from db.tables import Store, add_row, columns, field_values, fields_in, numbered_table, one_writer
 from db.types import utc_now
 from db.verdicts import FIRST, LogContent, entry_digest
 
@@ -47,21 +46,16 @@ class TrailRecord(TrailFields):
         }
 
 
-trail = Table(
+trail = numbered_table(
     "audit_trail",
-    METADATA,
+    "entry of the trail",
     *columns(TrailRecord),
     UniqueConstraint("entry"),
-    info={"called": "entry of the trail"},
-    **NEVER_REUSED,
 )
 
 
-class TrailRepository:
+class TrailRepository(Store):
     """Keeps the trail, to which entries are only ever added."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, fields: TrailFields) -> TrailRecord:
         """Add an entry at the end."""

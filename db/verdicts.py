@@ -11,21 +11,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstraint, func, select
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, select
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
-from db.database import Database
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    add_row,
-    change_row,
-    columns,
-    field_values,
-    fields_in,
-    find,
-    project_column,
-)
+from db.tables import Store, add_row, change_row, columns, field_values, fields_in, find, numbered_table, project_column
 from db.types import ConflictError, utc_now
 
 FORMAT = 1
@@ -187,9 +176,9 @@ class AnnotationRecord(AnnotationFields):
         }
 
 
-log_entries = Table(
+log_entries = numbered_table(
     "annotations",
-    METADATA,
+    "annotation",
     *columns(
         AnnotationRecord,
         branch_path=None,
@@ -207,8 +196,6 @@ log_entries = Table(
     CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
     CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
     CheckConstraint("last_step_index >= step_index", name="span_in_order"),
-    info={"called": "annotation"},
-    **NEVER_REUSED,
 )
 
 
@@ -223,14 +210,12 @@ class Tombstone:
     deleted_at: datetime
 
 
-tombstones = Table(
+tombstones = numbered_table(
     "verdict_tombstones",
-    METADATA,
+    "tombstone",
     *columns(Tombstone),
     project_column(),
     UniqueConstraint("session_id"),
-    info={"called": "tombstone"},
-    **NEVER_REUSED,
 )
 
 entries = (
@@ -249,11 +234,8 @@ NOT_STORED = ("id", "branch_path", "source_session_id")
 """Fields of an entry that other tables or the store itself tell."""
 
 
-class AnnotationsRepository:
+class AnnotationsRepository(Store):
     """Adds to and reads verdict logs; nothing is ever changed or removed singly, which triggers of the store hold."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, fields: AnnotationFields) -> AnnotationRecord:
         """Add an entry at the end of a session's log."""

@@ -34,6 +34,14 @@ LOOK, WORK = Need("reviewer", trailed=False), Need("reviewer")
 LEAD, ADMIN = Need("lead"), Need("admin")
 NOBODY = Need(None)
 
+MAY: Mapping[Role, str] = {
+    "viewer": "read and export",
+    "reviewer": "read, audit and judge",
+    "lead": "audit, judge, start long work and assign reviews",
+    "admin": "do everything, and manage accounts",
+}
+"""What a role may do, to go on after "may"."""
+
 Rule = Need | Literal["open", "event", "tools"]
 """``open`` needs no account; for ``event`` and ``tools`` the request's content says what is asked for."""
 

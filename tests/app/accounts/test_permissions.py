@@ -10,9 +10,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
-from app.accounts.doors import Doors
 from app.accounts.events import need_of
 from app.accounts.forms import COOKIE
+from app.accounts.gate import AccountGate
 from app.accounts.permissions import HANDLERS, OPERATIONS, PAGES, ROUTES, Need, RouteTable
 from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
@@ -90,7 +90,7 @@ def test_a_route_that_takes_more_than_a_role_is_refused_and_nobody_gets_what_the
 
 
 def test_every_event_and_operation_is_refused_beyond_the_role_by_number_and_by_name(served):
-    gate = served.wired[Doors].gate(served.blocks.app, served.blocks.app)
+    gate = served.wired[AccountGate]
     tried = set()
     for number, function in served.blocks.fns.items():
         _, need = need_of(function)
