@@ -18,9 +18,10 @@ from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
 from app.accounts.forms import address_of
-from app.accounts.permissions import Need, event_need
+from app.accounts.permissions import event_need
 from app.accounts.service import AccountService
 from app.shared.events import TITLE
+from app.shared.needs import Need
 from app.shared.visitors import Visitor, answering, visitor_asking
 
 _KEYS = ("session", "branch", "calibration", "batch", "evaluation", "tree", "job", "list", "id", "number", "action")
@@ -34,7 +35,7 @@ def need_of(function: Any) -> tuple[str, Need]:
     handler = getattr(function.fn, "__qualname__", "") if function.fn is not None else ""
     said = handler.rpartition(".")[2].replace("_", " ")
     name = str(function.api_name) if public else f"{function.page or 'audit'}: {said or 'event'}"
-    return name, event_need(str(function.page or ""), str(function.api_name), public, handler)
+    return name, event_need(str(function.page or ""), function.fn, public)
 
 
 @dataclass(frozen=True, slots=True)

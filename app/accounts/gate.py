@@ -22,11 +22,12 @@ from app.accounts.events import PageEvent, guard, need_of, page_events
 from app.accounts.forms import COOKIE, address_of, cookie_of
 from app.accounts.holdings import LOOPBACK_HEADER, Holdings, name_upload
 from app.accounts.own_account import OwnAccountPages
-from app.accounts.permissions import MAY, NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
+from app.accounts.permissions import MAY, PAGES, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
 from app.accounts.service import AccountService
 from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
+from app.shared.needs import NOBODY, READ, Need
 from app.shared.visitors import SCOPE_KEY, Visitor, answering, visitor_asking
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord
@@ -58,6 +59,7 @@ class AccountGate:
         self._loopback = secrets.token_urlsafe(32)
         self._table = RouteTable()
         self._page_events: Mapping[str, Sequence[PageEvent]] = {}
+        self._operations: Mapping[str, Need] = {}
         self._blocks: gr.Blocks
         self._holdings: Holdings
         self._app: ASGIApp
@@ -76,6 +78,8 @@ class AccountGate:
     def guard(self, blocks: gr.Blocks) -> None:
         """Check roles before all events and operations, once all pages are built, and note whose their files are."""
         self._blocks, self._page_events, self._holdings = blocks, page_events(blocks), Holdings(blocks)
+        public = (function for function in blocks.fns.values() if function.api_visibility == "public")
+        self._operations = dict(map(need_of, public))
         guard(blocks, self._accounts)
 
     def around(self, app: ASGIApp) -> AccountGate:
@@ -264,7 +268,7 @@ class AccountGate:
             for call in calls
             if call.get("method") == "tools/call"
         ]
-        return [(name, OPERATIONS.get(name, NOBODY)) for name in names] or [("an agent's request", READ)]
+        return [(name, self._operations.get(name, NOBODY)) for name in names] or [("an agent's request", READ)]
 
 
 def refused(account: AccountRecord, need: Need) -> str:

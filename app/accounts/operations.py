@@ -20,6 +20,7 @@ from app.accounts.service import AccountService, NewToken
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
+from app.shared.needs import READ
 from app.shared.operations import Json, command, operation
 from app.shared.visitors import present
 from app.shared.wiring import Services
@@ -317,7 +318,7 @@ def _print_sign_ins(found: Sequence[SignInRecord]) -> None:
         print("No active sign-ins.")
 
 
-@operation(command="accounts sign-ins", json=_sign_ins_json, text=_print_sign_ins)
+@operation(need=READ, command="accounts sign-ins", json=_sign_ins_json, text=_print_sign_ins)
 def list_sign_ins(wired: Services, name: str = "") -> Sequence[SignInRecord]:
     """List where an account is signed in with a browser.
 
@@ -331,7 +332,7 @@ def list_sign_ins(wired: Services, name: str = "") -> Sequence[SignInRecord]:
     return accounts.sign_ins(accounts.own_or_any(name))
 
 
-@operation(command="accounts sign-out", json=lambda count: {"ended": count})
+@operation(need=READ, command="accounts sign-out", json=lambda count: {"ended": count})
 def end_sign_ins(wired: Services, name: str = "", number: int | None = None) -> int:
     """Sign browsers of an account out. Of one's own a program does so, by a token; browsers have a page for it.
 

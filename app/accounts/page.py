@@ -18,8 +18,9 @@ from app.accounts.permissions import MAY
 from app.accounts.projects import ProjectService, ProjectView
 from app.accounts.service import AccountService
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, MULTIPLE, downloaded, shown
+from app.shared.events import EVENT, MULTIPLE, downloaded, shown, shown_to
 from app.shared.markup import html, laid_out, listing, markup
+from app.shared.needs import ADMIN
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord
@@ -135,19 +136,19 @@ class AccountHandlers:
         sentence = f"{account.name} is no longer a member of {project.name}."
         return self._view(account_id, project.id, said=None, project_said=_said(sentence))
 
-    @shown
+    @shown_to(ADMIN)
     def check(self) -> str:
         """Whether the trail is as it was written."""
         check = check_trail(self._trail.list())
         head = f" Digest of the newest entry: {check.head}" if check.head else ""
         return _said(f"{check.sentence}{head}")
 
-    @shown
+    @shown_to(ADMIN)
     def export_csv(self) -> str:
         """Write the trail for a spreadsheet."""
         return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.csv"))
 
-    @shown
+    @shown_to(ADMIN)
     def export_json(self) -> str:
         """Write the trail for programs."""
         return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.json"))

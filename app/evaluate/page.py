@@ -54,10 +54,11 @@ from app.evaluate.table_service import TableRequest, TableService
 from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown, shown_stream, shown_to
 from app.shared.job_watch import JobKind, JobWatch, asked_number, job_part, run_buttons, wire_job
 from app.shared.jobs import JobService
 from app.shared.markup import chart, hint, listing, markup
+from app.shared.needs import EXPORT, READ, needs
 from app.shared.settings_rail import FRAMED, frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -91,7 +92,7 @@ class EvaluateHandlers:
         self._tables = services[TableService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-evaluations-")
 
-    @shown
+    @shown_to(READ)
     def suites(self, data: str) -> list[Any]:
         """The suites that are here, those that a hub has, and a card for each."""
         known = self._evaluations.suites(data.strip())
@@ -106,7 +107,7 @@ class EvaluateHandlers:
             suites_markup(known),
         ]
 
-    @shown
+    @shown_to(READ)
     def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
         """What the run will take."""
         if experiment == OWN:
@@ -175,7 +176,7 @@ class EvaluateHandlers:
         runs, asked = [run.id for run in self._evaluations.list()], asked_number(request, "evaluation")
         return asked if asked in runs else next(iter(runs), None)
 
-    @shown
+    @shown_to(READ)
     def show(self, event: gr.EventData) -> int:
         """Show another evaluation."""
         return int(event.id)
@@ -188,7 +189,7 @@ class EvaluateHandlers:
         first = left[0].id if left else None
         return [first, runs_markup(left, first)]
 
-    @shown
+    @shown_to(READ)
     def opened(self, shown_id: int | None) -> list[Any]:
         """What can be chosen of the shown evaluation, and the list of all."""
         listed = self._evaluations.list()
@@ -209,6 +210,7 @@ class EvaluateHandlers:
             gr.Column(visible=bool(view.plans)),
         ]
 
+    @needs(READ)
     @shown_stream
     def figures(
         self, shown_id: int | None, suite: str, reference: str, outside: Outside, beside: int
@@ -230,7 +232,7 @@ class EvaluateHandlers:
             table = self._tables.table(request).table
         yield ["", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
-    @shown
+    @shown_to(READ)
     def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
         """The items of a suite under a method."""
         outcomes = self._outcomes(shown_id, suite, method)
@@ -248,7 +250,7 @@ class EvaluateHandlers:
         opened = self._evaluations.open_item(shown_id, suite, method, outcome.item, outcome.seed)
         return opened.session_id
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str) -> str:
         """Write the shown figures for download."""
         if shown_id is None:

@@ -29,6 +29,7 @@ from app.review.service import (
     VerdictService,
     verdicts_json,
 )
+from app.shared.needs import LEAD, READ, WORK
 from app.shared.operations import Json, command, operation
 from app.shared.verdicts import LogCheck, ReviewView, entry_json
 from app.shared.wiring import Services
@@ -61,7 +62,7 @@ def _line(entry: AnnotationRecord) -> str:
     return f"{head}  {entry.reviewer}: {what}{about}{blind}{note}"
 
 
-@operation(json=entry_json)
+@operation(need=WORK, json=entry_json)
 def add_verdict(
     wired: Services,
     session_id: int,
@@ -94,7 +95,7 @@ def add_verdict(
     )
 
 
-@operation(json=lambda current: verdicts_json(*current))
+@operation(need=READ, json=lambda current: verdicts_json(*current))
 def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Standing:
     """List the verdicts of a session.
 
@@ -273,7 +274,7 @@ def _print_tombstones(found: tuple[Tombstone, ...]) -> None:
         print("No session with verdicts has been deleted.")
 
 
-@operation(command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
+@operation(need=READ, command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
 def deleted_verdict_logs(wired: Services) -> tuple[Tombstone, ...]:
     """List what deleted sessions left of their verdict logs, in the order of deletion.
 
@@ -306,7 +307,7 @@ def _print_finding(finding: TeamFinding) -> None:
     print(finding.sentence)
 
 
-@operation(json=_finding_json)
+@operation(need=READ, json=_finding_json)
 def team_agreement(wired: Services, session_id: int | None = None, reviewers: list[str] | None = None) -> TeamFinding:
     """Say how far all reviewers agree: Cohen's kappa of two, Krippendorff's alpha of more.
 
@@ -342,7 +343,7 @@ def _assigned_json(assigned: Assigned) -> Json:
     return {**asdict(assigned), "sentence": assigned.sentence}
 
 
-@operation(json=_assigned_json)
+@operation(need=LEAD, json=_assigned_json)
 def assign_reviews(
     wired: Services,
     lead: str,
@@ -399,7 +400,7 @@ def _withdrawn_sentence(count: int) -> str:
     return f"{'1 assignment is' if count == 1 else f'{count} assignments are'} taken back."
 
 
-@operation(json=lambda count: {"withdrawn": count})
+@operation(need=LEAD, json=lambda count: {"withdrawn": count})
 def withdraw_assignments(wired: Services, session_ids: list[int], reviewers: list[str]) -> int:
     """Take assignments back; what was said in the reviews stays.
 
@@ -449,7 +450,7 @@ def _write_assignments(wired: Services, assigned: tuple[AssignedReview, ...], fi
     return f"Written: {write_assignments(assigned, file)}"
 
 
-@operation(json=_assignments_json)
+@operation(need=READ, json=_assignments_json)
 def list_assignments(wired: Services, reviewer: str = "") -> tuple[AssignedReview, ...]:
     """List who is to review which session until when, and how far everybody is.
 
@@ -500,7 +501,7 @@ def _print_disputes(queue: DisputeQueue) -> None:
     print(queue.sentence)
 
 
-@operation(json=_disputes_json)
+@operation(need=READ, json=_disputes_json)
 def list_disagreements(wired: Services, reviewer: str = "") -> DisputeQueue:
     """List the targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
 
@@ -525,7 +526,7 @@ def show_disputes(wired: Services, *, reviewer: str = "") -> DisputeQueue:
     return wired[VerdictService].disputes(reviewer)
 
 
-@operation(json=entry_json)
+@operation(need=WORK, json=entry_json)
 def add_comment(
     wired: Services,
     session_id: int,

@@ -10,9 +10,10 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from app.shared.events import EVENT, shown
+from app.shared.events import EVENT, shown, shown_to
 from app.shared.jobs import JobService, JobView
 from app.shared.markup import html, laid_out, listing, markup
+from app.shared.needs import READ
 
 POLL_SECONDS = 0.7
 
@@ -117,7 +118,7 @@ class JobWatch:
         """Begin a job with the values of the form."""
         return self._watched(self._kind.begin(*values), shown_id)
 
-    @shown
+    @shown_to(READ)
     def poll(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """Look at the followed job; when it ends, show what it made."""
         return self._watched(job_id, shown_id)
@@ -135,7 +136,7 @@ class JobWatch:
             raise RuntimeError(f"Jobs of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
         return self._watched(self._kind.resume(int(event.id)), shown_id)
 
-    @shown
+    @shown_to(READ)
     def opened(self, request: gr.Request) -> list[Any]:
         """What the page shows at first, and a job that is still at work."""
         return self._watched(self._at_work(), self._kind.first(request))

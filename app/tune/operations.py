@@ -13,6 +13,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
+from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
 from app.shared.settings_json import settings_from_json
@@ -112,7 +113,7 @@ def _write(_: Services, view: TuningView, file: Path) -> str:
     return ""
 
 
-@operation(json=job_json, answer="job")
+@operation(need=LEAD, json=job_json, answer="job")
 def tune(
     wired: Services,
     file: Path,
@@ -167,7 +168,7 @@ def tune_methods(
     return tune.call(wired, prompts, request, calibrate_on)
 
 
-@operation(json=lambda views: [tuning_json(view) for view in views])
+@operation(need=READ, json=lambda views: [tuning_json(view) for view in views])
 def list_tunings(wired: Services) -> tuple[TuningView, ...]:
     """List tunings that have ended.
 
