@@ -148,9 +148,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
         rows = connection.execute(query).all()
         query = select(calibration_bins).where(calibration_bins.c.run_id.in_([row.id for row in rows]))
         bins: defaultdict[int, builtins.list[BinRecord]] = defaultdict(builtins.list)
-        for key, *values in connection.execute(query.order_by(calibration_bins.c.position)):
-            bins[key].append(BinRecord(**dict(zip(_BIN, values, strict=True))))
+        for row in connection.execute(query.order_by(calibration_bins.c.position)):
+            told = row._asdict()
+            bins[told.pop("run_id")].append(BinRecord(**told))
         return [CalibrationRecord(**row._asdict(), bins=tuple(bins[row.id])) for row in rows]
-
-
-_BIN = tuple(column.name for column in calibration_bins.c if column.name != "run_id")

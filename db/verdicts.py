@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, select
 
@@ -41,6 +41,12 @@ def entry_digest(content: LogContent, previous: str) -> str:
         {**content, "format": FORMAT, "previous": previous}, sort_keys=True, ensure_ascii=True, separators=(",", ":")
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def next_link(last: Any) -> dict[str, Any]:
+    """What the entry after another one begins with, before its digest is known."""
+    entry, previous = (1, FIRST) if last is None else (last.entry + 1, last.digest)
+    return {"id": 0, "entry": entry, "created_at": utc_now(), "previous": previous, "digest": ""}
 
 
 def first_break(entries: Sequence[tuple[LogContent, str, str]]) -> LogBreak | None:
@@ -249,15 +255,7 @@ class AnnotationsRepository(Store):
             of_session = log_entries.c.session_id == session_id
             newest = select(log_entries).where(of_session).order_by(log_entries.c.entry.desc()).limit(1)
             last = connection.execute(newest).one_or_none()
-            draft = AnnotationRecord(
-                **field_values(fields, AnnotationFields),
-                id=0,
-                branch_path=path,
-                entry=1 if last is None else last.entry + 1,
-                created_at=utc_now(),
-                previous=FIRST if last is None else last.digest,
-                digest="",
-            )
+            draft = AnnotationRecord(**field_values(fields, AnnotationFields), branch_path=path, **next_link(last))
             entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
             key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, NOT_STORED))
             change_row(connection, sessions, session_id, updated_at=entry.created_at)
