@@ -104,9 +104,9 @@ def build_app(services: Services) -> gr.Blocks:
     app._queue.ANALYTICS_MAX_EVENTS = 0
     share_queue(app._queue)
     if services.settings.accounts == "on":
-        from app.accounts.doors import Doors
+        from app.accounts.gate import AccountGate
 
-        services[Doors].guard(app)
+        services[AccountGate].guard(app)
     return app
 
 
@@ -145,10 +145,10 @@ def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
         app_kwargs["routes"] += CompletionRoutes(services[CompletionService]).routes
     gates = None
     if with_accounts:
-        from app.accounts.doors import Doors
+        from app.accounts.gate import AccountGate
 
-        app_kwargs["routes"] += services[Doors].routes
-        gates = services[Doors].gate
+        app_kwargs["routes"] += services[AccountGate].routes
+        gates = services[AccountGate].around
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         "app_kwargs": {
@@ -189,9 +189,9 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     if settings.mcp:
         finish_agents(app)
         if settings.accounts == "on":
-            from app.accounts.doors import Doors
+            from app.accounts.gate import AccountGate
 
-            wired[Doors].let_agents_in(app)
+            wired[AccountGate].let_agents_in()
     _keep_what_is_loaded()
     signals = _signals()
     ended = Event()

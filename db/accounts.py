@@ -14,24 +14,31 @@ from sqlalchemy import (
     Connection,
     ForeignKey,
     Index,
-    Table,
     UniqueConstraint,
     delete,
     func,
+    insert,
     or_,
     select,
     update,
 )  # fmt: skip
-from sqlalchemy.exc import IntegrityError
 
-from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find, one_writer
+from db.tables import (
+    Repository,
+    Store,
+    add_row,
+    change_row,
+    columns,
+    fields_in,
+    numbered_table,
+    one_writer,
+)
 from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 Role = Literal["viewer", "reviewer", "lead", "admin"]
 """What an account may do; each role may do what those before it may."""
 
-_ATTEMPTS_LOCK = 0x61747470
+_ATTEMPTS_LOCK, _ACCOUNTS_LOCK = 0x61747470, 0x61636374
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -99,97 +106,77 @@ def _account() -> ForeignKey:
     return ForeignKey("accounts.id", ondelete="CASCADE")
 
 
-accounts = Table(
+accounts = numbered_table(
     "accounts",
-    METADATA,
+    "account",
     *columns(AccountRecord),
     Column("password", AnyText(), nullable=True),
     UniqueConstraint("name"),
     UniqueConstraint("issuer", "subject"),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="known_role"),
-    info={"called": "account"},
-    **NEVER_REUSED,
 )
 
-tokens = Table(
+tokens = numbered_table(
     "account_tokens",
-    METADATA,
+    "token",
     *columns(TokenRecord, account_id=_account()),
     Index(None, "account_id"),
     UniqueConstraint("digest"),
-    info={"called": "token"},
-    **NEVER_REUSED,
 )
 
-sign_ins = Table(
+sign_ins = numbered_table(
     "account_sign_ins",
-    METADATA,
+    "sign-in",
     *columns(SignInRecord, account_id=_account()),
     Index(None, "account_id"),
     UniqueConstraint("digest"),
-    info={"called": "sign-in"},
-    **NEVER_REUSED,
 )
 
-attempts = Table(
+attempts = numbered_table(
     "account_attempts",
-    METADATA,
+    "attempt to sign in",
     *columns(AttemptRecord),
-    info={"called": "attempt to sign in"},
-    **NEVER_REUSED,
 )
 
 
-class AccountsRepository:
+_lowered_name = func.lower(accounts.c.name, type_=AnyText())
+_ADMINS = select(accounts.c.id).where(accounts.c.role == "admin", accounts.c.disabled_at.is_(None)).limit(1)
+
+
+class AccountsRepository(Repository[AccountRecord]):
     """Keeps accounts; one that has signed something stays, and is disabled instead of deleted."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _table, _kind = accounts, AccountRecord
+    _query = select(*fields_in(AccountRecord, accounts)).order_by(accounts.c.name)
 
     def add(
-        self,
-        name: str,
-        role: Role,
-        password: str | None,
-        issuer: str | None = None,
-        subject: str | None = None,
+        self, name: str, role: Role, password: str | None, issuer: str | None = None, subject: str | None = None,
         one_time_until: datetime | None = None,
-    ) -> AccountRecord:
+    ) -> AccountRecord:  # fmt: skip
         """Store a new account."""
-        fields: dict[str, object] = {
-            "name": name,
-            "role": role,
-            "password": password,
-            "issuer": issuer,
-            "subject": subject,
-        }
-        fields |= {"one_time_until": one_time_until, "signed_in_at": None}
-        try:
-            with self._database.writing() as connection:
-                taken = select(accounts.c.id).where(func.lower(accounts.c.name, type_=AnyText()) == name.lower())
-                if connection.execute(taken).first() is not None:
-                    raise ConflictError(f"There is an account {name!r} already; choose another name.")
-                key = add_row(connection, accounts, **fields, created_at=utc_now(), disabled_at=None)
-        except IntegrityError as error:
-            raise ConflictError(f"There is an account {name!r} already; choose another name.") from error
-        return self.get(key)
-
-    def get(self, key: int) -> AccountRecord:
-        """Return the account with an id."""
-        return self._one(f"with the id {key}", accounts.c.id == key)
+        told = {"name": name, "role": role, "password": password, "issuer": issuer, "subject": subject}
+        with self._database.writing() as connection:
+            one_writer(connection, _ACCOUNTS_LOCK)
+            if connection.execute(select(accounts.c.id).where(_lowered_name == name.lower())).first() is not None:
+                raise ConflictError(f"There is an account {name!r} already; choose another name.")
+            key = add_row(connection, accounts, **told, one_time_until=one_time_until, created_at=utc_now())
+            return self._one(connection, key)
 
     def named(self, name: str) -> AccountRecord:
         """Return the account of a name, in whatever case."""
-        return self._one(repr(name), func.lower(accounts.c.name, type_=AnyText()) == name.lower())
+        found = self._listed(self._query.where(_lowered_name == name.lower()))
+        if not found:
+            raise NotFoundError(f"There is no account {name!r}.")
+        return found[0]
 
     def at_provider(self, issuer: str, subject: str) -> AccountRecord | None:
         """Return the account of somebody whom a provider signs in; None if there is none yet."""
-        found = self._list(accounts.c.issuer == issuer, accounts.c.subject == subject)
+        found = self._listed(self._query.where(accounts.c.issuer == issuer, accounts.c.subject == subject))
         return found[0] if found else None
 
     def list(self) -> Sequence[AccountRecord]:
         """Return all accounts by name."""
-        return self._list()
+        return self._listed(self._query)
 
     def password_of(self, key: int) -> str | None:
         """Return the hash of an account's password; None where it has none."""
@@ -205,147 +192,111 @@ class AccountsRepository:
 
     def rehash(self, key: int, password: str) -> None:
         """Store the same password under newer parameters of its hash."""
-        with self._database.writing() as connection:
-            change_row(connection, accounts, key, password=password)
+        self._change(key, password=password)
 
-    def change_role(self, key: int, role: Role) -> None:
+    def change_role(self, key: int, role: Role) -> AccountRecord:
         """Give an account another role, which holds from its next request on."""
         with self._database.writing() as connection:
-            was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, role=role)
-            if was.role == "admin" and was.disabled_at is None:
-                self._require_admin(connection)
+            self._require_admin(connection)
+            return self._one(connection, key)
 
-    def disable(self, key: int, disabled: bool = True) -> None:
-        """Let an account do nothing from its next request on, or let it in again."""
+    def disable(self, key: int, disabled: bool = True) -> AccountRecord:
+        """Disable an account from its next request on, or enable it again."""
         with self._database.writing() as connection:
-            was = find(connection, accounts, key, lock=True)
             change_row(connection, accounts, key, disabled_at=utc_now() if disabled else None)
             if disabled:
                 connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
-            if disabled and was.role == "admin":
                 self._require_admin(connection)
+            return self._one(connection, key)
 
     def mark_signed_in(self, key: int) -> None:
         """Note that an account signs in now."""
-        with self._database.writing() as connection:
-            change_row(connection, accounts, key, signed_in_at=utc_now())
+        self._change(key, signed_in_at=utc_now())
 
-    def count_of(self, role: Role) -> int:
-        """How many accounts of a role are not disabled."""
-        query = select(func.count()).where(accounts.c.role == role, accounts.c.disabled_at.is_(None))
+    def has_admin(self) -> bool:
+        """Whether an admin could sign in."""
         with self._database.reading() as connection:
-            return int(connection.scalar(query) or 0)
+            return connection.execute(_ADMINS).first() is not None
 
     def _require_admin(self, connection: Connection) -> None:
-        query = select(func.count()).where(accounts.c.role == "admin", accounts.c.disabled_at.is_(None))
-        if not connection.scalar(query):
+        # Two that change roles at once must not both rely on the other one's admin.
+        one_writer(connection, _ACCOUNTS_LOCK)
+        if connection.execute(_ADMINS).first() is None:
             raise ConflictError("No admin would be left who can sign in; make another account admin first.")
 
-    def _one(self, what: str, *where: ColumnElement[bool]) -> AccountRecord:
-        if not (found := self._list(*where)):
-            raise NotFoundError(f"There is no account {what}.")
-        return found[0]
 
-    def _list(self, *where: ColumnElement[bool]) -> Sequence[AccountRecord]:
-        query = select(*fields_in(AccountRecord, accounts)).where(*where).order_by(accounts.c.name)
-        with self._database.reading() as connection:
-            return [AccountRecord(**row._asdict()) for row in connection.execute(query)]
-
-
-class TokensRepository:
+class TokensRepository(Repository[TokenRecord]):
     """Keeps the tokens of programs by their digests."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _table, _kind = tokens, TokenRecord
+    _query = select(*fields_in(TokenRecord, tokens)).order_by(tokens.c.id)
 
     def add(
         self, account_id: int, label: str, digest: str, expires_at: datetime | None, project_id: int | None = None
     ) -> TokenRecord:
         """Store a new token."""
-        record = TokenRecord(
-            id=0, account_id=account_id, label=label, digest=digest, created_at=utc_now(), expires_at=expires_at,
-            used_at=None, revoked_at=None, project_id=project_id,
-        )  # fmt: skip
+        told = {"account_id": account_id, "label": label, "digest": digest, "project_id": project_id}
         with self._database.writing() as connection:
-            key = add_row(connection, tokens, **field_values(record, TokenRecord, ("id",)))
-        return next(token for token in self.list(account_id) if token.id == key)
+            key = add_row(connection, tokens, **told, created_at=utc_now(), expires_at=expires_at)
+            return self._one(connection, key)
 
     def list(self, account_id: int) -> Sequence[TokenRecord]:
         """Return an account's tokens, revoked ones too, oldest first."""
-        query = select(*fields_in(TokenRecord, tokens)).where(tokens.c.account_id == account_id).order_by(tokens.c.id)
-        with self._database.reading() as connection:
-            return [TokenRecord(**row._asdict()) for row in connection.execute(query)]
+        return self._listed(self._query.where(tokens.c.account_id == account_id))
 
     def holding(self, digest: str, now: datetime) -> TokenRecord | None:
-        """Return the token of a digest if it holds at a moment."""
-        query = select(*fields_in(TokenRecord, tokens)).where(
-            tokens.c.digest == digest,
-            tokens.c.revoked_at.is_(None),
-            or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now),
-        )
-        with self._database.reading() as connection:
-            found = connection.execute(query).one_or_none()
-        return None if found is None else TokenRecord(**found._asdict())
+        """Return the token of a digest if it is valid at a moment."""
+        valid = tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+        found = self._listed(self._query.where(tokens.c.digest == digest, *valid))
+        return found[0] if found else None
 
     def mark_used(self, key: int, now: datetime) -> None:
         """Note when a token was used."""
-        with self._database.writing() as connection:
-            change_row(connection, tokens, key, used_at=now)
+        self._change(key, used_at=now)
 
     def revoke_all(self, account_id: int) -> int:
-        """Take all tokens of an account back, and return how many held."""
-        held = update(tokens).where(tokens.c.account_id == account_id, tokens.c.revoked_at.is_(None))
+        """Revoke all tokens of an account, and return how many were valid."""
+        valid = update(tokens).where(tokens.c.account_id == account_id, tokens.c.revoked_at.is_(None))
         with self._database.writing() as connection:
-            return connection.execute(held.values(revoked_at=utc_now())).rowcount
+            return connection.execute(valid.values(revoked_at=utc_now())).rowcount
 
     def revoke(self, key: int) -> None:
-        """Take a token back, for good."""
-        with self._database.writing() as connection:
-            change_row(connection, tokens, key, revoked_at=utc_now())
+        """Revoke a token, for good."""
+        self._change(key, revoked_at=utc_now())
 
 
-class SignInsRepository:
+class SignInsRepository(Store):
     """Keeps which browsers are signed in, and attempts to sign in; all servers on one store share both."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def add(
-        self,
-        account_id: int,
-        digest: str,
-        expires_at: datetime,
-        id_token: str | None = None,
-        address: str | None = None,
-        browser: str | None = None,
-    ) -> None:
+        self, account_id: int, digest: str, expires_at: datetime, id_token: str | None = None,
+        address: str | None = None, browser: str | None = None,
+    ) -> None:  # fmt: skip
         """Sign a browser in, and forget those whose time is over."""
         now = utc_now()
+        told = {"account_id": account_id, "digest": digest, "created_at": now, "expires_at": expires_at}
+        told |= {"id_token": id_token, "address": address, "browser": browser}
         with self._database.writing() as connection:
             connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
-            told = {"account_id": account_id, "digest": digest, "created_at": now, "expires_at": expires_at}
-            told |= {"id_token": id_token, "used_at": None, "address": address, "browser": browser}
             add_row(connection, sign_ins, **told)
 
     def holding(self, digest: str, now: datetime, unused_since: datetime | None = None) -> SignInRecord | None:
-        """Return the sign-in of a digest if it holds at a moment."""
-        found = self._list(sign_ins.c.digest == digest, now=now, unused_since=unused_since)
+        """Return the sign-in of a digest if it is valid at a moment."""
+        found = self._valid(sign_ins.c.digest == digest, now, unused_since)
         return found[0] if found else None
 
     def list(self, account_id: int, now: datetime, unused_since: datetime | None = None) -> Sequence[SignInRecord]:
-        """Return the sign-ins of an account that hold at a moment, the newest first."""
-        return self._list(sign_ins.c.account_id == account_id, now=now, unused_since=unused_since)
+        """Return the sign-ins of an account that are valid at a moment, the newest first."""
+        return self._valid(sign_ins.c.account_id == account_id, now, unused_since)
 
-    def _list(
-        self, *where: ColumnElement[bool], now: datetime, unused_since: datetime | None
+    def _valid(
+        self, wanted: ColumnElement[bool], now: datetime, unused_since: datetime | None
     ) -> Sequence[SignInRecord]:
-        query = select(*fields_in(SignInRecord, sign_ins)).where(*where, sign_ins.c.expires_at > now)
+        query = select(*fields_in(SignInRecord, sign_ins)).where(wanted, sign_ins.c.expires_at > now)
         if unused_since is not None:
             query = query.where(func.coalesce(sign_ins.c.used_at, sign_ins.c.created_at) > unused_since)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(sign_ins.c.id.desc()))
-            return [SignInRecord(**row._asdict()) for row in rows]
+        return self._read(SignInRecord, query.order_by(sign_ins.c.id.desc()))
 
     def mark_used(self, key: int, now: datetime) -> None:
         """Note when a sign-in was used; one that has ended meanwhile stays ended."""
@@ -368,7 +319,7 @@ class SignInsRepository:
     def attempt(self, limits: dict[str, int], since: datetime) -> Sequence[str]:
         """Note one attempt under each key, unless one of them has had too many.
 
-        The attempt counts from its beginning, so that many at once are no way around the limit.
+        The attempt counts from its beginning, so that many at once do not evade the limit.
         """
         with self._database.writing() as connection:
             # Many at once must not all count before any of them is noted.
@@ -378,8 +329,7 @@ class SignInsRepository:
             counts: dict[str, int] = dict(connection.execute(query).tuples().all())
             full = [key for key, limit in limits.items() if counts.get(key, 0) >= limit]
             if not full:
-                for key in limits:
-                    add_row(connection, attempts, key=key, made_at=utc_now())
+                connection.execute(insert(attempts), [{"key": key, "made_at": utc_now()} for key in limits])
             return full
 
     def succeeded(self, keys: Collection[str]) -> None:

@@ -9,8 +9,7 @@ from datetime import date, datetime
 from sqlalchemy import Date, ForeignKey, Index, PrimaryKeyConstraint, Table, delete, insert, select, update
 
 from db.audits import sessions
-from db.database import Database
-from db.tables import METADATA, columns, field_values, fields_in, find
+from db.tables import METADATA, Store, columns, field_values, fields_in, find
 from db.types import utc_now
 
 
@@ -55,11 +54,8 @@ readings = Table(
 )
 
 
-class AssignmentsRepository:
+class AssignmentsRepository(Store):
     """Keeps who is to review what; whether it is done stands in the verdict log."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def assign(
         self, session_ids: Collection[int], reviewers: Collection[str], lead: str, due_on: date | None = None
@@ -98,15 +94,11 @@ class AssignmentsRepository:
             query = query.where(row.reviewer == reviewer)
         if session_id is not None:
             query = query.where(row.session_id == session_id)
-        with self._database.reading() as connection:
-            return [AssignmentRecord(**found._asdict()) for found in connection.execute(query)]
+        return self._read(AssignmentRecord, query)
 
 
-class ReadingsRepository:
+class ReadingsRepository(Store):
     """Keeps who was shown what others said; nothing of it is ever taken back."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, session_id: int, reviewer: str, entry: int) -> None:
         """Write down that a reviewer is shown others' entries up to this one; a smaller number changes nothing."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     CheckConstraint,
     Column,
     Connection,
@@ -16,27 +14,14 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    Row,
-    Select,
     Table,
     UniqueConstraint,
-    bindparam,
     select,
     update,
 )
 
 from coft_core.types import Span
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Rewritten,
-    change_row,
-    columns,
-    counted_columns,
-    fields_in,
-    missing,
-    project_column,
-)
+from db.tables import METADATA, Rewritten, change_row, columns, fields_in, find, numbered_table, project_table
 from db.types import (
     AnyText,
     CalibrationDeletedError,
@@ -139,9 +124,9 @@ class SessionOrigin:
     imported_at: datetime
 
 
-sessions = Table(
+sessions = project_table(
     "audit_sessions",
-    METADATA,
+    "audit session",
     *columns(
         SessionRecord,
         batch=None,
@@ -155,13 +140,9 @@ sessions = Table(
         ),
     ),
     Column("archived_at", UtcDateTime),
-    project_column(),
-    *counted_columns(),
     Index(None, "updated_at"),
     Index(None, "calibration_id"),
     Index(None, "active_branch_id"),
-    info={"called": "audit session"},
-    **NEVER_REUSED,
 )
 
 session_spans = Table(
@@ -186,9 +167,9 @@ batch_rows = Table(
 )
 """What became of the rows of batches; one that has begun and has no session lost it to a deletion."""
 
-branches = Table(
+branches = numbered_table(
     "branches",
-    METADATA,
+    "branch",
     *columns(
         BranchRecord,
         session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
@@ -198,8 +179,6 @@ branches = Table(
     Index(None, "parent_id"),
     CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
     CheckConstraint("fork_step >= 0", name="fork_in_chain"),
-    info={"called": "branch"},
-    **NEVER_REUSED,
 )
 
 imported_sessions = Table(
@@ -213,47 +192,28 @@ imported_sessions = Table(
     Index(None, "bundle_digest"),
 )
 
-# Statements that pages ask for at every frame are built once.
-_OWN: BindParameter[int] = bindparam("own")
-_SESSION = select(*fields_in(SessionRecord, sessions)).where(sessions.c.id == _OWN)
-_SPANS = (
-    select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == _OWN).order_by(session_spans.c.position)
-)
-_PLACE = select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == _OWN)
-_ORIGIN = select(*fields_in(SessionOrigin, imported_sessions)).where(imported_sessions.c.session_id == _OWN)
-_BRANCH = select(branches).where(branches.c.id == _OWN)
-_ACTIVE_BRANCH = (
-    select(branches).join(sessions, sessions.c.active_branch_id == branches.c.id).where(sessions.c.id == _OWN)
-)
-
 
 def session_record(connection: Connection, session_id: int) -> SessionRecord:
     """A session with its spans and its place in a batch."""
-    session = {"own": session_id}
-    row = _row(connection, _SESSION, sessions, session_id)
-    place = connection.execute(_PLACE, session).one_or_none()
+    row = find(connection, sessions, session_id)._mapping
+    spans = select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == session_id)
+    place = select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == session_id)
+    found = connection.execute(place).one_or_none()
     return SessionRecord(
-        **row._asdict(),
-        batch=None if place is None else BatchPlace(*place),
-        spans=tuple(Span(*span) for span in connection.execute(_SPANS, session)),
+        **{column.name: row[column] for column in fields_in(SessionRecord, sessions)},
+        batch=None if found is None else BatchPlace(*found),
+        spans=tuple(Span(*span) for span in connection.execute(spans.order_by(session_spans.c.position))),
     )
 
 
 def branch_record(connection: Connection, branch_id: int) -> BranchRecord:
     """A branch."""
-    return BranchRecord(**_row(connection, _BRANCH, branches, branch_id)._asdict())
+    return BranchRecord(**find(connection, branches, branch_id)._asdict())
 
 
 def active_branch_record(connection: Connection, session_id: int) -> BranchRecord:
     """The branch with which a session reopens."""
-    return BranchRecord(**_row(connection, _ACTIVE_BRANCH, sessions, session_id)._asdict())
-
-
-def _row(connection: Connection, query: Select[*tuple[Any, ...]], table: Table, key: int) -> Row[Any]:
-    row = connection.execute(query, {"own": key}).one_or_none()
-    if row is None:
-        raise missing(table, key)
-    return row
+    return branch_record(connection, find(connection, sessions, session_id).active_branch_id)
 
 
 def own_branch(connection: Connection, session_id: int, branch_id: int) -> BranchRecord:
@@ -284,7 +244,8 @@ def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> Non
 
 def session_origin(connection: Connection, session_id: int) -> SessionOrigin | None:
     """Where a session came from; None where it was made here."""
-    row = connection.execute(_ORIGIN, {"own": session_id}).one_or_none()
+    query = select(*fields_in(SessionOrigin, imported_sessions)).where(imported_sessions.c.session_id == session_id)
+    row = connection.execute(query).one_or_none()
     return None if row is None else SessionOrigin(**row._asdict())
 
 

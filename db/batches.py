@@ -9,22 +9,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, Table, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, case, func, insert, select, update
 
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
 from db.jobs import UNFINISHED, jobs
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    add_row,
-    columns,
-    counted_columns,
-    fields_in,
-    find,
-    project_column,
-)
+from db.tables import Repository, add_row, columns, fields_in, find, project_table
 from db.types import ConflictError, JsonObject, mended, utc_now
 from db.verdicts import AnnotationRecord, entries, log_entries
 
@@ -70,9 +60,9 @@ class BatchRowRecord:
         return self.finished is None and not (self.begun and self.session_id is None)
 
 
-batches = Table(
+batches = project_table(
     "batches",
-    METADATA,
+    "batch",
     *columns(
         BatchRecord,
         # Its prompts are the rows of its prompt set, which cannot be deleted before it.
@@ -80,12 +70,8 @@ batches = Table(
         job_id=ForeignKey("jobs.id", ondelete="SET NULL"),
         row_count=None,
     ),
-    project_column(),
-    *counted_columns(),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
-    info={"called": "batch"},
-    **NEVER_REUSED,
 )
 
 
@@ -113,8 +99,7 @@ class BatchesRepository(Repository[BatchRecord]):
 
     def list(self) -> Sequence[BatchRecord]:
         """Return all batches, newest first."""
-        with self._database.reading() as connection:
-            return self._records(connection, self._query.order_by(batches.c.id.desc()))
+        return self._listed(self._query.order_by(batches.c.id.desc()))
 
     def rename(self, batch_id: int, name: str) -> BatchRecord:
         """Change a batch's name."""
@@ -174,8 +159,7 @@ class BatchesRepository(Repository[BatchRecord]):
             .where(batch_rows.c.batch_id == batch_id)
             .order_by(log_entries.c.session_id, log_entries.c.entry)
         )
-        with self._database.reading() as connection:
-            return [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
+        return self._read(AnnotationRecord, query)
 
 
 _COUNTS = ("steps", "certified", "fallbacks", "overruled")

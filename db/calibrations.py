@@ -12,18 +12,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, Connection, ForeignKey, Index, Integer, Select, Table, insert, select
 
 from db.scope import PROJECT, present_project
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    add_row,
-    columns,
-    counted_columns,
-    field_values,
-    fields_in,
-    missing,
-    project_column,
-)
+from db.tables import METADATA, Repository, add_row, columns, field_values, fields_in, missing, project_table
 from db.types import CompressedBytes, JsonObject, utc_now
 
 
@@ -77,9 +66,9 @@ class CalibrationRecord(CalibrationFields):
     bins: tuple[BinRecord, ...]
 
 
-calibrations = Table(
+calibrations = project_table(
     "calibration_runs",
-    METADATA,
+    "calibration",
     *columns(
         CalibrationRecord,
         prompt_set_id=ForeignKey("prompt_sets.id", ondelete="SET NULL"),
@@ -88,13 +77,10 @@ calibrations = Table(
     ),
     Column("values", CompressedBytes, nullable=False),
     # What comes with the program is seen in every project.
-    project_column(shared=True),
-    *counted_columns(),
     Index(None, "prompt_set_id"),
     Index(None, "job_id"),
     Index(None, "fingerprint_digest"),
-    info={"called": "calibration"},
-    **NEVER_REUSED,
+    shared=True,
 )
 
 calibration_bins = Table(
@@ -143,8 +129,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
             query = query.where(calibrations.c.fingerprint_digest == fingerprint_digest)
         if embedded is not None:
             query = query.where(calibrations.c.embedded == embedded)
-        with self._database.reading() as connection:
-            return self._records(connection, query)
+        return self._listed(query)
 
     def values(self, calibration_id: int) -> bytes:
         """Return the serialisation that was stored with a calibration."""
@@ -163,9 +148,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
         rows = connection.execute(query).all()
         query = select(calibration_bins).where(calibration_bins.c.run_id.in_([row.id for row in rows]))
         bins: defaultdict[int, builtins.list[BinRecord]] = defaultdict(builtins.list)
-        for key, *values in connection.execute(query.order_by(calibration_bins.c.position)):
-            bins[key].append(BinRecord(**dict(zip(_BIN, values, strict=True))))
+        for row in connection.execute(query.order_by(calibration_bins.c.position)):
+            told = row._asdict()
+            bins[told.pop("run_id")].append(BinRecord(**told))
         return [CalibrationRecord(**row._asdict(), bins=tuple(bins[row.id])) for row in rows]
-
-
-_BIN = tuple(column.name for column in calibration_bins.c if column.name != "run_id")

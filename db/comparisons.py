@@ -14,7 +14,7 @@ from db.audits import batch_rows, sessions
 from db.batches import of_root_branches
 from db.chains import in_chain, steps
 from db.prompt_sets import prompt_sets
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, counted_columns, fields_in, project_column
+from db.tables import METADATA, Repository, add_row, columns, fields_in, project_table
 from db.types import JsonObject, utc_now
 
 
@@ -47,9 +47,9 @@ class MeasuredStepRecord:
     peak_bytes: int | None
 
 
-comparisons = Table(
+comparisons = project_table(
     "comparisons",
-    METADATA,
+    "comparison",
     *columns(
         ComparisonRecord,
         # Its prompts are the rows of this set, which all of its batches share.
@@ -57,11 +57,7 @@ comparisons = Table(
         batch_ids=None,
         row_count=None,
     ),
-    project_column(),
-    *counted_columns(),
     Index(None, "prompt_set_id"),
-    info={"called": "comparison"},
-    **NEVER_REUSED,
 )
 
 comparison_columns = Table(
@@ -95,14 +91,12 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
 
     def list(self) -> Sequence[ComparisonRecord]:
         """Return all comparisons, newest first."""
-        with self._database.reading() as connection:
-            return self._records(connection, self._query.order_by(comparisons.c.id.desc()))
+        return self._listed(self._query.order_by(comparisons.c.id.desc()))
 
     def batch_steps(self, batch_id: int) -> Sequence[MeasuredStepRecord]:
         """Return the steps of all root branches of a batch's sessions, chain after chain, in their order."""
         query = _NUMBERS.where(of_root_branches(batch_id)).order_by(steps.c.branch_id, steps.c.index)
-        with self._database.reading() as connection:
-            return [MeasuredStepRecord(**row._asdict()) for row in connection.execute(query)]
+        return self._read(MeasuredStepRecord, query)
 
     def branch_steps(self, branch_id: int) -> Sequence[MeasuredStepRecord]:
         """Return the steps of a branch's whole chain in their order."""

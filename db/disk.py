@@ -14,19 +14,16 @@ from typing import Any
 from sqlalchemy import JSON, ColumnElement, LargeBinary, Select, String, Table, cast, func, literal, select
 from sqlalchemy.types import TypeDecorator
 
-from db.database import Database
 from db.schema import every_table
 from db.scope import ACCOUNT, PROJECT, SHARED, WHOLE, owner_of, referred
+from db.tables import Store
 
 ROW_BYTES = 100
 """What a row takes beside its texts and bytes: its header, its numbers, and its entries in indexes."""
 
 
-class DiskRepository:
+class DiskRepository(Store):
     """Says what accounts have in the store, all projects together."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @property
     def of_all(self) -> int:

@@ -26,21 +26,10 @@ from sqlalchemy import (
     update,
 )
 
+from db.database import Database
 from db.jobs import UNFINISHED, jobs
 from db.scope import WHOLE
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    add_row,
-    columns,
-    counted_columns,
-    field_values,
-    fields_in,
-    find,
-    missing,
-    project_column,
-)
+from db.tables import METADATA, Repository, add_row, columns, field_values, fields_in, find, project_table
 from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
 
 KEYS_AT_ONCE = 500
@@ -82,15 +71,11 @@ class EvaluationCalibrationRecord:
     summary: JsonObject
 
 
-evaluations = Table(
+evaluations = project_table(
     "evaluations",
-    METADATA,
+    "evaluation",
     *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
-    project_column(),
-    *counted_columns(),
     Index(None, "job_id"),
-    info={"called": "evaluation"},
-    **NEVER_REUSED,
 )
 
 contents = Table(
@@ -144,8 +129,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
 
     def list(self) -> Sequence[EvaluationRecord]:
         """Return all evaluations, newest first."""
-        with self._database.reading() as connection:
-            return self._records(connection, self._query.order_by(evaluations.c.id.desc()))
+        return self._listed(self._query.order_by(evaluations.c.id.desc()))
 
     def begin(self, evaluation_id: int, job_id: int) -> EvaluationRecord:
         """Make a job the one that runs an evaluation; making it so again does nothing."""
@@ -194,8 +178,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             .where(row.evaluation_id == evaluation_id)
             .order_by(row.suite, row.method, row.seed)
         )
-        with self._database.reading() as connection:
-            return [EvaluationCalibrationRecord(**found._asdict()) for found in connection.execute(query)]
+        return self._read(EvaluationCalibrationRecord, query)
 
     def calibration(self, evaluation_id: int, suite: str, method: str, seed: int) -> bytes | None:
         """Return the values of a calibration, empty without anything to fit it on; None if it was not made yet."""
@@ -208,22 +191,16 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
 
     def counts(self, evaluation_id: int) -> dict[tuple[str, str, int], int]:
         """Return how many items are done by suite, method and seed; without those of which none is."""
-        row = items.c
-        query = (
-            select(row.suite, row.method, row.seed, func.count())
-            .where(row.evaluation_id == evaluation_id)
-            .group_by(row.suite, row.method, row.seed)
-        )
-        with self._database.reading() as connection:
-            return {(suite, method, seed): count for suite, method, seed, count in connection.execute(query)}
+        return self.all_counts(evaluation_id).get(evaluation_id, {})
 
-    def all_counts(self) -> dict[int, dict[tuple[str, str, int], int]]:
+    def all_counts(self, only: int | None = None) -> dict[int, dict[tuple[str, str, int], int]]:
         """Return the same of every evaluation, by its number; without those of which nothing is done."""
         row = items.c
         group = (row.evaluation_id, row.suite, row.method, row.seed)
+        query = select(*group, func.count()).where(*([] if only is None else [row.evaluation_id == only]))
         found: dict[int, dict[tuple[str, str, int], int]] = {}
         with self._database.reading() as connection:
-            for number, suite, method, seed, count in connection.execute(select(*group, func.count()).group_by(*group)):
+            for number, suite, method, seed, count in connection.execute(query.group_by(*group)):
                 found.setdefault(number, {})[suite, method, seed] = count
         return found
 
@@ -259,27 +236,18 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             found = [(method, seed, key) for method, seed, key in connection.execute(listed)]
             return found, dict(connection.execute(wanted).tuples().all())
 
-    def delete(self, evaluation_id: int, /) -> None:
+    def delete(self, key: int, /) -> None:
         """Delete an evaluation, with the outcomes and calibrations that no other one refers to."""
-        with self._database.writing() as connection:
-            owned = set[str]().union(*(_keys_of(connection, table, evaluation_id) for table in _REFERRING))
-            if connection.execute(delete(evaluations).where(evaluations.c.id == evaluation_id)).rowcount == 0:
-                raise missing(evaluations, evaluation_id)
-            for keys in _portions(owned):
-                # Contents have no project: what another project refers to stays as well.
-                referring = (
-                    select(table.c.key).where(table.c.key == contents.c.key).execution_options(**WHOLE)
-                    for table in _REFERRING
-                )
-                unused = (~query.exists() for query in referring)
-                connection.execute(delete(contents).where(contents.c.key.in_(keys), *unused))
+        with self.together():
+            super().delete(key)
+            sweep_contents(self._database)
 
 
-_REFERRING = (items, calibrations)
-
-
-def _keys_of(connection: Connection, table: Table, evaluation_id: int) -> set[str]:
-    return set(connection.scalars(select(table.c.key).where(table.c.evaluation_id == evaluation_id)))
+def sweep_contents(database: Database) -> None:
+    """Remove outcomes and calibrations that no evaluation of any project refers to."""
+    named = (select(one.c.key).where(one.c.key == contents.c.key) for one in (items, calibrations))
+    with database.writing() as connection:
+        connection.execute(delete(contents).where(*(~query.execution_options(**WHOLE).exists() for query in named)))
 
 
 def _known(connection: Connection, keys: Collection[str]) -> set[str]:

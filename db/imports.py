@@ -21,9 +21,8 @@ from db.audits import (
 )
 from db.calibrations import BinRecord, CalibrationFields, add_calibration, calibrations
 from db.chains import insert_past_step
-from db.database import Database
 from db.library import session_tags
-from db.tables import add_row, change_row, field_values, one_writer
+from db.tables import Store, add_row, change_row, field_values, one_writer
 from db.types import ConflictError, JsonObject, NotFoundError
 from db.verdicts import NOT_STORED, AnnotationRecord, log_entries
 
@@ -53,11 +52,8 @@ class PastCalibration:
     values: bytes
 
 
-class ImportsRepository:
+class ImportsRepository(Store):
     """Adds imported sessions, and gives their bundles back."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def known(self, bundle_digest: str) -> int | None:
         """Return the session that a bundle was imported as; None where it was not, or is deleted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,8 +30,7 @@ from sqlalchemy import (
 from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, require_own, sessions, touch
 from db.batches import batches
 from db.chains import steps
-from db.database import Database
-from db.tables import METADATA, change_row, fields_in, find
+from db.tables import METADATA, Store, change_row, fields_in, find
 from db.types import AnyText, ConflictError, utc_now
 from db.verdicts import log_entries
 
@@ -138,77 +137,21 @@ def active_length() -> ColumnElement[int]:
 
 
 def names_it(text: str) -> ColumnElement[bool]:
-    """Whether a text stands in a session's name, prompt or model, in any case."""
-    return _stands_in(text, sessions.c.name, sessions.c.prompt, sessions.c.model)
+    """Whether a text is in a session's name, prompt or model, in any case."""
+    return _is_in(text, sessions.c.name, sessions.c.prompt, sessions.c.model)
 
 
-def _stands_in(text: str, *columns: Column[Any]) -> ColumnElement[bool]:
+def _is_in(text: str, *columns: Column[Any]) -> ColumnElement[bool]:
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
-def standing_verdict() -> ColumnElement[bool]:
-    """Whether an entry of a verdict log is a verdict that its reviewer has neither replaced nor withdrawn since."""
+def _is_followed(*same: Column[Any], by: str) -> ColumnElement[bool]:
+    """Whether the same reviewer wrote a later entry of a kind into the same log, equal in some columns."""
     later = log_entries.alias()
-    replaced = (
-        select(later.c.id)
-        .where(
-            later.c.session_id == log_entries.c.session_id,
-            later.c.kind == "verdict",
-            later.c.reviewer == log_entries.c.reviewer,
-            later.c.branch_id.is_not_distinct_from(log_entries.c.branch_id),
-            later.c.step_index.is_not_distinct_from(log_entries.c.step_index),
-            later.c.last_step_index.is_not_distinct_from(log_entries.c.last_step_index),
-            later.c.entry > log_entries.c.entry,
-        )
-        .exists()
-    )
-    return (log_entries.c.kind == "verdict") & log_entries.c.verdict.is_not(None) & ~replaced
-
-
-def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
-    """The conditions of a filter, all of which a session must meet."""
-    if text := wanted.text.strip():
-        yield _mentions(text)
-    if wanted.policy is not None:
-        yield sessions.c.policy == wanted.policy
-    if wanted.model is not None:
-        yield sessions.c.model == wanted.model
-    if wanted.certificate is not None:
-        yield _certificate(wanted.certificate)
-    if wanted.tag is not None:
-        yield _has_tag(func.lower(session_tags.c.tag) == func.lower(wanted.tag))
-    if wanted.archived is not None:
-        yield _is_archived(wanted.archived)
-    if wanted.judged is not None:
-        judged = _has_entry(standing_verdict())
-        yield ~_under_blind_review() & (judged if wanted.judged else ~judged)
-    if wanted.since is not None:
-        yield sessions.c.updated_at >= wanted.since
-    if wanted.before is not None:
-        yield sessions.c.updated_at < wanted.before
-    if wanted.batch_id is not None:
-        of_batch = batch_rows.c.session_id == sessions.c.id, batch_rows.c.batch_id == wanted.batch_id
-        yield select(batch_rows.c.line).where(*of_batch).exists()
-
-
-def _mentions(text: str) -> ColumnElement[bool]:
-    return or_(
-        _stands_in(text, sessions.c.name, sessions.c.prompt),
-        _has_tag(_stands_in(text, session_tags.c.tag)),
-        _has_entry(_stands_in(text, log_entries.c.note, log_entries.c.tag)) & ~_under_blind_review(),
-    )
-
-
-def _is_archived(archived: bool) -> ColumnElement[bool]:
-    return sessions.c.archived_at.is_not(None) if archived else sessions.c.archived_at.is_(None)
-
-
-def _certificate(state: CertificateFilter) -> ColumnElement[bool]:
-    if state == "certified":
-        return sessions.c.certificate == "certified"
-    if state == "mismatch":
-        return sessions.c.certificate.startswith("uncertified: policy mismatch")
-    return sessions.c.certificate.startswith("uncertified")
+    equal = [later.c[column.name].is_not_distinct_from(column) for column in same]
+    of_log = later.c.session_id == log_entries.c.session_id, later.c.reviewer == log_entries.c.reviewer
+    is_later = later.c.kind == by, later.c.entry > log_entries.c.entry
+    return select(later.c.id).where(*of_log, *is_later, *equal).exists()
 
 
 def _has_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -219,58 +162,137 @@ def _has_entry(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(log_entries.c.id).where(log_entries.c.session_id == sessions.c.id, condition).exists()
 
 
-_SUMMED = ("step_count", "branch_count", "held_count", "missed_count", "weak_count")
+_TARGET = (log_entries.c.branch_id, log_entries.c.step_index, log_entries.c.last_step_index)
+_STANDING = (
+    (log_entries.c.kind == "verdict") & log_entries.c.verdict.is_not(None) & ~_is_followed(*_TARGET, by="verdict")
+)
+"""Whether an entry is a verdict that its reviewer has neither replaced nor withdrawn since."""
+_UNDER_BLIND_REVIEW = _has_entry(
+    (log_entries.c.kind == "review_started") & log_entries.c.blind & ~_is_followed(by="review_finished")
+)
+"""Whether somebody has begun a blind review of a session and not finished it: what was said is then hidden."""
 
 
-class LibraryRepository:
+def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
+    """The conditions of a filter, all of which a session must meet."""
+    if text := wanted.text.strip():
+        said = _has_entry(_is_in(text, log_entries.c.note, log_entries.c.tag)) & ~_UNDER_BLIND_REVIEW
+        yield or_(_is_in(text, sessions.c.name, sessions.c.prompt), _has_tag(_is_in(text, session_tags.c.tag)), said)
+    if wanted.policy is not None:
+        yield sessions.c.policy == wanted.policy
+    if wanted.model is not None:
+        yield sessions.c.model == wanted.model
+    if wanted.certificate is not None:
+        text, certificate = _CERTIFICATES[wanted.certificate], sessions.c.certificate
+        yield certificate == text if text == "certified" else certificate.startswith(text)
+    if wanted.tag is not None:
+        yield _has_tag(func.lower(session_tags.c.tag) == func.lower(wanted.tag))
+    if wanted.archived is not None:
+        yield _is_archived(wanted.archived)
+    if wanted.judged is not None:
+        judged = _has_entry(_STANDING)
+        yield ~_UNDER_BLIND_REVIEW & (judged if wanted.judged else ~judged)
+    if wanted.since is not None:
+        yield sessions.c.updated_at >= wanted.since
+    if wanted.before is not None:
+        yield sessions.c.updated_at < wanted.before
+    if wanted.batch_id is not None:
+        yield _batch_id == wanted.batch_id
+
+
+_CERTIFICATES: dict[CertificateFilter, str] = {
+    "certified": "certified",
+    "mismatch": "uncertified: policy mismatch",
+    "uncertified": "uncertified",
+}
+"""What certificates begin with."""
+
+
+def _is_archived(archived: bool) -> ColumnElement[bool]:
+    return sessions.c.archived_at.is_not(None) if archived else sessions.c.archived_at.is_(None)
+
+
+def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A value over the tokens of all branches of a session, and of no other's."""
+    own = select(value).select_from(steps.join(branches, steps.c.branch_id == branches.c.id))
+    return own.where(branches.c.session_id == sessions.c.id).correlate(sessions).scalar_subquery()
+
+
+def _number_of(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(_of_all_branches(func.sum(case((condition, 1), else_=0))), 0)
+
+
+_THRESHOLDED = steps.c.state.in_(("calibrated", "inherited"))
+_STRONGEST = _of_all_branches(func.max(func.abs(steps.c.log_ratio)))
+_batch_id = select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
+_BRANCHES = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
+_ENTRIES = select(
+    *fields_in(SessionEntryRecord, sessions),
+    active_length().label("step_count"),
+    _BRANCHES.label("branch_count"),
+    _batch_id.label("batch_id"),
+    _number_of(_THRESHOLDED & steps.c.certified).label("held_count"),
+    _number_of(_THRESHOLDED & ~steps.c.certified).label("missed_count"),
+    _number_of(steps.c.state == "uninformative").label("weak_count"),
+    _STRONGEST.label("strongest"),
+    _UNDER_BLIND_REVIEW.label("hidden"),
+)
+_KEYS: dict[SessionOrder, ColumnElement[Any]] = {
+    "updated": sessions.c.updated_at,
+    "created": sessions.c.created_at,
+    "steps": active_length(),
+    "strongest": func.coalesce(_STRONGEST, -1),
+}
+
+
+def _key(order: SessionOrder) -> ColumnElement[Any]:
+    return _KEYS[order] if order in _KEYS else func.lower(sessions.c[order])
+
+
+class LibraryRepository(Store):
     """Orders stored sessions without changing what they say."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def search(
-        self,
-        wanted: SessionFilter,
-        order: SessionOrder = "updated",
-        descending: bool = True,
-        limit: int = 50,
+        self, wanted: SessionFilter, order: SessionOrder = "updated", descending: bool = True, limit: int = 50,
         offset: int = 0,
-    ) -> Sequence[SessionEntryRecord]:
+    ) -> Sequence[SessionEntryRecord]:  # fmt: skip
         """Return a page of the sessions that are wanted, the newest first among equals."""
-        key = _order(order)
-        query = (
-            select(*_entry_columns())
-            .where(*_conditions(wanted))
-            .order_by(key.desc() if descending else key.asc(), sessions.c.id.desc())
-            .limit(limit)
-            .offset(offset)
-        )
+        key = _key(order).desc() if descending else _key(order).asc()
+        query = _ENTRIES.where(*_conditions(wanted)).order_by(key, sessions.c.id.desc())
         with self._database.reading() as connection:
-            return _entries(connection, query)
+            return _entries(connection, query.limit(limit).offset(offset))
 
     def folded(
-        self,
-        wanted: SessionFilter,
-        order: SessionOrder = "updated",
-        descending: bool = True,
-        limit: int = 50,
-        offset: int = 0,
-        sensitive: float = 0.0,
-    ) -> Sequence[SessionEntryRecord | BatchFoldRecord]:
-        """Return a page of the sessions that are wanted, those of a batch as one row where the first of them stands."""
-        ranked = _ranked(wanted, order, descending)
+        self, wanted: SessionFilter, order: SessionOrder = "updated", descending: bool = True, limit: int = 50,
+        offset: int = 0, sensitive: float = 0.0,
+    ) -> Sequence[SessionEntryRecord | BatchFoldRecord]:  # fmt: skip
+        """Return a page of the sessions that are wanted, those of a batch as one row in the place of their first."""
+        conditions = [*_conditions(wanted)]
+        columns = sessions.c.id, _batch_id.label("batch_id"), _key(order).label("key")
+        kept = select(*columns).where(*conditions).subquery()
+        key = kept.c.key.desc() if descending else kept.c.key.asc()
+        place = func.row_number().over(partition_by=_fold_of(kept), order_by=(key, kept.c.id.desc()))
+        ranked = select(kept, place.label("place")).subquery()
         key = ranked.c.key.desc() if descending else ranked.c.key.asc()
         first = select(ranked.c.id, ranked.c.batch_id).where(ranked.c.place == 1).order_by(key, ranked.c.id.desc())
         with self._database.reading() as connection:
             rows = connection.execute(first.limit(limit).offset(offset)).all()
-            single = sessions.c.id.in_([row.id for row in rows if row.batch_id is None])
-            alone = {entry.id: entry for entry in _entries(connection, select(*_entry_columns()).where(single))}
-            folds = _folds(connection, wanted, {row.batch_id for row in rows} - {None}, sensitive)
-        return [alone[row.id] if row.batch_id is None else folds[row.batch_id] for row in rows]
+            alone, folds = [row.id for row in rows if row.batch_id is None], {row.batch_id for row in rows} - {None}
+            shown = _ENTRIES.where(*conditions, sessions.c.id.in_(alone) | _batch_id.in_(folds))
+            found = _entries(connection, shown)
+            names = dict(connection.execute(select(batches.c.id, batches.c.name)).tuples().all()) if folds else {}
+        entries = {entry.id: entry for entry in found}
+        members = {batch: [entry for entry in found if entry.batch_id == batch] for batch in folds}
+        return [
+            entries[row.id]
+            if row.batch_id is None
+            else _fold(row.batch_id, names[row.batch_id], members[row.batch_id], sensitive)
+            for row in rows
+        ]
 
     def folded_count(self, wanted: SessionFilter) -> int:
         """Return how many rows the wanted sessions are where those of a batch are one."""
-        kept = select(sessions.c.id, _batch_of().label("batch_id")).where(*_conditions(wanted)).subquery()
+        kept = select(sessions.c.id, _batch_id.label("batch_id")).where(*_conditions(wanted)).subquery()
         with self._database.reading() as connection:
             return connection.scalars(select(func.count(_fold_of(kept).distinct()))).one()
 
@@ -286,20 +308,16 @@ class LibraryRepository:
 
     def entries(self, session_ids: Collection[int]) -> Sequence[SessionEntryRecord]:
         """Return the entries of those of some sessions that are stored, oldest first."""
-        query = select(*_entry_columns()).where(sessions.c.id.in_(session_ids)).order_by(sessions.c.id)
         with self._database.reading() as connection:
-            return _entries(connection, query)
+            return _entries(connection, _ENTRIES.where(sessions.c.id.in_(session_ids)).order_by(sessions.c.id))
 
     def choices(self) -> LibraryChoicesRecord:
         """Return what the filters can be set to, in alphabetical order."""
-
-        def counted(column: Any) -> Select[Any, int]:
-            return select(column, func.count()).group_by(column).order_by(func.lower(column), column)
-
         with self._database.reading() as connection:
 
-            def read(column: Any) -> tuple[tuple[str, int], ...]:
-                return tuple((name, count) for name, count in connection.execute(counted(column)))
+            def read(column: Column[str]) -> tuple[tuple[str, int], ...]:
+                query = select(column, func.count()).group_by(column).order_by(func.lower(column), column)
+                return tuple((name, count) for name, count in connection.execute(query))
 
             return LibraryChoicesRecord(
                 policies=read(sessions.c.policy), models=read(sessions.c.model), tags=read(session_tags.c.tag)
@@ -307,18 +325,11 @@ class LibraryRepository:
 
     def add_tag(self, session_ids: Collection[int], tag: str) -> int:
         """Give sessions a tag and return how many did not have it; a tag keeps its first letter case."""
+        tags = session_tags.c
         with self._database.writing() as connection:
-            known = connection.scalars(
-                select(session_tags.c.tag).where(func.lower(session_tags.c.tag) == func.lower(tag)).limit(1)
-            ).first()
-            having = set(
-                connection.scalars(
-                    select(session_tags.c.session_id).where(
-                        session_tags.c.session_id.in_(session_ids), session_tags.c.tag == known
-                    )
-                )
-            )
-            missing = sorted(set(session_ids) - having)
+            known = connection.scalar(select(tags.tag).where(func.lower(tags.tag) == func.lower(tag)).limit(1))
+            having = select(tags.session_id).where(tags.session_id.in_(session_ids), tags.tag == known)
+            missing = sorted(set(session_ids) - set(connection.scalars(having)))
             if missing:
                 connection.execute(insert(session_tags), [{"session_id": key, "tag": known or tag} for key in missing])
             return len(missing)
@@ -331,10 +342,10 @@ class LibraryRepository:
 
     def set_archived(self, session_ids: Collection[int], archived: bool) -> int:
         """Archive sessions, or take them back, and return for how many that changed anything."""
-        stamp: datetime | None = utc_now() if archived else None
         of_these = sessions.c.id.in_(session_ids), _is_archived(not archived)
+        stamp = update(sessions).where(*of_these).values(archived_at=utc_now() if archived else None)
         with self._database.writing() as connection:
-            return connection.execute(update(sessions).where(*of_these).values(archived_at=stamp)).rowcount
+            return connection.execute(stamp).rowcount
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> BranchRecord:
         """Change a branch's name."""
@@ -372,143 +383,44 @@ class LibraryRepository:
             return extent
 
 
-def _entry_columns() -> list[Any]:
-    count = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
-    thresholded = steps.c.state.in_(("calibrated", "inherited"))
-    return [
-        *fields_in(SessionEntryRecord, sessions),
-        active_length().label("step_count"),
-        count.label("branch_count"),
-        _batch_of().label("batch_id"),
-        _counted(thresholded & steps.c.certified).label("held_count"),
-        _counted(thresholded & ~steps.c.certified).label("missed_count"),
-        _counted(steps.c.state == "uninformative").label("weak_count"),
-        _strongest().label("strongest"),
-    ]
-
-
-def _batch_of() -> ColumnElement[int]:
-    return select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
-
-
 def _fold_of(kept: Subquery) -> ColumnElement[int]:
     """One number for all sessions of a batch, and one for each other session."""
     return func.coalesce(kept.c.batch_id, -kept.c.id)
 
 
-def _ranked(wanted: SessionFilter, order: SessionOrder, descending: bool) -> Subquery:
-    """The wanted sessions with what they are sorted by, and their place among those of their batch."""
-    columns = (sessions.c.id, _batch_of().label("batch_id"), _order(order).label("key"))
-    kept = select(*columns).where(*_conditions(wanted)).subquery()
-    key = kept.c.key.desc() if descending else kept.c.key.asc()
-    place = func.row_number().over(partition_by=_fold_of(kept), order_by=(key, kept.c.id.desc()))
-    return select(kept, place.label("place")).subquery()
-
-
-def _folds(
-    connection: Connection, wanted: SessionFilter, batch_ids: Collection[int], sensitive: float
-) -> dict[int, BatchFoldRecord]:
-    """The wanted sessions of batches counted together, by batch."""
-    judged = _has_entry(standing_verdict()).label("judged")
-    hidden = _under_blind_review().label("hidden")
-    own = select(*_entry_columns(), judged, hidden).where(*_conditions(wanted), _batch_of().in_(batch_ids)).subquery()
-
-    def number(condition: ColumnElement[bool]) -> ColumnElement[int]:
-        return func.sum(case((condition, 1), else_=0))
-
-    counted = (
-        select(
-            batches.c.id,
-            batches.c.name,
-            func.count().label("session_count"),
-            number(own.c.strongest >= sensitive).label("sensitive_count"),
-            number(own.c.certificate.startswith("uncertified")).label("uncertified_count"),
-            number(own.c.judged & ~own.c.hidden).label("judged_count"),
-            number(own.c.hidden).label("hidden_count"),
-            *(func.sum(own.c[name]).label(name) for name in _SUMMED),
-            func.max(own.c.strongest).label("strongest"),
-            func.max(own.c.updated_at).label("updated_at"),
-        )
-        .join_from(own, batches, own.c.batch_id == batches.c.id)
-        .group_by(batches.c.id, batches.c.name)
+def _fold(batch_id: int, name: str, entries: Sequence[SessionEntryRecord], sensitive: float) -> BatchFoldRecord:
+    """Sessions of a batch counted together."""
+    strongest = [entry.strongest for entry in entries if entry.strongest is not None]
+    sums = ("step_count", "branch_count", "held_count", "missed_count", "weak_count")
+    return BatchFoldRecord(
+        id=batch_id,
+        name=name,
+        session_count=len(entries),
+        sensitive_count=sum(value >= sensitive for value in strongest),
+        uncertified_count=sum(entry.certificate.startswith("uncertified") for entry in entries),
+        judged_count=sum(bool(entry.verdict_count) for entry in entries),
+        hidden_count=sum(entry.verdict_count is None for entry in entries),
+        strongest=max(strongest, default=None),
+        updated_at=max(entry.updated_at for entry in entries),
+        **{name: sum(getattr(entry, name) for entry in entries) for name in sums},
     )
-    return {row.id: BatchFoldRecord(**row._asdict()) for row in connection.execute(counted)}
-
-
-def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A value over the tokens of all branches of a session, and of no other's."""
-    own = select(value).select_from(steps.join(branches, steps.c.branch_id == branches.c.id))
-    return own.where(branches.c.session_id == sessions.c.id).correlate(sessions).scalar_subquery()
-
-
-def _counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.coalesce(_of_all_branches(func.sum(case((condition, 1), else_=0))), 0)
-
-
-def _strongest() -> ColumnElement[float]:
-    return _of_all_branches(func.max(func.abs(steps.c.log_ratio)))
-
-
-def _order(order: SessionOrder) -> ColumnElement[Any]:
-    if order in ("steps", "strongest"):
-        return active_length() if order == "steps" else func.coalesce(_strongest(), -1)
-    if order in ("updated", "created"):
-        return sessions.c.updated_at if order == "updated" else sessions.c.created_at
-    return func.lower(sessions.c[order])
 
 
 def _entries(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[SessionEntryRecord]:
-    rows = connection.execute(query).all()
-    ids = [row.id for row in rows]
-    tags, judged = _tags(connection, ids), _judged(connection, ids)
-    hidden = set(connection.scalars(select(sessions.c.id).where(sessions.c.id.in_(ids), _under_blind_review())))
-    return [
-        SessionEntryRecord(
-            **row._asdict(),
-            tags=tuple(tags[row.id]),
-            verdict_count=None if row.id in hidden else len(judged[row.id]),
-        )
-        for row in rows
-    ]
-
-
-def _tags(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, list[str]]:
+    rows = [row._asdict() for row in connection.execute(query)]
+    ids = [row["id"] for row in rows]
     tags: defaultdict[int, list[str]] = defaultdict(list)
-    tag_columns = session_tags.c
-    query = (
-        select(tag_columns.session_id, tag_columns.tag)
-        .where(tag_columns.session_id.in_(session_ids))
-        .order_by(func.lower(tag_columns.tag))
-    )
-    for key, tag in connection.execute(query):
+    tagged = select(session_tags).where(session_tags.c.session_id.in_(ids)).order_by(func.lower(session_tags.c.tag))
+    for key, tag in connection.execute(tagged):
         tags[key].append(tag)
-    return tags
-
-
-def _under_blind_review() -> ColumnElement[bool]:
-    """Whether anybody has begun a blind review of a session and not finished it: what was said is then hidden."""
-    later = log_entries.alias()
-    finished = (
-        select(later.c.id)
-        .where(
-            later.c.session_id == log_entries.c.session_id,
-            later.c.reviewer == log_entries.c.reviewer,
-            later.c.kind == "review_finished",
-            later.c.entry > log_entries.c.entry,
-        )
-        .exists()
-    )
-    return _has_entry((log_entries.c.kind == "review_started") & log_entries.c.blind & ~finished)
-
-
-def _judged(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, set[tuple[Any, ...]]]:
-    """Targets by session on which a verdict of at least one reviewer stands."""
-    targets: defaultdict[int, set[tuple[Any, ...]]] = defaultdict(set)
-    entries = log_entries.c
-    query = select(entries.session_id, entries.branch_id, entries.step_index, entries.last_step_index)
-    for key, *target in connection.execute(query.where(entries.session_id.in_(session_ids), standing_verdict())):
-        targets[key].add(tuple(target))
-    return targets
+    # Targets on which a verdict of at least one reviewer stands.
+    targets = select(log_entries.c.session_id, *_TARGET).where(log_entries.c.session_id.in_(ids), _STANDING).distinct()
+    judged = Counter(row.session_id for row in connection.execute(targets))
+    return [
+        SessionEntryRecord(**row, tags=tuple(tags[row["id"]]), verdict_count=None if hidden else judged[row["id"]])
+        for row in rows
+        for hidden in [row.pop("hidden")]
+    ]
 
 
 def _extent(connection: Connection, branch: BranchRecord) -> BranchExtentRecord:

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from db.database import Database
 from db.scope import WHOLE
-from db.tables import METADATA
+from db.tables import METADATA, Store
 from db.types import AnyText, CompressedBytes, ConflictError, StoreError, UtcDateTime, utc_now
 
 logit_bases = Table(
@@ -41,12 +41,8 @@ class PackedLogits:
     basis: Callable[[], bytes]
 
 
-class LogitBases:
+class LogitBases(Store):
     """Reads matrices."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on an open store; nothing is read yet."""
-        self._database = database
 
     def read(self, digest: str) -> bytes:
         """A matrix."""

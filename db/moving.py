@@ -15,19 +15,15 @@ from sqlalchemy import Connection, Table, insert, select, update
 from db.audits import batch_rows, imported_sessions, sessions
 from db.batches import batches
 from db.calibrations import calibration_bins, calibrations
-from db.database import Database
 from db.projects import projects
 from db.scope import ACCOUNT, PROJECT, counted_account, in_every_project
-from db.tables import find
+from db.tables import Store, add_row, find
 from db.types import ConflictError
 from db.user_lists import user_lists, user_terms
 
 
-class MovingRepository:
+class MovingRepository(Store):
     """Moves sessions between projects; whoever asks has seen to it that both are hers to change."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def move(self, session_ids: Collection[int], project_id: int) -> int:
         """Give sessions to a project, all or none; one that belongs to it already stays as it is."""
@@ -92,19 +88,17 @@ def _calibration(connection: Connection, calibration_id: int, project_id: int) -
 
     The copy names neither a prompt set nor a job, which stay with the one that was made of them.
     """
-    row = find(connection, calibrations, calibration_id)
-    if row.project_id in (None, project_id):
+    row: Any = find(connection, calibrations, calibration_id)._mapping
+    if row[PROJECT] in (None, project_id):
         return calibration_id
     alike = select(calibrations.c.id, calibrations.c["values"]).where(
-        calibrations.c[PROJECT] == project_id, calibrations.c.fingerprint_digest == row.fingerprint_digest
+        calibrations.c[PROJECT] == project_id, calibrations.c.fingerprint_digest == row["fingerprint_digest"]
     )
-    values = row._mapping[calibrations.c["values"]]
-    for there in connection.execute(alike.order_by(calibrations.c.id)):
-        if there._mapping[calibrations.c["values"]] == values:
-            return int(there.id)
-    key = _copy(connection, calibrations, calibration_id, project_id, prompt_set_id=None, job_id=None)
-    _copy_parts(connection, calibration_bins, "run_id", calibration_id, key)
-    return key
+    for key, values in connection.execute(alike.order_by(calibrations.c.id)):
+        if values == row["values"]:
+            return int(key)
+    own = {"prompt_set_id": None, "job_id": None}
+    return _copy(connection, calibrations, calibration_id, project_id, calibration_bins, "run_id", **own)
 
 
 def _user_list(connection: Connection, list_id: int, project_id: int, session_id: int) -> int:
@@ -123,28 +117,18 @@ def _user_list(connection: Connection, list_id: int, project_id: int, session_id
         )
     if there is not None:
         return int(there.id)
-    key = _copy(connection, user_lists, list_id, project_id)
-    _copy_parts(connection, user_terms, "user_list_id", list_id, key)
-    return key
+    return _copy(connection, user_lists, list_id, project_id, user_terms, "user_list_id")
 
 
-def _copy(connection: Connection, table: Table, key: int, project_id: int, **changes: Any) -> int:
-    """Copy a row into a project, counted to who asks, and return the number of the copy."""
-    row = {column.name: value for column, value in _row(connection, table, key).items()}
-    own = {PROJECT: project_id, ACCOUNT: counted_account()}
+def _copy(
+    connection: Connection, table: Table, key: int, project_id: int, parts: Table, owner: str, **changes: Any
+) -> int:
+    """Copy a row with its parts into a project, counted to who asks, and return the number of the copy."""
+    row: dict[str, Any] = connection.execute(select(table).where(table.c.id == key)).one()._asdict()
     del row["id"]
-    made: Any = connection.execute(insert(table).values({**row, **own, **changes})).inserted_primary_key
-    return int(made[0])
-
-
-def _row(connection: Connection, table: Table, key: int) -> dict[Any, Any]:
-    found = connection.execute(select(table).where(table.c.id == key)).one()
-    return dict(zip(table.c, found, strict=True))
-
-
-def _copy_parts(connection: Connection, table: Table, owner: str, key: int, copy: int) -> None:
-    """Copy what hangs on a row to its copy."""
-    names = [column.name for column in table.c]
-    found = connection.execute(select(table).where(table.c[owner] == key)).all()
-    if rows := [{**dict(zip(names, row, strict=True)), owner: copy} for row in found]:
-        connection.execute(insert(table), rows)
+    copied = {**row, PROJECT: project_id, ACCOUNT: counted_account(), **changes}
+    copy: int = add_row(connection, table, **copied)
+    found: Any = connection.execute(select(parts).where(parts.c[owner] == key)).mappings().all()
+    if rows := [{**part, owner: copy} for part in found]:
+        connection.execute(insert(parts), rows)
+    return copy

@@ -13,28 +13,20 @@ from sqlalchemy import (
     delete,
     func,
     select,
-    text,
     update,
 )
 
 from db.accounts import tokens
 from db.audits import branches, sessions
-from db.database import Database
+from db.evaluations import sweep_contents
 from db.jobs import UNFINISHED, jobs
 from db.logit_bases import sweep_bases
 from db.projects import projects
 from db.schema import every_table, roots
 from db.scope import DEFAULT, PROJECT, in_every_project
-from db.tables import fields_in, find
+from db.tables import Store, fields_in, find
 from db.types import ConflictError, utc_now
 from db.verdicts import Tombstone, log_entries, tombstones
-
-_SWEEP_OUTCOMES = text(
-    "DELETE FROM evaluation_contents WHERE "
-    "NOT EXISTS (SELECT 1 FROM evaluation_items WHERE evaluation_items.key = evaluation_contents.key) AND "
-    "NOT EXISTS (SELECT 1 FROM evaluation_calibrations WHERE evaluation_calibrations.key = evaluation_contents.key)"
-)
-"""Outcomes have no project, and go with the last evaluation that names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +43,8 @@ class ProjectExtent:
         return self.rows.get("audit_sessions", 0)
 
 
-class ProjectContents:
+class ProjectContents(Store):
     """Counts and deletes what belongs to a project, whoever is a member of it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def extent(self, project_id: int) -> ProjectExtent:
         """Return how much belongs to a project."""
@@ -99,10 +88,10 @@ class ProjectContents:
                     raise ConflictError(f"Jobs of “{name}” are at work or wait; cancel them, or wait for them.")
                 for one in _contents():
                     connection.execute(delete(one).where(_of(one, project_id)))
-                connection.execute(_SWEEP_OUTCOMES)
                 bound = update(tokens).where(tokens.c.project_id == project_id, tokens.c.revoked_at.is_(None))
                 connection.execute(bound.values(revoked_at=utc_now()))
                 connection.execute(delete(projects).where(projects.c.id == project_id))
+            sweep_contents(self._database)
             sweep_bases(self._database)
 
     def left(self) -> Sequence[Tombstone]:

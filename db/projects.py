@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,9 +20,8 @@ from sqlalchemy import (
 )
 
 from db.accounts import AccountRecord, accounts
-from db.database import Database
 from db.scope import DEFAULT
-from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, fields_in, find, one_writer
+from db.tables import METADATA, Store, add_row, change_row, columns, fields_in, find, numbered_table, one_writer
 from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 DEFAULT_NAME = "Default"
@@ -48,13 +46,11 @@ class MemberRecord:
     added_at: datetime
 
 
-projects = Table(
+projects = numbered_table(
     "projects",
-    METADATA,
+    "project",
     *columns(ProjectRecord),
     UniqueConstraint("name"),
-    info={"called": "project"},
-    **NEVER_REUSED,
 )
 
 lowered_name = func.lower(projects.c.name, type_=AnyText())
@@ -72,15 +68,8 @@ members = Table(
 )
 
 
-class ProjectsRepository:
+class ProjectsRepository(Store):
     """Keeps projects and their members; :class:`db.project_contents.ProjectContents` deletes one with its contents."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def together(self) -> AbstractContextManager[None]:
-        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
-        return self._database.together()
 
     def add(self, name: str) -> ProjectRecord:
         """Store a new project without members."""
@@ -126,8 +115,7 @@ class ProjectsRepository:
             .where(members.c.project_id == key)
             .order_by(accounts.c.name)
         )
-        with self._database.reading() as connection:
-            return [AccountRecord(**row._asdict()) for row in connection.execute(query)]
+        return self._read(AccountRecord, query)
 
     def add_member(self, key: int, account_id: int) -> bool:
         """Let an account see a project; False where it does already."""
@@ -150,8 +138,7 @@ class ProjectsRepository:
         query = select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
         if account_id is not None:
             query = query.join(members, members.c.project_id == projects.c.id).where(members.c.account_id == account_id)
-        with self._database.reading() as connection:
-            return [ProjectRecord(**row._asdict()) for row in connection.execute(query)]
+        return self._read(ProjectRecord, query)
 
     def _require_free(self, connection: Connection, name: str, key: int | None = None) -> None:
         # Two writers must not both find a name free that differs in case alone.

@@ -10,19 +10,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKey, Index, Integer, Table, insert, select
 
 from coft_core.types import Example, Span
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    Rewritten,
-    add_row,
-    columns,
-    counted_columns,
-    field_values,
-    fields_in,
-    find,
-    project_column,
-)
+from db.tables import METADATA, Repository, Rewritten, add_row, columns, field_values, fields_in, find, project_table
 from db.types import RealNumber, utc_now
 
 
@@ -47,15 +35,11 @@ class PromptSetRecord:
     row_count: int
 
 
-prompt_sets = Table(
+prompt_sets = project_table(
     "prompt_sets",
-    METADATA,
+    "prompt set",
     *columns(PromptSetRecord),
-    project_column(),
-    *counted_columns(),
     Index(None, "digest"),
-    info={"called": "prompt set"},
-    **NEVER_REUSED,
 )
 
 
@@ -101,8 +85,7 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
         query = self._query.order_by(prompt_sets.c.id.desc())
         if digest is not None:
             query = query.where(prompt_sets.c.digest == digest)
-        with self._database.reading() as connection:
-            return self._records(connection, query)
+        return self._listed(query)
 
     def rows(self, prompt_set_id: int) -> Sequence[PromptRow]:
         """Return the rows of a prompt set in the order of their lines."""

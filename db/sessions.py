@@ -78,8 +78,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             .limit(limit)
             .offset(offset)
         )
-        with self._database.reading() as connection:
-            return [SessionSummary(**row._asdict()) for row in connection.execute(query)]
+        return self._read(SessionSummary, query)
 
     def count(self, search: str | None = None) -> int:
         """Return how many sessions :meth:`list` would give without a limit."""

@@ -6,9 +6,9 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Column, Table, UniqueConstraint, delete, select, update
+from sqlalchemy import Column, UniqueConstraint, delete, select, update
 
-from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, counted_columns, fields_in, project_column
+from db.tables import Repository, add_row, columns, fields_in, project_table
 from db.types import CompressedBytes, JsonObject, NotFoundError, utc_now
 
 MOST = 1000
@@ -26,15 +26,11 @@ class SwapRecord:
     data: bytes
 
 
-swaps = Table(
+swaps = project_table(
     "swaps",
-    METADATA,
+    "swap",
     *columns(SwapRecord, data=Column("data", CompressedBytes, nullable=False)),
-    project_column(),
-    *counted_columns(),
     UniqueConstraint("key"),
-    info={"called": "swap"},
-    **NEVER_REUSED,
 )
 
 

@@ -28,6 +28,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from db.database import Database
@@ -92,6 +93,18 @@ def columns(
             type_ = options if isinstance(options, TypeEngine) else _TYPES[plain]
             keys = [options] if isinstance(options, ForeignKey) else []
             yield Column(field.name, type_, *keys, primary_key=field.name == "id", nullable=nullable)
+
+
+def numbered_table(name: str, called: str, *parts: SchemaItem) -> Table:
+    """A table whose rows have numbers that links use; ``called`` names such a row in sentences."""
+    return Table(name, METADATA, *parts, info={"called": called}, **NEVER_REUSED)
+
+
+def project_table(name: str, called: str, *parts: SchemaItem, shared: bool = False) -> Table:
+    """A table whose rows belong to projects, and are counted to accounts; ``shared`` lets some be seen in all."""
+    own = [part for part in parts if isinstance(part, Column)]
+    others = [part for part in parts if not isinstance(part, Column)]
+    return numbered_table(name, called, *own, project_column(shared), *counted_columns(), *others)
 
 
 def project_column(shared: bool = False) -> Column[Any]:
@@ -159,20 +172,30 @@ def one_writer(connection: Connection, key: int) -> None:
 Record = TypeVar("Record")
 
 
-class Repository(Generic[Record]):
+class Store:
+    """What every repository has: the database that it works on."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open store; nothing is read yet."""
+        self._database = database
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
+        return self._database.together()
+
+    def _read(self, kind: type[Record], query: Select[*tuple[Any, ...]]) -> list[Record]:
+        """The rows of a query as records."""
+        with self._database.reading() as connection:
+            return [kind(**row._asdict()) for row in connection.execute(query)]
+
+
+class Repository(Store, Generic[Record]):
     """Keeps the rows of a table, and gives them as frozen records."""
 
     _table: ClassVar[Table]
     _kind: ClassVar[type[Any]]
     _query: ClassVar[Select[*tuple[Any, ...]]]
     """Reads the fields of the records; :meth:`_records` adds those that it does not."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def together(self) -> AbstractContextManager[None]:
-        """Make all that this thread writes inside a block one transaction, as :meth:`Database.together` does."""
-        return self._database.together()
 
     def get(self, key: int, /) -> Record:
         """Return what has an id."""
@@ -190,6 +213,10 @@ class Repository(Generic[Record]):
         if not records:
             raise missing(self._table, key)
         return records[0]
+
+    def _listed(self, query: Select[*tuple[Any, ...]]) -> list[Record]:
+        with self._database.reading() as connection:
+            return self._records(connection, query)
 
     def _records(self, connection: Connection, query: Select[*tuple[Any, ...]]) -> list[Record]:
         return [self._kind(**row._asdict()) for row in connection.execute(query)]

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Table, UniqueConstraint, select
+from sqlalchemy import UniqueConstraint, select
 
-from db.database import Database
-from db.tables import METADATA, NEVER_REUSED, add_row, columns, field_values, fields_in, one_writer
-from db.types import utc_now
-from db.verdicts import FIRST, LogContent, entry_digest
+from db.tables import Store, add_row, columns, field_values, fields_in, numbered_table, one_writer
+from db.verdicts import LogContent, entry_digest, next_link
 
 _TRAIL_LOCK = 0x747261
 
@@ -47,21 +45,16 @@ class TrailRecord(TrailFields):
         }
 
 
-trail = Table(
+trail = numbered_table(
     "audit_trail",
-    METADATA,
+    "entry of the trail",
     *columns(TrailRecord),
     UniqueConstraint("entry"),
-    info={"called": "entry of the trail"},
-    **NEVER_REUSED,
 )
 
 
-class TrailRepository:
+class TrailRepository(Store):
     """Keeps the trail, to which entries are only ever added."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, fields: TrailFields) -> TrailRecord:
         """Add an entry at the end."""
@@ -70,14 +63,7 @@ class TrailRepository:
             one_writer(connection, _TRAIL_LOCK)
             newest = select(trail.c.entry, trail.c.digest).order_by(trail.c.entry.desc()).limit(1)
             last = connection.execute(newest).one_or_none()
-            draft = TrailRecord(
-                **field_values(fields, TrailFields),
-                id=0,
-                entry=1 if last is None else last.entry + 1,
-                created_at=utc_now(),
-                previous=FIRST if last is None else last.digest,
-                digest="",
-            )
+            draft = TrailRecord(**field_values(fields, TrailFields), **next_link(last))
             entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
             key = add_row(connection, trail, **field_values(entry, TrailRecord, ("id",)))
         return replace(entry, id=key)

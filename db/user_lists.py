@@ -9,18 +9,7 @@ from datetime import datetime
 from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
 from coft_core.types import UserTerm
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    Repository,
-    add_row,
-    columns,
-    counted_columns,
-    field_values,
-    fields_in,
-    find,
-    project_column,
-)
+from db.tables import METADATA, Repository, add_row, columns, field_values, fields_in, find, project_table
 from db.types import ConflictError, utc_now
 
 
@@ -35,15 +24,11 @@ class UserListRecord:
     term_count: int
 
 
-user_lists = Table(
+user_lists = project_table(
     "user_lists",
-    METADATA,
+    "word list",
     *columns(UserListRecord),
-    project_column(),
-    *counted_columns(),
     UniqueConstraint("project_id", "name"),
-    info={"called": "word list"},
-    **NEVER_REUSED,
 )
 
 user_terms = Table(
@@ -86,8 +71,7 @@ class UserListsRepository(Repository[UserListRecord]):
 
     def list(self) -> list[UserListRecord]:
         """Return all word lists in the order of their names."""
-        with self._database.reading() as connection:
-            return self._records(connection, self._query.order_by(user_lists.c.name))
+        return self._listed(self._query.order_by(user_lists.c.name))
 
     def terms(self, user_list_id: int) -> Sequence[UserTerm]:
         """Return the terms of a word list in the order in which they were given."""

@@ -9,23 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstraint, func, select
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, select
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
-from db.database import Database
-from db.tables import (
-    METADATA,
-    NEVER_REUSED,
-    add_row,
-    change_row,
-    columns,
-    field_values,
-    fields_in,
-    find,
-    project_column,
-)
+from db.tables import Store, add_row, change_row, columns, field_values, fields_in, find, numbered_table, project_column
 from db.types import ConflictError, utc_now
 
 FORMAT = 1
@@ -52,6 +41,12 @@ def entry_digest(content: LogContent, previous: str) -> str:
         {**content, "format": FORMAT, "previous": previous}, sort_keys=True, ensure_ascii=True, separators=(",", ":")
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def next_link(last: Any) -> dict[str, Any]:
+    """What the entry after another one begins with, before its digest is known."""
+    entry, previous = (1, FIRST) if last is None else (last.entry + 1, last.digest)
+    return {"id": 0, "entry": entry, "created_at": utc_now(), "previous": previous, "digest": ""}
 
 
 def first_break(entries: Sequence[tuple[LogContent, str, str]]) -> LogBreak | None:
@@ -187,9 +182,9 @@ class AnnotationRecord(AnnotationFields):
         }
 
 
-log_entries = Table(
+log_entries = numbered_table(
     "annotations",
-    METADATA,
+    "annotation",
     *columns(
         AnnotationRecord,
         branch_path=None,
@@ -207,8 +202,6 @@ log_entries = Table(
     CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
     CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
     CheckConstraint("last_step_index >= step_index", name="span_in_order"),
-    info={"called": "annotation"},
-    **NEVER_REUSED,
 )
 
 
@@ -223,14 +216,12 @@ class Tombstone:
     deleted_at: datetime
 
 
-tombstones = Table(
+tombstones = numbered_table(
     "verdict_tombstones",
-    METADATA,
+    "tombstone",
     *columns(Tombstone),
     project_column(),
     UniqueConstraint("session_id"),
-    info={"called": "tombstone"},
-    **NEVER_REUSED,
 )
 
 entries = (
@@ -249,11 +240,8 @@ NOT_STORED = ("id", "branch_path", "source_session_id")
 """Fields of an entry that other tables or the store itself tell."""
 
 
-class AnnotationsRepository:
+class AnnotationsRepository(Store):
     """Adds to and reads verdict logs; nothing is ever changed or removed singly, which triggers of the store hold."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, fields: AnnotationFields) -> AnnotationRecord:
         """Add an entry at the end of a session's log."""
@@ -267,15 +255,7 @@ class AnnotationsRepository:
             of_session = log_entries.c.session_id == session_id
             newest = select(log_entries).where(of_session).order_by(log_entries.c.entry.desc()).limit(1)
             last = connection.execute(newest).one_or_none()
-            draft = AnnotationRecord(
-                **field_values(fields, AnnotationFields),
-                id=0,
-                branch_path=path,
-                entry=1 if last is None else last.entry + 1,
-                created_at=utc_now(),
-                previous=FIRST if last is None else last.digest,
-                digest="",
-            )
+            draft = AnnotationRecord(**field_values(fields, AnnotationFields), branch_path=path, **next_link(last))
             entry = replace(draft, digest=entry_digest(draft.content, draft.previous))
             key = add_row(connection, log_entries, **field_values(entry, AnnotationRecord, NOT_STORED))
             change_row(connection, sessions, session_id, updated_at=entry.created_at)

@@ -1,4 +1,4 @@
-"""How often one may try to come in, and what of it stands in the trail."""
+"""Limits of attempts to sign in, and what the trail has of them."""
 
 from __future__ import annotations
 
@@ -46,16 +46,12 @@ class Attempts:
             raise SignInError(f"There were too many attempts to sign in. Wait {minutes} minutes.", throttled=True)
         return keys
 
-    def succeeded(self, keys: dict[str, int]) -> None:
-        """Forget the attempts under these keys: the last one was right."""
-        self._sign_ins.succeeded(keys)
-
     def note_strange_token(self, address: str) -> None:
-        """Take down that a program has shown a token that lets nobody in."""
+        """Write to the trail that a program has sent an invalid token."""
         self._note_seldom("show a token", "", "refused", address)
 
     def _note_seldom(self, action: str, subject: str, outcome: str, address: str) -> None:
-        """Take down what anybody may do without end: once a minute of each name and address, and of few of them."""
+        """Write what anybody may repeat without end once a minute for each name and address, and for few of them."""
         with self._lock:
             if (told := (action, subject.lower(), address)) in self._told or len(self._told) >= SELDOM:
                 return

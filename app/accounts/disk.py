@@ -58,29 +58,23 @@ class DiskUse:
 class DiskService:
     """Says who takes how much of the store."""
 
-    def __init__(self, accounts: AccountService, disk: DiskRepository, account_limit: int, store_limit: int) -> None:
-        """Wire the service to the store; limits are in bytes, 0 for none."""
-        self._accounts, self._disk = accounts, disk
-        self._account_limit, self._store_limit = account_limit, store_limit
+    def __init__(self, services: Services) -> None:
+        self._accounts, self._disk = services[AccountService], services[DiskRepository]
+        self._settings = services.settings
         self._measured: TTLCache[str, Mapping[int | None, Mapping[str, int]]] = TTLCache(1, SECONDS)
 
     @classmethod
     def wired(cls, services: Services) -> DiskService:
         """Built from the program's services."""
-        settings = services.settings
-        return cls(
-            services[AccountService],
-            services[DiskRepository],
-            settings.disk_mb_per_account * 1_000_000,
-            settings.disk_mb * 1_000_000,
-        )
+        return cls(services)
 
     def use(self) -> DiskUse:
         """Who takes how much, measured once a minute."""
         if (found := self._measured.get("all")) is None:
             found = self._measured["all"] = self._disk.by_account()
         accounts = [AccountDisk(account, found.get(account.id, {})) for account in self._accounts.list()]
-        return DiskUse(accounts, self._disk.of_all, self._account_limit, self._store_limit)
+        limits = self._settings.disk_mb_per_account * 1_000_000, self._settings.disk_mb * 1_000_000
+        return DiskUse(accounts, self._disk.of_all, *limits)
 
 
 def amount(size: int) -> str:
@@ -91,13 +85,13 @@ def amount(size: int) -> str:
 def parts_words(parts: Mapping[str, int]) -> str:
     """What an account has made, the largest part first."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return ", ".join(f"{PARTS.get(table, table)} {amount(size)}" for table, size in ordered)
+    return ", ".join(f"{PARTS[table]} {amount(size)}" for table, size in ordered)
 
 
 def disk_sentence(use: DiskUse) -> str:
     """What the store takes, and what of it is counted to nobody."""
     allowed = f" of {use.store_limit / 1e6:,.0f} MB that it may take" if use.store_limit else ""
     return (
-        f"The store takes {amount(use.store)}{allowed}. Nobody has {amount(use.others)} of it: what was stored before "
-        "accounts were counted or on a command line, what all share, and the store's own indexes."
+        f"The store takes {amount(use.store)}{allowed}. {amount(use.others)} of it belong to no account: what the "
+        "command line stored, what all share, and the store's own indexes."
     )

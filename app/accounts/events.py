@@ -1,14 +1,15 @@
-"""The events of pages and the operations, where they are done: again the role, who asks, and the trail.
+"""The permission check around each function that Gradio calls for a page, a program or an agent.
 
-A request that calls an event is looked at before (:mod:`app.accounts.gate`). Here stands the second door, behind all
-ways on which Gradio reaches a function: nothing is done in the name of nobody, or beyond a role.
+A request that calls an event is checked before (:mod:`app.accounts.gate`). This check is made again where the function
+is called, whichever way led there, and writes to the trail what came of it.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,12 @@ from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
 from app.accounts.forms import address_of
-from app.accounts.permissions import Need, event_need
+from app.accounts.permissions import event_need
 from app.accounts.service import AccountService
+from app.shared.events import TITLE
+from app.shared.needs import Need
 from app.shared.visitors import Visitor, answering, visitor_asking
 
-TITLE = "This could not be done"
 _KEYS = ("session", "branch", "calibration", "batch", "evaluation", "tree", "job", "list", "id", "number", "action")
 """Under which names events and operations say what they are about; texts of prompts and notes are kept out."""
 LONGEST_SUBJECT = 200
@@ -33,7 +35,7 @@ def need_of(function: Any) -> tuple[str, Need]:
     handler = getattr(function.fn, "__qualname__", "") if function.fn is not None else ""
     said = handler.rpartition(".")[2].replace("_", " ")
     name = str(function.api_name) if public else f"{function.page or 'audit'}: {said or 'event'}"
-    return name, event_need(str(function.page or ""), str(function.api_name), public, handler)
+    return name, event_need(str(function.page or ""), function.fn, public)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,93 +65,65 @@ def page_events(blocks: gr.Blocks) -> Mapping[str, Sequence[PageEvent]]:
 
 
 def guard(blocks: gr.Blocks, accounts: AccountService) -> None:
-    """Put the second door before every function that the application may call."""
+    """Check the role before every function that the application may call."""
     for function in blocks.fns.values():
         if function.fn is not None:
             if inspect.iscoroutinefunction(function.fn) or inspect.isasyncgenfunction(function.fn):
                 raise TypeError(f"{function.fn.__qualname__} is asynchronous; guard it before it is offered.")
-            name, need = need_of(function)
-            function.fn = _Door(name, need, accounts).before(function.fn)
+            function.fn = _guarded(function.fn, *need_of(function), accounts)
 
 
-class _Door:
-    """Lets who may do it call one function."""
+def _guarded(call: Callable[..., Any], name: str, need: Need, accounts: AccountService) -> Callable[..., Any]:
+    """A function that is only called for an account whose role suffices."""
 
-    def __init__(self, name: str, need: Need, accounts: AccountService) -> None:
-        self._name, self._need, self._accounts = name, need, accounts
+    @contextmanager
+    def asked(args: tuple[Any, ...]) -> Iterator[Visitor]:
+        visitor, address = _asking(need)
+        outcome = "failed"
+        try:
+            yield visitor
+            outcome = "done"
+        except GeneratorExit:
+            # A reader who leaves a stream has got what she asked for.
+            outcome = "done"
+            raise
+        finally:
+            if need.trailed:
+                accounts.note(name, subject_of(call, args), outcome, address, visitor.name)
 
-    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The function behind this door."""
-        return self._streaming(call) if inspect.isgeneratorfunction(call) else self._answering(call)
+    @functools.wraps(call)
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        with asked(args) as visitor, answering(visitor):
+            return call(*args, **kwargs)
 
-    def _answering(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(call)
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            visitor, address = self._asking()
-            with answering(visitor), self._taken_down(call, args, visitor, address):
-                return call(*args, **kwargs)
-
-        return guarded
-
-    def _streaming(self, call: Callable[..., Generator[Any, None, None]]) -> Callable[..., Iterator[Any]]:
-        @functools.wraps(call)
-        def guarded(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            visitor, address = self._asking()
-            with self._taken_down(call, args, visitor, address):
-                parts = call(*args, **kwargs)
-                try:
-                    while True:
-                        # Between two parts the thread may belong to somebody else.
-                        with answering(visitor):
-                            part = next(parts, _END)
-                        if part is _END:
-                            return
-                        yield part
-                finally:
+    @functools.wraps(call)
+    def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with asked(args) as visitor:
+            parts, end = call(*args, **kwargs), object()
+            try:
+                while True:
+                    # Between two parts the thread may belong to somebody else.
                     with answering(visitor):
-                        parts.close()
+                        part = next(parts, end)
+                    if part is end:
+                        return
+                    yield part
+            finally:
+                with answering(visitor):
+                    parts.close()
 
-        return guarded
-
-    def _asking(self) -> tuple[Visitor, str]:
-        """The account that sent the request."""
-        request = LocalContext.request.get(None)
-        connection = getattr(request, "request", None)
-        visitor = visitor_asking(connection) if isinstance(connection, HTTPConnection) else None
-        if connection is None or visitor is None or visitor.account is None:
-            raise gr.Error("Sign in again; this server asks who you are.", title=TITLE, print_exception=False)
-        if not self._need.allows(visitor.account.role):
-            raise gr.Error("Your role here does not suffice for this.", title=TITLE, print_exception=False)
-        return visitor, address_of(connection)
-
-    def _taken_down(
-        self, call: Callable[..., Any], args: tuple[Any, ...], visitor: Visitor, address: str
-    ) -> _TakenDown:
-        return _TakenDown(self._accounts if self._need.trailed else None, self._name, call, args, visitor, address)
+    return streamed if inspect.isgeneratorfunction(call) else answered
 
 
-_END = object()
-
-
-class _TakenDown:
-    """Adds an entry to the trail once something is done, or has failed."""
-
-    def __init__(
-        self, accounts: AccountService | None, name: str, call: Callable[..., Any], args: tuple[Any, ...],
-        visitor: Visitor, address: str,
-    ) -> None:  # fmt: skip
-        self._accounts, self._name, self._call, self._args = accounts, name, call, args
-        self._visitor, self._address = visitor, address
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A stream that its reader leaves has done what she asked for.
-        outcome = "done" if kind in (None, GeneratorExit) else "failed"
-        if self._accounts is not None:
-            subject = subject_of(self._call, self._args)
-            self._accounts.note(self._name, subject, outcome, self._address, self._visitor.name)
+def _asking(need: Need) -> tuple[Visitor, str]:
+    """The account that sent the request, whose role suffices, and its address."""
+    connection = getattr(LocalContext.request.get(None), "request", None)
+    visitor = visitor_asking(connection) if isinstance(connection, HTTPConnection) else None
+    if connection is None or visitor is None or visitor.account is None:
+        raise gr.Error("Sign in again; this server asks who you are.", title=TITLE, print_exception=False)
+    if not need.allows(visitor.account.role):
+        raise gr.Error("Your role is not sufficient for this.", title=TITLE, print_exception=False)
+    return visitor, address_of(connection)
 
 
 def subject_of(call: Callable[..., Any], args: tuple[Any, ...]) -> str:

@@ -1,38 +1,43 @@
-"""Around the application of a server with accounts: 401 for who is nobody, 403 for what a role may not do."""
+"""Around the application of a server with accounts: 401 without an account, 403 for what a role may not do."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import gradio as gr
+from gradio_client import Client
 from starlette._utils import get_route_path
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.accounts.events import need_of
+from app.accounts.events import PageEvent, guard, need_of, page_events
 from app.accounts.forms import COOKIE, address_of, cookie_of
 from app.accounts.holdings import LOOPBACK_HEADER, Holdings, name_upload
-from app.accounts.permissions import NOBODY, OPERATIONS, PAGES, READ, Need, RouteTable
+from app.accounts.own_account import OwnAccountPages
+from app.accounts.permissions import MAY, PAGES, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
 from app.accounts.service import AccountService
 from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
-from app.shared.visitors import SCOPE_KEY, Visitor, answering
-from db.accounts import AccountRecord
+from app.shared.needs import NOBODY, READ, Need
+from app.shared.visitors import SCOPE_KEY, Visitor, answering, visitor_asking
+from app.shared.wiring import Services
+from db.accounts import ROLES, AccountRecord
 from db.types import NotFoundError
 
 LARGEST = 64 << 20
 """Bytes of an event's request; files are uploaded by themselves."""
 
 LOOPBACK_PATHS = ("/config", "/gradio_api/info", "/gradio_api/queue/data")
-"""What it reads for itself: the list of operations, and the stream on which answers come."""
+"""What the server for agents reads for itself: the list of operations, and the stream on which answers come."""
 
 BY_THEMSELVES = ("/jobs", "/gradio_api/heartbeat/")
 """What pages ask for again and again: the bell looks for jobs, and Gradio whether the page is still open."""
@@ -47,17 +52,87 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class AccountGate:
-    """Asks every request who it comes from and what it wants, before anything else is done with it."""
+    """Checks for every request who sent it and what it asks for, before anything else is done with it."""
 
-    def __init__(
-        self, app: ASGIApp, blocks: gr.Blocks, accounts: AccountService, projects: ProjectService, pages: SignInPages,
-        holdings: Holdings, loopback: str,
-    ) -> None:  # fmt: skip
-        """Stand around an application."""
-        self._app, self._blocks, self._accounts, self._pages = app, blocks, accounts, pages
-        self._projects, self._holdings = projects, holdings
-        self._loopback = loopback
+    def __init__(self, accounts: AccountService, projects: ProjectService, pages: SignInPages) -> None:
+        self._accounts, self._projects, self._pages = accounts, projects, pages
+        self._loopback = secrets.token_urlsafe(32)
         self._table = RouteTable()
+        self._page_events: Mapping[str, Sequence[PageEvent]] = {}
+        self._operations: Mapping[str, Need] = {}
+        self._blocks: gr.Blocks
+        self._holdings: Holdings
+        self._app: ASGIApp
+
+    @classmethod
+    def wired(cls, services: Services) -> AccountGate:
+        """Built from the program's services."""
+        return cls(services[AccountService], services[ProjectService], services[SignInPages])
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """Where browsers sign in and out, and ask what an account may do."""
+        own = OwnAccountPages(self._accounts, self._pages)
+        return [*self._pages.routes, *own.routes, Route("/account/limits", self.limits, methods=["GET"])]
+
+    def guard(self, blocks: gr.Blocks) -> None:
+        """Check roles before all events and operations, once all pages are built, and note whose their files are."""
+        self._blocks, self._page_events, self._holdings = blocks, page_events(blocks), Holdings(blocks)
+        public = (function for function in blocks.fns.values() if function.api_visibility == "public")
+        self._operations = dict(map(need_of, public))
+        guard(blocks, self._accounts)
+
+    def around(self, app: ASGIApp) -> AccountGate:
+        """Stand around the web application that has begun."""
+        self._app = app
+        return self
+
+    def let_agents_in(self) -> None:
+        """After the launch: let the server for agents read the list of operations, and the answers to its calls.
+
+        It calls operations over HTTP with the headers of the agent's own request; what it reads for itself carries
+        none of them.
+        """
+        server = self._blocks.mcp_server_obj
+        if server is None:
+            return
+
+        def client() -> Client:
+            if server._client_instance is None:
+                server._client_instance = Client(
+                    str(server.local_url or self._blocks.local_url),
+                    headers={"x-gradio-user": "mcp", LOOPBACK_HEADER: self._loopback},
+                    download_files=False, verbose=False, analytics_enabled=False, ssl_verify=False,
+                    _skip_components=False,
+                )  # fmt: skip
+            return server._client_instance
+
+        server._get_or_create_client = client
+
+    def limits(self, request: Request) -> Response:
+        """What of a page the signed-in account may not use, with a sentence for it and for each control."""
+        account = visitor_asking(request).account
+        if account is None:
+            return PlainTextResponse("Nobody is signed in.", 401)
+        events = self._page_events.get(request.query_params.get("page", ""), ())
+        beyond = [event for event in events if not event.need.allows(account.role)]
+        allowed = {event.name for event in events if event.need.allows(account.role)}
+        least = sorted({event.need.role for event in beyond if event.need.role is not None}, key=ROLES.index)
+        told = {
+            "said": f"You are {with_article(account.role)} here: you may {MAY[account.role]}. What is switched off on "
+            f"this page takes {' or '.join(with_article(role) for role in least)}; ask an admin of this server.",
+            "events": [
+                {
+                    "within": event.within,
+                    "name": event.name,
+                    "native": event.native,
+                    "only": event.name not in allowed,
+                    "why": refused(account, event.need),
+                }
+                for event in beyond
+            ],
+        }
+        return JSONResponse(told, headers={"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse in one sentence."""
@@ -136,9 +211,8 @@ class AccountGate:
         if by_cookie := kind.lower() != "bearer":
             account = self._accounts.by_cookie(cookie_of(request, COOKIE), not _by_itself(request))
         else:
-            holder = self._accounts.by_token(token.strip())
-            account, only = (None, None) if holder is None else (holder.account, holder.project_id)
-            if holder is None:
+            account, only = self._accounts.by_token(token.strip()) or (None, None)
+            if account is None:
                 self._accounts.attempts.note_strange_token(address_of(request))
         if account is None:
             return None, by_cookie
@@ -194,7 +268,7 @@ class AccountGate:
             for call in calls
             if call.get("method") == "tools/call"
         ]
-        return [(name, OPERATIONS.get(name, NOBODY)) for name in names] or [("an agent's request", READ)]
+        return [(name, self._operations.get(name, NOBODY)) for name in names] or [("an agent's request", READ)]
 
 
 def refused(account: AccountRecord, need: Need) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
@@ -20,6 +20,7 @@ from app.accounts.service import AccountService, NewToken
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
+from app.shared.needs import READ
 from app.shared.operations import Json, command, operation
 from app.shared.visitors import present
 from app.shared.wiring import Services
@@ -32,11 +33,7 @@ RoleOption = Annotated[str, Choices(ROLES)]
 
 
 def _password() -> str:
-    """A password from the terminal, typed twice, or the first line of standard input where that is no terminal.
-
-    Raises:
-        ServiceError: It was typed differently.
-    """
+    """A password from the terminal, typed twice, or the first line of standard input where that is not a terminal."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     password = getpass.getpass("Password: ")
@@ -45,15 +42,14 @@ def _password() -> str:
     return password
 
 
+def _moments(record: Any, *names: str) -> Json:
+    moments = {name: getattr(record, name) for name in names}
+    return {name: None if moment is None else moment.isoformat() for name, moment in moments.items()}
+
+
 def _account_json(account: AccountRecord) -> Json:
-    return {
-        "name": account.name,
-        "role": account.role,
-        "provider": account.issuer,
-        "created_at": account.created_at.isoformat(),
-        "disabled_at": None if account.disabled_at is None else account.disabled_at.isoformat(),
-        "signed_in_at": None if account.signed_in_at is None else account.signed_in_at.isoformat(),
-    }
+    told = {"name": account.name, "role": account.role, "provider": account.issuer}
+    return {**told, **_moments(account, "created_at", "disabled_at", "signed_in_at")}
 
 
 def _print_account(account: AccountRecord) -> None:
@@ -127,11 +123,11 @@ def reset_password(wired: Services, name: str) -> OneTimePassword:
     return wired[AccountService].reset_password(name)
 
 
-def _accounts_json(accounts: Sequence[AccountDisk]) -> list[Json]:
-    return [{**_account_json(one.account), "stored_bytes": one.total} for one in accounts]
-
-
-@operation(command="accounts list", json=_accounts_json, text=_print_accounts)
+@operation(
+    command="accounts list",
+    json=lambda accounts: [{**_account_json(one.account), "stored_bytes": one.total} for one in accounts],
+    text=_print_accounts,
+)
 def list_accounts(wired: Services) -> Sequence[AccountDisk]:
     """List all accounts with their roles, and with what they have made takes in the store.
 
@@ -146,13 +142,16 @@ def _disk_json(use: DiskUse) -> Json:
         "store_bytes": use.store,
         "store_limit": use.store_limit,
         "account_limit": use.account_limit,
-        "accounts": [{"name": one.account.name, "bytes": one.total, **_kinds(one)} for one in use.accounts],
+        "accounts": [
+            {
+                "name": one.account.name,
+                "bytes": one.total,
+                "kinds": {PARTS[table]: size for table, size in one.parts.items()},
+            }
+            for one in use.accounts
+        ],
         "others": use.others,
     }
-
-
-def _kinds(one: AccountDisk) -> Json:
-    return {"kinds": {PARTS.get(table, table): size for table, size in one.parts.items()}}
 
 
 def _print_disk(use: DiskUse) -> None:
@@ -224,9 +223,8 @@ def enable_account(wired: Services, name: str) -> AccountRecord:
 
 
 def _token_json(token: TokenRecord) -> Json:
-    moments = {name: getattr(token, name) for name in ("created_at", "expires_at", "used_at", "revoked_at")}
-    said = {name: None if moment is None else moment.isoformat() for name, moment in moments.items()}
-    return {"number": token.id, "label": token.label, **said}
+    moments = _moments(token, "created_at", "expires_at", "used_at", "revoked_at")
+    return {"number": token.id, "label": token.label, **moments}
 
 
 def _print_token(made: NewToken) -> None:
@@ -250,7 +248,7 @@ def add_token(wired: Services, name: str, *, label: str, days: int | None = 365,
 def _print_tokens(tokens: Sequence[TokenRecord]) -> None:
     for token in tokens:
         used = "never used" if token.used_at is None else f"last used {token.used_at:%Y-%m-%d}"
-        until = "" if token.expires_at is None else f", holds until {token.expires_at:%Y-%m-%d}"
+        until = "" if token.expires_at is None else f", valid until {token.expires_at:%Y-%m-%d}"
         print(f"{token.id:>4}  {token.label}: {'revoked' if token.revoked_at else used}{until}")
 
 
@@ -269,7 +267,7 @@ def list_tokens(wired: Services, name: str) -> Sequence[TokenRecord]:
 
 @operation(command="accounts revoke", json=lambda _: None)
 def revoke_token(wired: Services, name: str, number: int) -> str:
-    """Take a token back.
+    """Revoke a token.
 
     Args:
         name: The account.
@@ -279,7 +277,7 @@ def revoke_token(wired: Services, name: str, number: int) -> str:
         Nothing.
     """
     wired[AccountService].revoke_token(name, number)
-    return f"Token {number} holds no longer."
+    return f"Token {number} is revoked."
 
 
 _NAMES = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
@@ -317,10 +315,10 @@ def _print_sign_ins(found: Sequence[SignInRecord]) -> None:
         known = ", ".join(part for part in (browser_words(one.browser), one.address or "") if part)
         print(f"{one.id:>4}  since {one.created_at:%Y-%m-%d %H:%M}, used {one.last_used_at:%Y-%m-%d %H:%M}  {known}")
     if not found:
-        print("Signed in nowhere.")
+        print("No active sign-ins.")
 
 
-@operation(command="accounts sign-ins", json=_sign_ins_json, text=_print_sign_ins)
+@operation(need=READ, command="accounts sign-ins", json=_sign_ins_json, text=_print_sign_ins)
 def list_sign_ins(wired: Services, name: str = "") -> Sequence[SignInRecord]:
     """List where an account is signed in with a browser.
 
@@ -334,7 +332,7 @@ def list_sign_ins(wired: Services, name: str = "") -> Sequence[SignInRecord]:
     return accounts.sign_ins(accounts.own_or_any(name))
 
 
-@operation(command="accounts sign-out", json=lambda count: {"ended": count})
+@operation(need=READ, command="accounts sign-out", json=lambda count: {"ended": count})
 def end_sign_ins(wired: Services, name: str = "", number: int | None = None) -> int:
     """Sign browsers of an account out. Of one's own a program does so, by a token; browsers have a page for it.
 
@@ -361,10 +359,6 @@ def _project_json(view: ProjectView) -> Json:
     }
 
 
-def _projects_json(views: Sequence[ProjectView]) -> list[Json]:
-    return [_project_json(view) for view in views]
-
-
 def _print_project(view: ProjectView) -> None:
     members = ", ".join(account.name for account in view.members) or "no members"
     print(f"{view.record.name}: {members}")
@@ -375,7 +369,7 @@ def _print_projects(views: Sequence[ProjectView]) -> None:
         _print_project(view)
 
 
-@operation(command="projects list", json=_projects_json, text=_print_projects)
+@operation(command="projects list", json=lambda views: [_project_json(view) for view in views], text=_print_projects)
 def list_projects(wired: Services) -> Sequence[ProjectView]:
     """List all projects with their members.
 
@@ -426,10 +420,6 @@ def delete_project(wired: Services, name: str, repeated: str = "") -> str:
     return wired[ProjectDeletion].delete(name, repeated)
 
 
-def _left_json(found: Sequence[Tombstone]) -> list[Json]:
-    return [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found]
-
-
 def _print_left(found: Sequence[Tombstone]) -> None:
     for item in found:
         print(f"session {item.session_id}  {item.entries:>4} entries  {item.deleted_at:%Y-%m-%d %H:%M}  {item.head}")
@@ -437,7 +427,11 @@ def _print_left(found: Sequence[Tombstone]) -> None:
         print("No project with verdicts has been deleted.")
 
 
-@command("projects deleted", json=_left_json, text=_print_left)
+@command(
+    "projects deleted",
+    json=lambda found: [{**asdict(item), **_moments(item, "deleted_at")} for item in found],
+    text=_print_left,
+)
 def deleted_projects(wired: Services) -> Sequence[Tombstone]:
     """What verdict logs of deleted projects have left: session, entries, digest of the newest one, and when."""
     return wired[ProjectDeletion].left()
@@ -473,14 +467,7 @@ def remove_member(wired: Services, name: str, account: str) -> ProjectView:
 
 @dataclass(frozen=True, slots=True)
 class TrailCheck:
-    """Whether the trail holds together.
-
-    Attributes:
-        entries: How many it has.
-        head: Digest of the newest one; empty without any. Kept elsewhere, it shows that none is missing at the end.
-        whole: Whether each entry is as it was written, and none before the newest is missing.
-        sentence: The finding in words.
-    """
+    """Whether the trail is as it was written; the newest digest, kept elsewhere, shows that none is missing."""
 
     entries: int
     head: str
@@ -491,12 +478,8 @@ class TrailCheck:
 TRAIL_COLUMNS = ("entry", "at", "actor", "action", "subject", "outcome", "address", "previous", "digest")
 
 
-def _entry_json(entry: TrailRecord) -> Json:
-    return {**entry.content, "previous": entry.previous, "digest": entry.digest}
-
-
 def _trail_json(entries: Sequence[TrailRecord]) -> list[Json]:
-    return [_entry_json(entry) for entry in entries]
+    return [{**entry.content, "previous": entry.previous, "digest": entry.digest} for entry in entries]
 
 
 def _print_trail(entries: Sequence[TrailRecord]) -> None:
@@ -504,7 +487,7 @@ def _print_trail(entries: Sequence[TrailRecord]) -> None:
         who, what = entry.actor or "(command line)", f"{entry.action} {entry.subject}".strip()
         print(f"{entry.entry:>6}  {entry.created_at:%Y-%m-%d %H:%M:%S}  {who}: {what} ({entry.outcome})")
     if not entries:
-        print("Nothing stands in the trail yet.")
+        print("The trail is empty.")
 
 
 @command("trail list", json=_trail_json, text=_print_trail)
@@ -533,9 +516,7 @@ def _print_check(check: TrailCheck) -> None:
         print(f"Digest of the newest entry: {check.head}")
 
 
-@command("trail verify", json=lambda check: {
-    "entries": check.entries, "head": check.head, "whole": check.whole, "sentence": check.sentence,
-}, text=_print_check, holds=lambda check: check.whole)  # fmt: skip
+@command("trail verify", json=asdict, text=_print_check, holds=lambda check: check.whole)
 def verify_trail(wired: Services) -> TrailCheck:
     """Check whether the trail is as it was written."""
     return check_trail(wired[TrailRepository].list())
@@ -553,11 +534,7 @@ def export_trail_file(wired: Services, file: Path) -> str:
 
 
 def write_trail(entries: Sequence[TrailRecord], file: Path) -> Path:
-    """Write entries of the trail to a file.
-
-    Raises:
-        ServiceError: It is called neither .csv nor .json.
-    """
+    """Write entries of the trail to a .csv or .json file."""
     if file.suffix not in (".csv", ".json"):
         raise ServiceError(f"{file.name} ends in neither .csv nor .json; name the file so.")
     as_json = json.dumps(_trail_json(entries), ensure_ascii=False, indent=1)

@@ -1,4 +1,4 @@
-"""The page of accounts, for admins alone: who there is, which projects they see, and the trail of who did what."""
+"""The page of accounts, for admins only: which accounts and projects there are, and the trail of who did what."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from app.accounts import words
-from app.accounts.deletion import ProjectDeletion
-from app.accounts.disk import DiskService
+from app.accounts.deletion import ProjectDeletion, extent_words
+from app.accounts.disk import AccountDisk, DiskService, amount, disk_sentence, parts_words
 from app.accounts.operations import check_trail, write_trail
-from app.accounts.projects import ProjectService
+from app.accounts.passwords import ONE_TIME, OneTimePassword
+from app.accounts.permissions import MAY
+from app.accounts.projects import ProjectService, ProjectView
 from app.accounts.service import AccountService
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, MULTIPLE, downloaded, shown
-from app.shared.markup import listing, markup
+from app.shared.events import EVENT, MULTIPLE, downloaded, shown, shown_to
+from app.shared.markup import html, laid_out, listing, markup
+from app.shared.needs import ADMIN
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord
@@ -52,45 +55,45 @@ class AccountHandlers:
     def invite(self, name: str, role: str, project: str, project_id: int | None) -> list[Any]:
         """Add an account, and show its password for one sign-in."""
         made = self._accounts.invite(name, role, project or "")
-        return self._view(made.account.id, project_id, str(words.one_time(made)))
+        return self._view(made.account.id, project_id, _one_time(made))
 
     @shown
     def change_role(self, role: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Give the shown account another role."""
         changed = self._accounts.change_role(self._account(account_id).name, role)
-        return self._view(changed.id, project_id, str(words.said(f"{changed.name} is {role} from now on.")))
+        return self._view(changed.id, project_id, _said(f"{changed.name} now has the role {role}."))
 
     @shown
     def reset(self, event: gr.EventData, project_id: int | None) -> list[Any]:
         """Give an account a password for one sign-in."""
         made = self._accounts.reset_password(self._account(int(event.id)).name)
-        return self._view(made.account.id, project_id, str(words.one_time(made)))
+        return self._view(made.account.id, project_id, _one_time(made))
 
     @shown
     def disable(self, event: gr.EventData, project_id: int | None) -> list[Any]:
-        """Let an account in no longer."""
+        """Disable an account."""
         account = self._accounts.disable(self._account(int(event.id)).name)
-        return self._view(account.id, project_id, str(words.said(f"{account.name} is let in no longer.")))
+        return self._view(account.id, project_id, _said(f"{account.name} is disabled."))
 
     @shown
     def enable(self, event: gr.EventData, project_id: int | None) -> list[Any]:
-        """Let an account in again."""
+        """Enable an account again."""
         account = self._accounts.disable(self._account(int(event.id)).name, disabled=False)
-        return self._view(account.id, project_id, str(words.said(f"{account.name} is let in again.")))
+        return self._view(account.id, project_id, _said(f"{account.name} is enabled again."))
 
     @shown
     def revoke(self, event: gr.EventData, account_id: int | None, project_id: int | None) -> list[Any]:
-        """Take one token of the shown account back."""
+        """Revoke one token of the shown account."""
         account = self._account(account_id)
         self._accounts.revoke_token(account.name, int(event.id))
-        return self._view(account.id, project_id, str(words.said("The token holds no longer.")))
+        return self._view(account.id, project_id, _said("The token is revoked."))
 
     @shown
     def revoke_all(self, event: gr.EventData, project_id: int | None) -> list[Any]:
-        """Take all tokens of an account back."""
+        """Revoke all tokens of an account."""
         account = self._account(int(event.id))
         self._accounts.revoke_tokens(account.name)
-        return self._view(account.id, project_id, str(words.said(f"No token of {account.name} holds any longer.")))
+        return self._view(account.id, project_id, _said(f"All tokens of {account.name} are revoked."))
 
     @shown
     def show_project(self, event: gr.EventData, account_id: int | None) -> list[Any]:
@@ -100,53 +103,52 @@ class AccountHandlers:
     @shown
     def add_project(self, name: str, account_id: int | None) -> list[Any]:
         """Make a project."""
-        made = self._projects.add(name)
-        sentence = f"{made.record.name} is there; choose it in the menu of your account to see it."
-        return self._view(account_id, made.record.id, said=None, project_said=str(words.said(sentence)))
+        made = self._projects.add(name).record
+        sentence = f"{made.name} is added; choose it in the menu of your account to see it."
+        return self._view(account_id, made.id, said=None, project_said=_said(sentence))
 
     @shown
     def rename(self, name: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Give the shown project another name."""
-        renamed = self._projects.rename(self._project(project_id), name)
-        sentence = f"It is called {renamed.record.name} from now on."
-        return self._view(account_id, renamed.record.id, said=None, project_said=str(words.said(sentence)))
+        renamed = self._projects.rename(self._project(project_id), name).record
+        return self._view(account_id, renamed.id, said=None, project_said=_said(f"It is now called {renamed.name}."))
 
     @shown
     def delete_project(self, repeated: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Delete the shown project, whose name was typed again."""
         sentence = self._deletion.delete(self._project(project_id), repeated)
-        return self._view(account_id, None, said=None, project_said=str(words.said(sentence)))
+        return self._view(account_id, None, said=None, project_said=_said(sentence))
 
     @shown
     def join(self, name: str | None, account_id: int | None, project_id: int | None) -> list[Any]:
         """Let an account see the shown project."""
         if not name:
             raise ServiceError("Choose an account first.")
-        view = self._projects.add_member(self._project(project_id), name)
-        sentence = f"{name} sees {view.record.name} from now on."
-        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
+        project = self._projects.add_member(self._project(project_id), name).record
+        sentence = f"{name} is now a member of {project.name}."
+        return self._view(account_id, project.id, said=None, project_said=_said(sentence))
 
     @shown
     def leave(self, event: gr.EventData, account_id: int | None, project_id: int | None) -> list[Any]:
-        """Let an account see the shown project no longer."""
+        """Remove an account from the shown project."""
         account = self._account(int(event.id))
-        view = self._projects.remove_member(self._project(project_id), account.name)
-        sentence = f"{account.name} sees {view.record.name} no longer."
-        return self._view(account_id, view.record.id, said=None, project_said=str(words.said(sentence)))
+        project = self._projects.remove_member(self._project(project_id), account.name).record
+        sentence = f"{account.name} is no longer a member of {project.name}."
+        return self._view(account_id, project.id, said=None, project_said=_said(sentence))
 
-    @shown
+    @shown_to(ADMIN)
     def check(self) -> str:
         """Whether the trail is as it was written."""
         check = check_trail(self._trail.list())
         head = f" Digest of the newest entry: {check.head}" if check.head else ""
-        return str(words.said(f"{check.sentence}{head}"))
+        return _said(f"{check.sentence}{head}")
 
-    @shown
+    @shown_to(ADMIN)
     def export_csv(self) -> str:
         """Write the trail for a spreadsheet."""
         return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.csv"))
 
-    @shown
+    @shown_to(ADMIN)
     def export_json(self) -> str:
         """Write the trail for programs."""
         return str(write_trail(self._trail.list(), Path(self._folder.name) / "coft-audit-trail.json"))
@@ -163,29 +165,64 @@ class AccountHandlers:
         """The whole page; None leaves what is said of accounts, such as a password that is shown once, as it is."""
         use, projects = self._disk.use(), self._projects.list()
         disk = next((one for one in use.accounts if one.account.id == account_id), use.accounts[0])
-        account = disk.account
         project = next((one for one in projects if one.record.id == project_id), projects[0])
-        names = {view.record.id: view.record.name for view in projects}
         within = {member.id for member in project.members}
         others = [one.account.name for one in use.accounts if one.account.id not in within]
-        tokens, seen = self._accounts.tokens(account.name), self._projects.of(account)
         entries = self._trail.list(newest=NEWEST)
+        listed = laid_out(
+            "accounts/listed_accounts.html", use=use, shown=disk.account.id, amount=amount, said=disk_sentence(use)
+        )
         return [
-            account.id,
+            disk.account.id,
             project.record.id,
-            words.listed_accounts(use, account.id),
-            words.shown_account(disk, use.account_limit, tokens, seen, names),
-            gr.Dropdown(value=account.role),
+            listed,
+            self._shown_account(disk, use.account_limit, projects),
+            gr.Dropdown(value=disk.account.role),
             gr.skip() if said is None else said,
-            gr.Dropdown(choices=list(names.values())),
-            words.listed_projects(projects, project.record.id),
-            words.shown_project(project, self._deletion.extent(project.record.name)),
+            gr.Dropdown(choices=[view.record.name for view in projects]),
+            laid_out("accounts/listed_projects.html", projects=projects, shown=project.record.id),
+            laid_out("accounts/project.html", project=project, deletion=self._deletion_of(project)),
             gr.Dropdown(choices=others, value=None, interactive=bool(others)),
             gr.Button(interactive=bool(others)),
             gr.update(visible=project.record.id != DEFAULT),
             gr.skip() if project_said is None else project_said,
-            words.listed_trail(entries, entries[-1].entry if entries else 0),
+            laid_out("accounts/trail.html", entries=entries, total=entries[-1].entry if entries else 0),
         ]
+
+    def _shown_account(self, disk: AccountDisk, limit: int, projects: Sequence[ProjectView]) -> Markup:
+        """One account: how it signs in, what it sees, its tokens, and what can be done with it."""
+        account = disk.account
+        allowed = f" of {limit / 1e6:,.0f} MB that it may have" if limit else ""
+        is_full = 0 < limit <= disk.total
+        full = "; it uploads, audits and runs nothing new until some of it is deleted" if is_full else ""
+        return laid_out(
+            "accounts/account.html",
+            account=account,
+            taken=f"{amount(disk.total)}{allowed}{': ' if disk.parts else ''}{parts_words(disk.parts)}{full}",
+            tokens=self._accounts.tokens(account.name),
+            projects=self._projects.of(account),
+            names={view.record.id: view.record.name for view in projects},
+            may=MAY[account.role],
+        )
+
+    def _deletion_of(self, project: ProjectView) -> str:
+        """What goes with a project, before anybody deletes it."""
+        if project.record.id == DEFAULT:
+            return "It cannot be deleted: what names no project belongs to it."
+        extent = self._deletion.extent(project.record.name)
+        if not extent.rows:
+            return "It is empty, and is deleted at once."
+        return f"To delete it is to delete {extent_words(extent)}, for good. Type its name below first."
+
+
+def _one_time(made: OneTimePassword) -> str:
+    """A password that is shown this once."""
+    return str(laid_out("accounts/one_time.html", name=made.account.name, password=made.password, days=ONE_TIME.days))
+
+
+def _said(sentence: str) -> str:
+    """What was just done."""
+    return str(html('<p class="hint" role="status">{{ sentence }}</p>', sentence=sentence))
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

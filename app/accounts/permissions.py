@@ -1,38 +1,28 @@
-"""What each role may do: one table of routes, operations, pages and what their handlers do.
+"""What each role may do: the routes and pages of the web application; handlers and operations declare it themselves.
 
-Each role may do what those before it may: a viewer reads and exports, a reviewer audits and judges, a lead also
-starts long work over many prompts and manages what it needs, and an admin also manages accounts. What stands in no row
-is refused: a route by everybody, an operation by all but admins, a page's event by those who may not work on its page.
+What is not listed or declared is refused: a route to everybody, an operation to all but admins, a page's event to
+those who may not work on its page.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.routing import compile_path
 
-from db.accounts import ROLES, Role
+from app.shared.needs import ADMIN, LEAD, NOBODY, READ, WORK, Need
+from db.accounts import Role
 
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What it takes to do something."""
-
-    role: Role | None
-    trailed: bool = True
-
-    def allows(self, role: Role) -> bool:
-        """Whether an account of a role may do it."""
-        return self.role is not None and ROLES.index(role) >= ROLES.index(self.role)
-
-
-READ, EXPORT = Need("viewer", trailed=False), Need("viewer")
-LOOK, WORK = Need("reviewer", trailed=False), Need("reviewer")
-LEAD, ADMIN = Need("lead"), Need("admin")
-NOBODY = Need(None)
+MAY: Mapping[Role, str] = {
+    "viewer": "read and export",
+    "reviewer": "read, audit and judge",
+    "lead": "audit, judge, start long work and assign reviews",
+    "admin": "do everything, and manage accounts",
+}
+"""What a role may do, to go on after "may"."""
 
 Rule = Need | Literal["open", "event", "tools"]
 """``open`` needs no account; for ``event`` and ``tools`` the request's content says what is asked for."""
@@ -129,34 +119,6 @@ ROUTES: tuple[tuple[str, Rule], ...] = (
 )
 
 
-def _each(need: Need, names: str) -> dict[str, Need]:
-    return dict.fromkeys(names.split(), need)
-
-
-OPERATIONS: Mapping[str, Need] = {
-    **_each(READ, "detect_spans policies reread_audit read_calibration list_calibrations job drift compare_sessions"),
-    **_each(READ, "comparison_summary list_tunings evaluation_suites evaluation_sets estimate_evaluation"),
-    **_each(READ, "list_experiments experiment_tables list_evaluations show_evaluation evaluation_outcomes"),
-    **_each(READ, "evaluation_coefficients list_paths sampled_paths batch_summary list_sessions list_verdicts"),
-    **_each(READ, "deleted_verdict_logs team_agreement list_assignments list_disagreements user_lists signing_key"),
-    # Of one's own account; of others they take an admin, which is asked where it is done.
-    **_each(READ, "list_sign_ins end_sign_ins"),
-    **_each(EXPORT, "evaluation_table export_evaluation formal_batch_report export_csv formal_report"),
-    **_each(LOOK, "contributions"),
-    **_each(WORK, "start_audit step run_to_end fork swap_attribute sample_paths open_path open_evaluation_item"),
-    **_each(WORK, "run_comparison add_verdict add_comment"),
-    **_each(LEAD, "calibrate tune run_evaluation resume_evaluation cancel_evaluation delete_evaluation run_batch"),
-    **_each(LEAD, "assign_reviews withdraw_assignments add_user_list remove_user_list import_bundle move_sessions"),
-    **_each(ADMIN, "list_accounts disk_use invite_account reset_password change_role disable_account enable_account"),
-    **_each(
-        ADMIN,
-        "list_tokens revoke_token list_projects add_project rename_project delete_project add_member remove_member",
-    ),
-    **_each(ADMIN, "export_trail"),
-}
-"""By the name under which programs, agents and completions' callers ask."""
-
-
 @dataclass(frozen=True, slots=True)
 class PageNeeds:
     """What a page takes."""
@@ -183,72 +145,15 @@ PAGES: Mapping[str, PageNeeds] = {
 """By the page's address."""
 
 
-def _handlers(need: Need, owner: str, names: str) -> dict[str, Need]:
-    return {f"{owner}.{name}": need for name in names.split()}
-
-
-HANDLERS: Mapping[str, Need] = {
-    **_handlers(ADMIN, "AccountHandlers", "check export_csv export_json"),
-    **_handlers(READ, "AuditHandlers", "open"),
-    **_handlers(LOOK, "AuditHandlers", "contribute overhead pause"),
-    **_handlers(READ, "BranchHandlers", "tree beside"),
-    **_handlers(LOOK, "BranchHandlers", "ponder"),
-    **_handlers(READ, "RereadingHandlers", "reread halt"),
-    **_handlers(READ, "VerdictHandlers", "read"),
-    **_handlers(EXPORT, "DownloadHandlers", "export"),
-    **_handlers(READ, "SettingsHandlers", "adopt describe_calibration describe_drift describe_method describe_model"),
-    **_handlers(READ, "SettingsHandlers", "describe_tuned detect menu preview use_tuned"),
-    **_handlers(READ, "JobWatch", "opened poll"),
-    **_handlers(READ, "CalibrationFormHandlers", "applies menu share_out"),
-    **_handlers(READ, "CalibrationPrompts", "check estimate preview preview_again"),
-    **_handlers(READ, "PromptHandlers", "parse remap sample"),
-    **_handlers(READ, "ResultHandlers", "choose compare histogram menu others read reweight show"),
-    **_handlers(EXPORT, "ResultHandlers", "export"),
-    **_handlers(READ, "BatchFormHandlers", "check estimate opened preview"),
-    **_handlers(READ, "BatchSettings", "describe_calibration"),
-    **_handlers(READ, "BatchHandlers", "find listed outcome totals"),
-    **_handlers(EXPORT, "BatchHandlers", "export formal"),
-    **_handlers(READ, "CompareHandlers", "detect draft find menu open pick"),
-    **_handlers(LOOK, "CompareHandlers", "pause"),
-    **_handlers(EXPORT, "CompareHandlers", "csv"),
-    **_handlers(READ, "SetHandlers", "listed parse remap take view"),
-    **_handlers(EXPORT, "SetHandlers", "table"),
-    **_handlers(READ, "CoefficientHandlers", "fitted offered"),
-    **_handlers(READ, "EvaluateHandlers", "estimate figures forecast items opened show suites"),
-    **_handlers(EXPORT, "EvaluateHandlers", "export"),
-    **_handlers(READ, "ExperimentHandlers", "chosen opened table"),
-    **_handlers(EXPORT, "ExperimentHandlers", "export"),
-    **_handlers(READ, "ListHandlers", "opened parse show"),
-    **_handlers(EXPORT, "ListHandlers", "export"),
-    **_handlers(READ, "PathsHandlers", "describe_calibration node open result show"),
-    **_handlers(EXPORT, "PathsHandlers", "table"),
-    **_handlers(READ, "ReviewHandlers", "agree differ find read"),
-    **_handlers(LEAD, "ReviewHandlers", "assign decide settle"),
-    **_handlers(EXPORT, "ReviewHandlers", "file"),
-    **_handlers(READ, "SessionHandlers", "find pick"),
-    **_handlers(EXPORT, "SessionHandlers", "gather"),
-    **_handlers(READ, "SwapHandlers", "at look open"),
-    **_handlers(LOOK, "SwapHandlers", "cancel"),
-    **_handlers(EXPORT, "SwapHandlers", "table"),
-    **_handlers(READ, "TuneHandlers", "forecast read result sample show"),
-    **_handlers(EXPORT, "TuneHandlers", "csv"),
-}
-"""By the handler's class and name: what less, or more, than to work on its page is needed for."""
-
-_LAMBDA = "<lambda>"
-
-
-def event_need(page: str, api_name: str, public: bool, handler: str) -> Need:
-    """What an event takes."""
-    if public:
-        return OPERATIONS.get(api_name, ADMIN)
-    if not handler:
-        return READ
-    if handler.endswith(_LAMBDA):
+def event_need(page: str, function: Callable[..., Any] | None, public: bool) -> Need:
+    """What an event takes: what is declared at its function, or what working on its page takes."""
+    handler = "" if function is None else getattr(function, "__qualname__", "")
+    if not public and (not handler or handler.endswith("<lambda>")):
         # Written where the page is built: they show, empty or hide parts of a form.
         return READ
     needs = PAGES.get(page)
-    return HANDLERS.get(handler, ADMIN if needs is None else needs.working)
+    declared: Need | None = getattr(function, "need", None)
+    return declared or (ADMIN if public or needs is None else needs.working)
 
 
 def _compiled() -> list[tuple[re.Pattern[str], Rule]]:

@@ -53,14 +53,6 @@ HASHES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """The account that a token belongs to."""
-
-    account: AccountRecord
-    project_id: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class NewToken:
     """A token that was just made; its text is shown this once."""
 
@@ -71,41 +63,21 @@ class NewToken:
 class AccountService:
     """Creates accounts, lets them in, and says who a request comes from."""
 
-    def __init__(
-        self,
-        accounts: AccountsRepository,
-        tokens: TokensRepository,
-        sign_ins: SignInsRepository,
-        trail: TrailRepository,
-        projects: ProjectsRepository,
-        hours: int,
-        hasher: PasswordHasher | None = None,
-        idle_minutes: int = 0,
-    ) -> None:
-        """Wire the service to the store."""
-        self._accounts = accounts
-        self._tokens = tokens
-        self._sign_ins = sign_ins
-        self._trail = trail
-        self._projects = projects
-        self._hours, self._idle = hours, timedelta(minutes=idle_minutes)
+    def __init__(self, services: Services, hasher: PasswordHasher | None = None) -> None:
+        self._accounts, self._tokens = services[AccountsRepository], services[TokensRepository]
+        self._sign_ins, self._trail = services[SignInsRepository], services[TrailRepository]
+        self._projects = services[ProjectsRepository]
+        self._hours = services.settings.sign_in_hours
+        self._idle = timedelta(minutes=services.settings.idle_minutes)
         self._hasher = hasher or PasswordHasher()
         self._hashing = BoundedSemaphore(HASHES_AT_ONCE)
         self._nobody = ""
-        self.attempts = Attempts(sign_ins, trail)
+        self.attempts = Attempts(self._sign_ins, self._trail)
 
     @classmethod
     def wired(cls, services: Services) -> AccountService:
         """Built from the program's services."""
-        return cls(
-            services[AccountsRepository],
-            services[TokensRepository],
-            services[SignInsRepository],
-            services[TrailRepository],
-            services[ProjectsRepository],
-            services.settings.sign_in_hours,
-            idle_minutes=services.settings.idle_minutes,
-        )
+        return cls(services)
 
     def add(self, name: str, role: str, password: str, project: str = DEFAULT_NAME) -> AccountRecord:
         """Create a local account."""
@@ -142,16 +114,16 @@ class AccountService:
     def change_role(self, name: str, role: str) -> AccountRecord:
         """Give an account another role, which holds from its next request on."""
         account = self.named(name)
-        self._accounts.change_role(account.id, role_named(role))
+        changed = self._accounts.change_role(account.id, role_named(role))
         self.note("change a role", f"{account.name}, {role}")
-        return self._accounts.get(account.id)
+        return changed
 
     def disable(self, name: str, disabled: bool = True) -> AccountRecord:
-        """Let an account in no longer, nor its browsers and programs that are in; or let it in again."""
+        """Disable an account with its browsers and programs, or enable it again."""
         account = self.named(name)
-        self._accounts.disable(account.id, disabled)
+        changed = self._accounts.disable(account.id, disabled)
         self.note("disable an account" if disabled else "enable an account", account.name)
-        return self._accounts.get(account.id)
+        return changed
 
     def change_password(self, name: str, password: str) -> AccountRecord:
         """Set a password; browsers of the account are signed out."""
@@ -176,10 +148,10 @@ class AccountService:
         return OneTimePassword(self._accounts.get(account.id), password)
 
     def add_token(self, name: str, label: str, days: int | None, project: str = "") -> NewToken:
-        """Make a token by which programs ask in an account's name."""
+        """Make a token with which programs ask in an account's name."""
         account, said = self.named(name), " ".join(label.split())
         if not 0 < len(said) <= LONGEST_LABEL:
-            raise ServiceError(f"Say what the token is for, in at most {LONGEST_LABEL} characters.")
+            raise ServiceError(f"Say what the token is for in at most {LONGEST_LABEL} characters.")
         if days is not None and not 0 < days <= 3650:
             raise ServiceError(f"A token cannot hold for {days} days; give 1 to 3650.")
         only = self._projects.named(project).id if project else None
@@ -194,7 +166,7 @@ class AccountService:
         return self._tokens.list(self.named(name).id)
 
     def revoke_token(self, name: str, number: int) -> None:
-        """Take a token of an account back."""
+        """Revoke a token of an account."""
         account = self.named(name)
         if number not in [token.id for token in self._tokens.list(account.id)]:
             raise NotFoundError(f"{account.name} has no token {number}; 'accounts tokens' lists them.")
@@ -202,7 +174,7 @@ class AccountService:
         self.note("revoke a token", f"{account.name}, token {number}")
 
     def revoke_tokens(self, name: str) -> int:
-        """Take all tokens of an account back, and return how many held."""
+        """Revoke all tokens of an account, and return how many were valid."""
         account = self.named(name)
         count = self._tokens.revoke_all(account.id)
         self.note("revoke all tokens", f"{account.name}, {count}")
@@ -232,7 +204,7 @@ class AccountService:
         if account is None:
             self.note(action, asked, "refused", address)
             raise SignInError("This name and this password do not belong together.")
-        self.attempts.succeeded(keys)
+        self._sign_ins.succeeded(keys)
         return account
 
     def _choose(self, account: AccountRecord, password: str, chosen: str, address: str) -> None:
@@ -249,13 +221,9 @@ class AccountService:
         self.note("change a password", account.name, address=address, actor=account.name)
 
     def begin(
-        self,
-        account: AccountRecord,
-        address: str,
-        how: str = "by password",
-        id_token: str | None = None,
+        self, account: AccountRecord, address: str, how: str = "by password", id_token: str | None = None,
         browser: str = "",
-    ) -> str:
+    ) -> str:  # fmt: skip
         """Sign a browser in whose account is known, and give the secret for its cookie."""
         secret = secrets.token_urlsafe(32)
         until = utc_now() + timedelta(hours=self._hours)
@@ -267,7 +235,7 @@ class AccountService:
     def admit(
         self, person: Person, address: str, project: str = DEFAULT_NAME, browser: str = ""
     ) -> tuple[AccountRecord, str]:
-        """Sign a browser in whose owner a provider vouches for; her first sign-in makes her account."""
+        """Sign in a browser whose owner a provider confirms; the first sign-in makes the account."""
         account = self._accounts.at_provider(person.issuer, person.subject)
         try:
             first = self._projects.named(project) if account is None and project else None
@@ -278,8 +246,7 @@ class AccountService:
             elif account.disabled_at is not None:
                 raise SignInError(f"The account {account.name} is disabled. Ask an admin of this server.")
             elif account.role != person.role:
-                self._accounts.change_role(account.id, person.role)
-                account = self._accounts.get(account.id)
+                account = self._accounts.change_role(account.id, person.role)
                 self.note("change a role", f"{account.name}, {account.role}", address=address, actor=account.name)
         except (ConflictError, NotFoundError, SignInError) as error:
             self.note("sign in", person.name, "refused", address)
@@ -287,7 +254,7 @@ class AccountService:
         return account, self.begin(account, address, f"by {person.issuer}", person.id_token, browser)
 
     def sign_out(self, secret: str, address: str = "") -> str | None:
-        """Sign a browser out; what signs nobody in is passed over."""
+        """Sign a browser out, if it is signed in."""
         found = self.held(secret)
         if found is None:
             return None
@@ -317,7 +284,7 @@ class AccountService:
                 raise ServiceError("Nobody is signed in here; name an account.")
             return present
         if present is not None and present.name.lower() != " ".join(name.split()).lower() and present.role != "admin":
-            raise ServiceError("Sign-ins of other accounts are an admin's to see and to end; leave the name empty.")
+            raise ServiceError("Only admins may see and end sign-ins of other accounts; leave the name empty.")
         return self.named(name)
 
     def sign_ins(self, account: AccountRecord) -> Sequence[SignInRecord]:
@@ -335,8 +302,8 @@ class AccountService:
     def _unused_since(self) -> datetime | None:
         return utc_now() - self._idle if self._idle else None
 
-    def by_token(self, token: str) -> Holder | None:
-        """In whose name a program asks; None for nobody, or a disabled account."""
+    def by_token(self, token: str) -> tuple[AccountRecord, int | None] | None:
+        """The account in whose name a program asks, and the only project that it may ask about."""
         now = utc_now()
         found = self._tokens.holding(digest_of(token), now) if token.startswith(TOKEN) else None
         if found is None or (account := self._enabled(found.account_id)) is None:
@@ -344,12 +311,12 @@ class AccountService:
         if found.used_at is None or _hour(found.used_at) != _hour(now):
             # Once an hour: a program that asks often must not wait for the disk each time.
             self._tokens.mark_used(found.id, _hour(now))
-        return Holder(account, found.project_id)
+        return account, found.project_id
 
     def note(
         self, action: str, subject: str = "", outcome: str = "done", address: str = "", actor: str | None = None
     ) -> None:
-        """Take down what was done; without an actor it is whoever is being answered."""
+        """Write to the trail what was done; without an actor it is the account that is being answered."""
         present = present_account()
         name = actor if actor is not None else "" if present is None else present.name
         self._trail.add(TrailFields(actor=name, action=action, subject=subject, outcome=outcome, address=address))
@@ -368,9 +335,7 @@ class AccountService:
                 self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
             except (VerifyMismatchError, InvalidHashError):
                 return None
-            if len(password) > LONGEST_PASSWORD:
-                return None
-            if account is None or stored is None or account.disabled_at is not None:
+            if account is None or stored is None or account.disabled_at is not None or len(password) > LONGEST_PASSWORD:
                 return None
             if account.one_time_until is not None and account.one_time_until <= utc_now():
                 return None
@@ -396,7 +361,7 @@ class AccountService:
 
 def require_accounts(settings: Settings, accounts: AccountsRepository) -> None:
     """Refuse to serve with accounts while nobody could sign in as admin."""
-    if settings.accounts == "on" and not accounts.count_of("admin"):
+    if settings.accounts == "on" and not accounts.has_admin():
         raise ServiceError(
             "Accounts are on and there is no admin yet, so nobody could let anybody in. Add one, which asks for a "
             "password, and start again: python -m app accounts add NAME --role admin"

@@ -17,7 +17,8 @@ from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.events import or_refusal, packed, reply, shown, shown_stream
+from app.shared.events import or_refusal, packed, reply, shown, shown_stream, shown_to
+from app.shared.needs import LOOK, READ, needs
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
     StoredChoices,
@@ -59,7 +60,7 @@ class AuditHandlers(SettingsHandlers):
         super().__init__(services)
         self._library = services[SessionLibrary]
 
-    @shown
+    @shown_to(READ)
     def open(self, event: gr.EventData) -> list[object]:
         """Show the asked-for session, a copy to be changed, or a blank page with the asked-for calibration."""
         stored = self.stored()
@@ -121,7 +122,7 @@ class AuditHandlers(SettingsHandlers):
         steps = self._audits.view(*ids).steps[event.since :]
         return packed(event, {**frame_message(*ids, steps, self._audits.progress(*ids)), "filled": True})
 
-    @shown
+    @shown_to(LOOK)
     def pause(self, event: gr.EventData) -> None:
         """End a run after its current token."""
         self._audits.pause(event.session)
@@ -132,7 +133,7 @@ class AuditHandlers(SettingsHandlers):
         view = self._audits.fork(event.session, event.branch, event.index, event.token)
         return packed(event, session_message(view, start=event.index))
 
-    @shown
+    @shown_to(LOOK)
     def contribute(self, event: gr.EventData) -> Message:
         """Find out what each masked span contributes to each token of the chain."""
         return reply(
@@ -152,7 +153,7 @@ class AuditHandlers(SettingsHandlers):
 
         return reply(event, finding_message(view.prompt, masked, self._audits.alone(event.session), refers))
 
-    @shown
+    @shown_to(LOOK)
     def overhead(self, event: gr.EventData) -> Message:
         """Measure what the session's policy costs."""
         return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
@@ -176,7 +177,7 @@ class BranchHandlers:
         self._audits = services[AuditService]
         self._library = services[SessionLibrary]
 
-    @shown
+    @shown_to(READ)
     def tree(self, event: gr.EventData) -> Message:
         """Read the tree again, as seen from the shown branch."""
         return reply(event, {**tree_message(self._audits.view(event.session, event.shown)), "said": ""})
@@ -187,7 +188,7 @@ class BranchHandlers:
         self._library.rename_branch(event.session, event.branch, str(event.name))
         return reply(event, {**tree_message(self._audits.view(event.session, event.shown)), "said": "Renamed."})
 
-    @shown
+    @shown_to(LOOK)
     def ponder(self, event: gr.EventData) -> Message:
         """Say what pruning a branch would take along, or why it cannot be pruned."""
         return reply(event, prune_message(event.branch, self._library.prune_preview(event.session, event.branch)))
@@ -200,7 +201,7 @@ class BranchHandlers:
         seen = self._audits.view(event.session, event.shown) if there else view
         return reply(event, {**tree_message(seen), "said": "Pruned."})
 
-    @shown
+    @shown_to(READ)
     def beside(self, event: gr.EventData) -> Message:
         """Put two chains of the session beside each other, from where they part."""
         left, right = (self._audits.view(event.session, branch) for branch in event.pair)
@@ -214,6 +215,7 @@ class RereadingHandlers:
         self._rereads = services[RereadService]
         self._audits = services[AuditService]
 
+    @needs(READ)
     @shown_stream
     def reread(self, event: gr.EventData) -> Iterator[Message]:
         """Read the chain; why it cannot be read is shown in the panel and not as an error."""
@@ -232,7 +234,7 @@ class RereadingHandlers:
                 yield reply(event, departure_message(departure))
                 told_at = time.monotonic()
 
-    @shown
+    @shown_to(READ)
     def halt(self, event: gr.EventData) -> None:
         """End the way to a new audit after its current token."""
         self._audits.pause(event.session)

@@ -22,6 +22,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.format import quoted
 from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
+from app.shared.needs import LOOK, READ, WORK
 from app.shared.operations import Json, command, operation
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
@@ -138,7 +139,7 @@ def _default(value: object) -> str:
     return " ".join(repr(text) for text in value) if isinstance(value, tuple) else repr(value)
 
 
-@operation(json=lambda spans: [span_json(span) for span in spans])
+@operation(need=READ, json=lambda spans: [span_json(span) for span in spans])
 def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tuple[Span, ...]:
     """Find the words of a text that name a protected attribute; nothing is stored.
 
@@ -153,7 +154,7 @@ def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tupl
     return wired[AuditService].detect(text, settings)
 
 
-@operation(json=session_json)
+@operation(need=WORK, json=session_json)
 def start_audit(
     wired: Services,
     prompt: str = "",
@@ -186,7 +187,8 @@ def start_audit(
 
 
 @operation(
-    json=lambda stepped: {"session_id": stepped[0], "step": None if stepped[1] is None else step_json(stepped[1])}
+    need=WORK,
+    json=lambda stepped: {"session_id": stepped[0], "step": None if stepped[1] is None else step_json(stepped[1])},
 )
 def step(wired: Services, session_id: int) -> tuple[int, Step | None]:
     """Write one token on the session's active branch.
@@ -201,7 +203,7 @@ def step(wired: Services, session_id: int) -> tuple[int, Step | None]:
     return session_id, wired[AuditService].step(session_id)
 
 
-@operation(json=session_json)
+@operation(need=WORK, json=session_json)
 def run_to_end(wired: Services, session_id: int) -> AuditView:
     """Write tokens on the session's active branch until it is finished.
 
@@ -216,7 +218,7 @@ def run_to_end(wired: Services, session_id: int) -> AuditView:
     return wired[AuditService].view(session_id)
 
 
-@operation(json=session_json)
+@operation(need=WORK, json=session_json)
 def fork(wired: Services, session_id: int, branch_id: int, step: int, token: str) -> AuditView:
     """Depart from a branch with another token; the new branch becomes the session's active one.
 
@@ -232,7 +234,7 @@ def fork(wired: Services, session_id: int, branch_id: int, step: int, token: str
     return wired[AuditService].fork(session_id, branch_id, step - 1, token)
 
 
-@operation(json=contributions_json)
+@operation(need=LOOK, json=contributions_json)
 def contributions(wired: Services, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
     """Measure what each masked span contributes to each token of a chain; runs the model again.
 
@@ -247,7 +249,7 @@ def contributions(wired: Services, session_id: int, branch_id: int | None = None
     return wired[AuditService].contributions(session_id, branch_id)
 
 
-@operation(json=policies_json)
+@operation(need=READ, json=policies_json)
 def policies(wired: Services) -> tuple[PolicyInfo, ...]:
     """List the decoding methods that an audit can be made with.
 
@@ -266,7 +268,7 @@ def list_policies(wired: Services) -> tuple[PolicyInfo, ...]:
     return KNOWN_POLICIES
 
 
-@operation(json=rereading_json, command="reread", text=_print_rereading)
+@operation(need=READ, json=rereading_json, command="reread", text=_print_rereading)
 def reread_audit(
     wired: Services, session: int, *, lam: float | None = None, alpha: float | None = None, branch: int | None = None
 ) -> Rereading:

@@ -13,8 +13,9 @@ from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_choices, drift_badge
 from app.shared.errors import USER_ERRORS
-from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown, told
+from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown_to, told
 from app.shared.markup import html
+from app.shared.needs import READ, needs
 from app.shared.prompt_words import preview_message, refused_message, spans_from, spans_message
 from app.shared.settings_rail import (
     CHANGED,
@@ -62,13 +63,13 @@ class SettingsHandlers:
         self._user_lists = services[UserListService]
         self._tunings = services[TuningService]
 
-    @shown
+    @shown_to(READ)
     def detect(self, event: gr.EventData, *values: object) -> str:
         """Find the sensitive spans of the prompt."""
         spans = self._audits.detect(event.prompt, settings_from(without_parameters(values)))
         return packed(event, spans_message(spans, event.prompt))
 
-    @shown
+    @shown_to(READ)
     def preview(self, event: gr.EventData, *values: object) -> str:
         """Read the prompt as the masked branch does; one that is too long is told of beside it, as long as it is."""
         settings = settings_from(without_parameters(values))
@@ -78,6 +79,7 @@ class SettingsHandlers:
             return packed(event, refused_message(error))
         return packed(event, preview_message(preview, self._audits.context_length(settings.model)))
 
+    @needs(READ)
     def describe_model(self, name: str) -> Iterator[str]:
         """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""
         yield '<p class="hint">Loading the model …</p>'
@@ -96,14 +98,17 @@ class SettingsHandlers:
                 model=model,
             )
 
+    @needs(READ)
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
         return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
 
+    @needs(READ)
     def describe_method(self, *values: object) -> str:
         """Say what keeps the chosen method from running with its parameters, where no single field says it already."""
         return method_note(values)
 
+    @needs(READ)
     def describe_tuned(self, *values: object) -> list[object]:
         """Say at which strength the chosen method was found to be best, if it was tuned."""
         tuned = or_told(lambda: self._tunings.tuned(settings_from(without_parameters(values))))
@@ -118,23 +123,24 @@ class SettingsHandlers:
         )
         return [note, gr.Button(visible=True)]
 
+    @needs(READ)
     def describe_drift(self, number: int) -> str:
         """Say whether the audits so far speak against the chosen calibration."""
         return or_told(lambda: drift_badge(self._calibrations.drift(number), number)) or "" if number else ""
 
-    @shown
+    @shown_to(READ)
     def menu(self, *values: object) -> object:
         """Offer the calibrations that fit mask, model and policy first."""
         chosen = dict(zip(FIELDS, values, strict=True))
         fitting = layout_from(chosen), str(chosen["model"]), str(chosen["policy"])
         return gr.Dropdown(calibration_choices(self._calibrations.list(), *fitting))
 
-    @shown
+    @shown_to(READ)
     def use_tuned(self, *values: object) -> list[object]:
         """Take over the tuned strength of the chosen method."""
         return self.updates(self._tunings.applied(settings_from(values)), self.stored())
 
-    @shown
+    @shown_to(READ)
     def adopt(self, *values: object) -> list[object]:
         """Take over the settings that the chosen calibration was made with."""
         return self.updates(self._audits.adopt(settings_from(values)), self.stored())

@@ -17,6 +17,7 @@ from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
+from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
@@ -129,7 +130,7 @@ def _follow(wired: Services, view: BatchView, quiet: bool) -> BatchView:
     return wired[BatchService].view(view.id)
 
 
-@operation(json=batch_json, answer="batch")
+@operation(need=LEAD, json=batch_json, answer="batch")
 def run_batch(
     wired: Services,
     file: Path,
@@ -200,7 +201,7 @@ def _summary_json(summary: tuple[BatchView, Impact | None]) -> Json:
     return batch_json(view) if impact is None else {**batch_json(view), "impact": impact_json(*impact)}
 
 
-@operation(json=_summary_json)
+@operation(need=READ, json=_summary_json)
 def batch_summary(
     wired: Services, batch_id: int, rule: OutcomeRule | None = None, exclude_small: bool = False
 ) -> tuple[BatchView, Impact | None]:
@@ -284,7 +285,7 @@ def _formal(wired: Services, batch_id: int, kind: str, statement: Statement, rul
     return wired[ReportService].formal_batch(audited_batch(view, rule), statement, kind)
 
 
-@operation(answer="report")
+@operation(need=EXPORT, answer="report")
 def formal_batch_report(
     wired: Services,
     batch_id: int,

@@ -37,11 +37,12 @@ from app.report.service import SUFFIXES, ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
+from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
 from app.shared.given import whole
 from app.shared.markup import chart, from_file, hint, markup, place
+from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import (
     NOT_TRIED,
     TRYING,
@@ -153,7 +154,7 @@ UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which row
 class BatchSettings(SettingsHandlers):
     """The rail's handlers, with the choice to go on without a calibration that does not fit."""
 
-    @shown
+    @shown_to(READ)
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the rail says of the calibration, and offer the choice where there is one."""
         fit = or_refusal(lambda: self._audits.fit(settings_from(without_parameters(values))))
@@ -170,7 +171,7 @@ class BatchFormHandlers:
         self.settings = BatchSettings(services)
         self.prompts = PromptHandlers(services[BatchService], UNTRIED)
 
-    @shown
+    @shown_to(READ)
     def opened(self, request: gr.Request) -> list[object]:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         calibration = str(request.query_params.get("calibration", ""))
@@ -183,7 +184,7 @@ class BatchFormHandlers:
         )
         return updates_from(control_values(settings, stored), stored)
 
-    @shown
+    @shown_to(READ)
     def preview(self, path: str | None, *values: Any) -> str:
         """The first rows as they will be masked."""
         if path is None:
@@ -200,14 +201,14 @@ class BatchFormHandlers:
         )
         return preview_rows(self._calibrations.preview(prompts, masking), len(prompts.rows))
 
-    @shown
+    @shown_to(READ)
     def check(self, path: str | None, *values: Any) -> list[Any]:
         """All rows that cannot be used, those included that only the model can tell."""
         prompts, request = self._batch(path, True, values)
         errors = self._batches.row_errors(prompts, request)
         return [row_errors(errors, prompts.total), accept_box(prompts.total, errors, prompts.errors)]
 
-    @shown
+    @shown_to(READ)
     def estimate(self, path: str | None, *values: Any) -> str:
         """What the run will take."""
         return estimate_line(self._batches.estimate(*self._batch(path, True, values)))
@@ -246,12 +247,12 @@ class BatchHandlers:
         self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
 
-    @shown
+    @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """A page of a batch's rows, and how far the batch is."""
         return self._shown(event)
 
-    @shown
+    @shown_to(READ)
     def listed(self, event: gr.EventData) -> Reply:
         """All batches."""
         return reply(event, {"kind": "list", "html": batches_list(self._batches.list())})
@@ -275,7 +276,7 @@ class BatchHandlers:
         listed = batches_list(self._batches.list())
         return reply(event, {"kind": "list", "html": listed, "gone": int(event.id), "said": "The batch is deleted."})
 
-    @shown
+    @shown_to(READ)
     def totals(self, event: gr.EventData) -> list[Any]:
         """Means by group as a chart and as numbers."""
         measure = str(event.measure)
@@ -288,7 +289,7 @@ class BatchHandlers:
         }  # fmt: skip
         return [reply(event, message), totals_figure(groups, measure)]
 
-    @shown
+    @shown_to(READ)
     def outcome(self, event: gr.EventData) -> Reply:
         """How a rule reads the rows, and the table that comes of it."""
         view, rule = self._batches.view(int(event.batch)), outcome_rule(event.rule)
@@ -299,7 +300,7 @@ class BatchHandlers:
             impact = or_refusal(lambda: impact_table(pairs, bool(event.rule.get("small"))))
         return reply(event, impact_message(view, rule, outcomes, impact))
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
         """Write the rows, the totals or the impact ratios for download."""
         batch_id, kind = int(event.batch), str(event.kind)
@@ -314,7 +315,7 @@ class BatchHandlers:
             raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
         return str(write_text(Path(self._folder.name) / f"coft-audit-batch-{batch_id}-{kind}.csv", text))
 
-    @shown
+    @shown_to(EXPORT)
     def formal(self, event: gr.EventData) -> str:
         """Write the batch's formal report for download, with selection rates where the page has a rule."""
         rule = outcome_rule(event.rule)

@@ -21,6 +21,7 @@ from app.shared.commands import Stopped
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
+from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation
 from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import calibration_request, columns_of
@@ -383,7 +384,7 @@ def levels_by_family(text: str | None) -> tuple[tuple[str, float], ...] | None:
         raise ServiceError(f"--alpha-by-family has a level that is no number ({error}).") from error
 
 
-@operation(json=job_json, answer="job")
+@operation(need=LEAD, json=job_json, answer="job")
 def calibrate(
     wired: Services,
     file: Path,
@@ -469,7 +470,7 @@ def calibrate_or_resume(
     return calibrate.call(wired, prompts, asked, tell=tell)
 
 
-@operation(json=calibration_json)
+@operation(need=READ, json=calibration_json)
 def read_calibration(
     wired: Services,
     calibration_id: int,
@@ -509,6 +510,7 @@ def read_calibration(
 
 
 @operation(
+    need=READ,
     json=lambda calibrations: [calibration_summary_json(item) for item in calibrations],
     command="calibrations list",
     text=print_calibrations,
@@ -525,7 +527,7 @@ def list_calibrations(wired: Services, *, model: str = "") -> tuple[CalibrationS
     return wired[CalibrationService].list(model or None)
 
 
-@operation(json=job_json)
+@operation(need=READ, json=job_json)
 def job(wired: Services, job_id: int) -> JobView:
     """Say how far a calibration's job is.
 
@@ -604,7 +606,7 @@ def compare_calibrations(
     return reading.view(wired, first), reading.view(wired, second)
 
 
-@operation(json=drift_json)
+@operation(need=READ, json=drift_json)
 def drift(wired: Services, calibration_id: int) -> DriftReport:
     """Say whether the audits that used a calibration still resemble it.
 

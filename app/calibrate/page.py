@@ -27,9 +27,10 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
-from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown
+from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown_to
 from app.shared.job_watch import JobPart, JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import listing, markup
+from app.shared.needs import READ, needs
 from app.shared.prompt_form import (
     NOT_TRIED,
     TRYING,
@@ -78,7 +79,7 @@ class CalibrationPrompts(PromptHandlers):
         super().__init__(services[CalibrationService], UNTRIED)
         self._calibrations = services[CalibrationService]
 
-    @shown
+    @shown_to(READ)
     def preview(self, path: str | None, *values: Any) -> str:
         """The first rows as they will be masked."""
         return self._preview(path, values)
@@ -92,19 +93,20 @@ class CalibrationPrompts(PromptHandlers):
         request = _request(self._calibrations, prompts, True, values)
         return preview_rows(self._calibrations.preview(prompts, request), len(prompts.rows))
 
+    @needs(READ)
     def preview_again(self, path: str | None, *values: Any) -> Any:
         """The first rows under other settings of the mask."""
         rows = or_told(lambda: self._preview(path, values))
         return gr.skip() if rows is None else rows
 
-    @shown
+    @shown_to(READ)
     def check(self, path: str | None, *values: Any) -> list[Any]:
         """All rows that cannot be used, those included that only the model can tell."""
         prompts, request = submission(self._calibrations, path, True, values)
         errors = self._calibrations.row_errors(prompts, request)
         return [row_errors(errors, prompts.total), accept_box(prompts.total, errors, prompts.errors)]
 
-    @shown
+    @shown_to(READ)
     def estimate(self, path: str | None, *values: Any) -> str:
         """What the run will take."""
         prompts, request = submission(self._calibrations, path, True, values)
@@ -185,19 +187,19 @@ class CalibrationFormHandlers:
     def __init__(self, services: Services) -> None:
         self._user_lists = services[UserListService]
 
-    @shown
+    @shown_to(READ)
     def menu(self) -> Any:
         """The word lists to choose from."""
         return gr.Dropdown(list_choices(self._user_lists.list()))
 
-    @shown
+    @shown_to(READ)
     def applies(self, *values: Any) -> list[Any]:
         """Show the fields that apply, hide the others, and sum the shares up."""
         fields = fields_from(values)
         visible = applicable(fields)
         return [*(gr.update(visible=visible[name]) for name in BOXES), shares_line(fields)]
 
-    @shown
+    @shown_to(READ)
     def share_out(self, alpha: float, families: list[str]) -> list[float]:
         """Equal shares to begin with."""
         return equal_shares(alpha, families)

@@ -39,9 +39,10 @@ from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import ALL_GROUPS
 from app.shared.charts import support_histogram
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown, shown_to
 from app.shared.format import level, table_threshold
 from app.shared.markup import chart, hint, listing, markup, upload
+from app.shared.needs import EXPORT, READ, needs
 from app.shared.wiring import Services
 from coft_core.conformal.record import Reading
 
@@ -143,7 +144,7 @@ class ResultHandlers:
         # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-calibrations-")
 
-    @shown
+    @shown_to(READ)
     def show(self, shown_id: int | None) -> list[Any]:
         """A run as it was calibrated."""
         listed = runs_list(self._calibrations.list(), shown_id)
@@ -155,7 +156,7 @@ class ResultHandlers:
         others = self._at_other_levels(shown_id, view, ReadingRequest())
         return [*head, *reading_updates(view), *panels(view), others, *self._drift(shown_id)]
 
-    @shown
+    @shown_to(READ)
     def read(self, shown_id: int | None, label: str | None, *values: Any) -> list[Any]:
         """The run read otherwise."""
         if shown_id is None:
@@ -168,7 +169,7 @@ class ResultHandlers:
         width = gr.Slider(visible=view.reading.bin_spacing != FINEST)
         return [result_head(view), reading_note(view, base), draws, width, *panels(view, label)]
 
-    @shown
+    @shown_to(READ)
     def others(self, shown_id: int | None, *values: Any) -> Any:
         """The same reading at other risk levels; what stands there stays with the reading when another is refused."""
         if shown_id is None:
@@ -187,12 +188,12 @@ class ResultHandlers:
         levels = sorted({*OTHER_ALPHAS, shown_alpha}, reverse=True)
         return alphas([(alpha, at(alpha)) for alpha in levels], shown_alpha)
 
-    @shown
+    @shown_to(READ)
     def histogram(self, shown_id: int | None, label: str, *values: Any) -> Any:
         """Joint support of one bin's true tokens."""
         return None if shown_id is None else histogram(read(self._calibrations, shown_id, values)[1], label)
 
-    @shown
+    @shown_to(READ)
     def choose(self, event: gr.EventData) -> int:
         """Show another run."""
         return int(event.id)
@@ -205,18 +206,19 @@ class ResultHandlers:
         kept_id = shown_id if shown_id != event.id else (runs[0].id if runs else None)
         return [kept_id, runs_list(runs, kept_id)]
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
         """Write a run as a file for download."""
         return str(self._calibrations.export(int(event.id), Path(self._folder.name)))
 
-    @shown
+    @shown_to(READ)
     def menu(self, shown_id: int | None, other: int | None) -> Any:
         """The runs that the shown one can be compared with."""
         choices = comparison_choices(self._calibrations.list(), shown_id)
         kept = other if any(value == other for _, value in choices) else 0
         return gr.Dropdown(choices, value=kept)
 
+    @needs(READ)
     def compare(self, shown_id: int | None, other: int | None, *values: Any) -> list[Any]:
         """Both runs, the other one read as the shown one; a reading that is refused changes nothing."""
         if shown_id is None or not other:
@@ -242,7 +244,7 @@ class ResultHandlers:
         picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
         return [drift_head(report), picture, drift_foot(report)]
 
-    @shown
+    @shown_to(READ)
     def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
         """Store the run anew with weights for other prompts, and show it."""
         if shown_id is None or path is None:

@@ -28,6 +28,7 @@ from app.compare.types import (
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import chain_text, job_json, session_json, settings_json
+from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
 from app.shared.prompt_rows import fields_json
@@ -306,7 +307,7 @@ def _session_and_branch(text: str) -> tuple[int, int | None]:
     return int(session), int(branch) if branch else None
 
 
-@operation(json=comparison_json)
+@operation(need=READ, json=comparison_json)
 def compare_sessions(wired: Services, session_ids: list[int], branch_ids: list[int | None] | None = None) -> Comparison:
     """Compare the chains of two to eight sessions with the first of them; needs no model.
 
@@ -370,7 +371,7 @@ def _write_set(wired: Services, view: SetComparison, folder: Path) -> str:
 SET: Json = {"json": set_json, "write": _write_set, "text": _print_set}
 
 
-@operation(json=set_json, answer="comparison")
+@operation(need=WORK, json=set_json, answer="comparison")
 def run_comparison(
     wired: Services, file: Path, settings: Annotated[Asked, Read(set_request)] = NOTHING
 ) -> SetComparison:
@@ -415,7 +416,7 @@ def compare_set(
     return run_comparison.call(wired, prompts, (request, pairs("--columns", columns)))
 
 
-@operation(command="compare-set show", **SET)
+@operation(need=READ, command="compare-set show", **SET)
 def comparison_summary(wired: Services, comparison_id: int) -> SetComparison:
     """Say how far a comparison over a prompt set is, with its means and rows.
 

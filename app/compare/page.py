@@ -34,8 +34,21 @@ from app.compare.words import (
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
-from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, or_refusal, reply, shown, shown_stream, wire
+from app.shared.events import (
+    LATEST,
+    MULTIPLE,
+    On,
+    Reply,
+    downloaded,
+    or_refusal,
+    reply,
+    shown,
+    shown_stream,
+    shown_to,
+    wire,
+)
 from app.shared.markup import chart, from_file, markup, place
+from app.shared.needs import EXPORT, LOOK, READ
 from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
 from app.shared.prompt_words import Message, draft_message, spans_from, spans_message
@@ -153,7 +166,7 @@ def compare_side() -> list[gr.Plot]:
     return plots
 
 
-READ = len(PROMPT_SET_FIELDS) + 4
+PARTS_READ = len(PROMPT_SET_FIELDS) + 4
 """Outputs of a prompt set that was read: summary, fold, columns, errors and the choice to go on."""
 
 GOOD_ROWS = "Go on with the good rows where others cannot be used"
@@ -169,22 +182,22 @@ class SetHandlers:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-compared-sets-")
         self.prompts = PromptHandlers(services[BatchService], "")
 
-    @shown
+    @shown_to(READ)
     def parse(self, path: str | None) -> list[Any]:
         """Read an uploaded prompt set, each field from the column of its name."""
         return _offered(self.prompts.parse(path))
 
-    @shown
+    @shown_to(READ)
     def remap(self, path: str | None, *columns: str) -> list[Any]:
         """Read it again with the chosen columns."""
         return _offered(self.prompts.remap(path, *columns))
 
-    @shown
+    @shown_to(READ)
     def take(self, event: gr.EventData) -> str:
         """Take a stored prompt set as if it had been uploaded."""
         return str(self._sets.write_prompt_set(int(event.id), Path(self._folder.name)))
 
-    @shown
+    @shown_to(READ)
     def listed(self, event: gr.EventData) -> Reply:
         """Comparisons of earlier, and stored prompt sets."""
         return reply(event, sets_message(self._sets.list(), self._sets.prompt_sets()))
@@ -204,7 +217,7 @@ class SetHandlers:
             return reply(event, {"kind": "mismatch", "column": mismatch.column, "text": str(mismatch)})
         return reply(event, {"kind": "started", "set": number})
 
-    @shown
+    @shown_to(READ)
     def view(self, event: gr.EventData) -> Reply:
         """An open comparison."""
         return self._shown(event)
@@ -227,7 +240,7 @@ class SetHandlers:
         self._sets.delete(int(event.id))
         return reply(event, {"kind": "removed", "set": int(event.id)})
 
-    @shown
+    @shown_to(EXPORT)
     def table(self, event: gr.EventData) -> str:
         """Write rows or means for download."""
         rows, means = self._sets.write_csv(int(event.id), Path(self._folder.name))
@@ -272,7 +285,7 @@ def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr
 
 def _offered(outputs: list[Any]) -> list[Any]:
     """What a prompt set shows, with the choice to go on: only a run finds which rows a column's model cannot take."""
-    return [*outputs[: READ - 1], gr.Checkbox(False, visible=outputs[READ]["interactive"], label=GOOD_ROWS)]
+    return [*outputs[: PARTS_READ - 1], gr.Checkbox(False, visible=outputs[PARTS_READ]["interactive"], label=GOOD_ROWS)]
 
 
 FOUND = 8
@@ -290,12 +303,12 @@ class CompareHandlers:
         self._comparisons = services[ComparisonService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-comparisons-")
 
-    @shown
+    @shown_to(READ)
     def detect(self, event: gr.EventData) -> Reply:
         """Find the sensitive spans of the prompt."""
         return reply(event, spans_message(self._audits.detect(event.prompt), event.prompt))
 
-    @shown
+    @shown_to(READ)
     def draft(self, event: gr.EventData) -> Reply:
         """The prompt and the spans of an audit, to be run with other methods."""
         draft = self._library.prefill(int(event.session))
@@ -303,7 +316,7 @@ class CompareHandlers:
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
         return reply(event, draft_message(request, draft.notes, preview))
 
-    @shown
+    @shown_to(READ)
     def menu(self, event: gr.EventData) -> Reply:
         """What columns can be made of."""
         return reply(event, menu_message(self._calibrations.list()))
@@ -330,28 +343,28 @@ class CompareHandlers:
                 yield _alone(reply(event, live.frame()))
         yield _whole(event, self._comparisons.compare(sessions))
 
-    @shown
+    @shown_to(LOOK)
     def pause(self, event: gr.EventData) -> None:
         """End a run after the current tokens."""
         self._comparisons.pause(chains_from(event.chains)[0])
 
-    @shown
+    @shown_to(READ)
     def open(self, event: gr.EventData) -> list[Any]:
         """Put stored chains beside each other."""
         return _whole(event, self._comparisons.compare(*chains_from(event.chains)))
 
-    @shown
+    @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """Sessions that can be compared."""
         page = self._library.search(LibraryQuery(text=str(event.text), page_size=FOUND))
         return reply(event, found_message(page.entries, page.total))
 
-    @shown
+    @shown_to(READ)
     def pick(self, event: gr.EventData) -> Reply:
         """One session with its branches."""
         return reply(event, picked_message(self._audits.view(int(event.session))))
 
-    @shown
+    @shown_to(EXPORT)
     def csv(self, event: gr.EventData) -> str:
         """Write the comparison as a table for download."""
         return str(self._comparisons.write_csv(*chains_from(event.chains), Path(self._folder.name)))

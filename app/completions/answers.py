@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from app.completions.requests import ChatRequest, CompletionRequest
@@ -101,14 +102,10 @@ class Shape(ABC):
         return {"policy": policy.name, "lam": policy.fusion_weight, "choices": listed}
 
 
-class _Completion(Shape):
+class CompletionShape(Shape):
     """``/v1/completions``."""
 
     asked: CompletionRequest
-
-    @property
-    def _echoes(self) -> bool:
-        return self.asked.echo
 
     def written(self, choice: Choice) -> Iterator[Piece | Ended]:
         """What is written of a choice; nothing where a prompt is only echoed."""
@@ -118,30 +115,30 @@ class _Completion(Shape):
 
     def _choice(self, number: int, choice: Choice, pieces: Sequence[Piece], ended: Ended) -> dict[str, Any]:
         text = "".join(piece.text for piece in pieces)
-        before = choice.plan.prompt.factual_text if self._echoes else ""
-        odds = [*self._echo(choice), *(odds_of(step, self.asked.logprobs) for step in ended.steps)]
+        before = choice.plan.prompt.factual_text if self.asked.echo else ""
+        odds = [*self._echo(choice), *(_odds_of(step, self.asked.logprobs) for step in ended.steps)]
         return {
             "index": number,
             "text": before + text,
-            "logprobs": None if self.asked.logprobs is None else _legacy(odds, 0),
+            "logprobs": None if self.asked.logprobs is None else _legacy(odds),
             "finish_reason": ended.reason,
         }
 
     def _echo(self, choice: Choice) -> list[TokenOdds]:
-        if not self._echoes or self.asked.logprobs is None:
+        if not self.asked.echo or self.asked.logprobs is None:
             return []
         return self._service.echoed(choice, self.asked.logprobs)
 
     def opening(self, number: int, choice: Choice) -> Iterator[dict[str, Any]]:
         """The prompt, where it is echoed."""
-        if self._echoes:
-            logprobs = None if self.asked.logprobs is None else _legacy(self._echo(choice), 0)
+        if self.asked.echo:
+            logprobs = None if self.asked.logprobs is None else _legacy(self._echo(choice))
             yield self._part(number, choice.plan.prompt.factual_text, logprobs, None)
 
     def piece(self, number: int, piece: Piece) -> dict[str, Any]:
         """Text with the token that settled it."""
-        odds = [] if piece.step is None else [odds_of(piece.step, self.asked.logprobs)]
-        return self._part(number, piece.text, None if self.asked.logprobs is None else _legacy(odds, 0), None)
+        odds = [] if piece.step is None else [_odds_of(piece.step, self.asked.logprobs)]
+        return self._part(number, piece.text, None if self.asked.logprobs is None else _legacy(odds), None)
 
     def _last(self, number: int, ended: Ended) -> dict[str, Any]:
         return self._part(number, "", None, ended.reason)
@@ -151,7 +148,7 @@ class _Completion(Shape):
         return {**self._head, "choices": [choice]}
 
 
-class _Chat(Shape):
+class ChatShape(Shape):
     """``/v1/chat/completions``."""
 
     asked: ChatRequest
@@ -172,7 +169,7 @@ class _Chat(Shape):
             return None
         listed = []
         for step in steps:
-            odds = odds_of(step, self.asked.top_logprobs)
+            odds = _odds_of(step, self.asked.top_logprobs)
             told = [_chat_token(token, value) for token, value in odds.top[: self.asked.top_logprobs or 0]]
             listed.append({**_chat_token(odds.token, odds.log_p or 0.0), "top_logprobs": told})
         return {"content": listed, "refusal": None}
@@ -196,39 +193,24 @@ class _Chat(Shape):
         return {**self._head, "choices": [choice]}
 
 
-def completion_shape(service: CompletionService, asked: CompletionRequest, head: Head) -> Shape:
-    """How a completion request is answered."""
-    return _Completion(service, asked, head)
-
-
-def chat_shape(service: CompletionService, asked: ChatRequest, head: Head) -> Shape:
-    """How a conversation is answered."""
-    return _Chat(service, asked, head)
-
-
-def odds_of(step: Step, top: int | None) -> TokenOdds:
+def _odds_of(step: Step, top: int | None) -> TokenOdds:
     """A written token with the likeliest ones of the policy's distribution."""
     likeliest = sorted(step.candidates, key=lambda item: -item.log_p_fused)[: max(top or 0, 1)]
     return TokenOdds(step.token, step.log_p_fused, tuple((item.token, item.log_p_fused) for item in likeliest))
 
 
-def _legacy(odds: Sequence[TokenOdds], start: int) -> dict[str, Any]:
+def _legacy(odds: Sequence[TokenOdds]) -> dict[str, Any]:
     """Log-probabilities as completions have them: lists beside each other."""
-    offsets = []
-    for item in odds:
-        offsets.append(start)
-        start += len(item.token)
     return {
         "tokens": [item.token for item in odds],
         "token_logprobs": [None if item.log_p is None else _told(item.log_p) for item in odds],
         # Several tokens may have the same text; the likeliest of them stands for it.
-        "top_logprobs": [None if item.log_p is None else _by_text(item) for item in odds],
-        "text_offset": offsets,
+        "top_logprobs": [
+            None if item.log_p is None else {token: _told(value) for token, value in reversed(item.top)}
+            for item in odds
+        ],
+        "text_offset": list(accumulate((len(item.token) for item in odds), initial=0))[:-1],
     }
-
-
-def _by_text(odds: TokenOdds) -> dict[str, float]:
-    return {token: _told(value) for token, value in reversed(odds.top)}
 
 
 def _told(log_p: float) -> float:

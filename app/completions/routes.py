@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from app.completions.answers import Shape, chat_shape, completion_shape
+from app.completions.answers import ChatShape, CompletionShape, Shape
 from app.completions.requests import ChatRequest, CompletionRequest, RefusedRequestError
 from app.completions.service import Choice, CompletionService, Ended, Piece
 from app.shared.errors import USER_ERRORS, sentence_of
@@ -65,12 +65,13 @@ class CompletionRoutes:
 
     def _written(self, asked: CompletionRequest | ChatRequest) -> Response:
         """The whole answer, or its beginning with a stream of what follows."""
+        shape: Shape
         if isinstance(asked, ChatRequest):
             choices = self._service.chat(asked)
-            shape = chat_shape(self._service, asked, _head("chatcmpl", "chat.completion", asked))
+            shape = ChatShape(self._service, asked, _head("chatcmpl", "chat.completion", asked))
         else:
             choices = self._service.completions(asked)
-            shape = completion_shape(self._service, asked, _head("cmpl", "text_completion", asked))
+            shape = CompletionShape(self._service, asked, _head("cmpl", "text_completion", asked))
         if not asked.stream:
             return JSONResponse(shape.whole(choices, [self._done(shape, choice) for choice in choices]))
         events = self._events(shape, choices)

@@ -12,8 +12,9 @@ from gradio.events import Dependency
 from app.evaluate.coefficients import CoefficientRequest, CoefficientService, coefficients_laid_out
 from app.evaluate.exports import table_fragment
 from app.evaluate.service import EvaluationService
-from app.shared.events import EVENT, LATEST, shown, shown_stream
+from app.shared.events import EVENT, LATEST, shown_stream, shown_to
 from app.shared.markup import hint, laid_out, markup
+from app.shared.needs import READ, needs
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside
 
@@ -26,12 +27,13 @@ class CoefficientHandlers:
         self._evaluations = services[EvaluationService]
         self._coefficients = services[CoefficientService]
 
-    @shown
+    @shown_to(READ)
     def offered(self, shown_id: int | None, suite: str) -> list[Any]:
         """Whether the figures of a suite can be followed by coefficients; those of another suite are taken away."""
         own = () if shown_id is None else self._coefficients.suites(self._evaluations.view(shown_id))
         return [gr.Column(visible=suite in {each.key for each in own}), "", ""]
 
+    @needs(READ)
     @shown_stream
     def fitted(self, shown_id: int, suite: str, outside: Outside) -> Iterator[list[Any]]:
         """Fit method after method, saying how far it is; the table."""

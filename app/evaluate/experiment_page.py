@@ -16,8 +16,9 @@ from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments import ExperimentPlan
 from app.evaluate.service import EvaluationService
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown_to
 from app.shared.markup import chart, markup, upload
+from app.shared.needs import EXPORT, READ
 from app.shared.terminal import pairs
 from app.shared.wiring import Services
 from coft_core.suites.base import Outside
@@ -65,7 +66,7 @@ class ExperimentHandlers:
         )
         return self._experiments.plan(request)
 
-    @shown
+    @shown_to(READ)
     def chosen(self, name: str, file: str | None, data: str) -> list[Any]:
         """What stands in the form for a choice: the pickers, or what the experiment is."""
         own = name == OWN
@@ -77,7 +78,7 @@ class ExperimentHandlers:
         seeds = len(card.experiment.run.seeds)
         return [*pickers, gr.HTML(card_markup(card), visible=True), gr.Textbox(visible=takes), seeds]
 
-    @shown
+    @shown_to(READ)
     def opened(self, shown_id: int | None) -> list[Any]:
         """What is said above an experiment's tables, and which there are; hidden for other evaluations."""
         hidden = [gr.Column(visible=False), "", gr.Dropdown(visible=False)]
@@ -94,7 +95,7 @@ class ExperimentHandlers:
             gr.Dropdown(titles, value=0, visible=len(titles) > 1),
         ]
 
-    @shown
+    @shown_to(READ)
     def table(self, shown_id: int | None, place: int | None, outside: Outside) -> list[Any]:
         """One of the tables with its picture and its notes."""
         hidden = gr.Plot(visible=False)
@@ -105,7 +106,7 @@ class ExperimentHandlers:
         picture = hidden if table.picture is None else gr.Plot(picture_figure(table.picture), visible=True)
         return [table_markup(table), picture, notes_markup(table)]
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, shown_id: int | None, outside: Outside, kind: str) -> str:
         """Write all tables for download."""
         if shown_id is None:

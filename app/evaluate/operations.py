@@ -57,6 +57,7 @@ from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
+from app.shared.needs import EXPORT, LEAD, READ, WORK
 from app.shared.operations import Json, OnTerminal, Progress, checked, command, operation, record
 from app.shared.policies import parameter_values, policy_info
 from app.shared.terminal import pairs, wait_for_all
@@ -285,7 +286,9 @@ class EvaluateOptions(EstimateOptions):
 # What is offered.
 
 
-@operation(json=lambda suites: [asdict(suite) for suite in suites], command="evaluations suites", text=print_suites)
+@operation(
+    need=READ, json=lambda suites: [asdict(suite) for suite in suites], command="evaluations suites", text=print_suites
+)
 def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
     """List the benchmarks that can be evaluated on, with whether their files are there.
 
@@ -301,7 +304,7 @@ def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) ->
     return wired[EvaluationService].suites(data, read)
 
 
-@operation(json=dict, command="evaluations sets", text=print_sets)
+@operation(need=READ, json=dict, command="evaluations sets", text=print_sets)
 def evaluation_sets(wired: Services) -> dict[str, dict[str, list[str]]]:
     """List the names that stand for several suites or methods.
 
@@ -321,7 +324,7 @@ def _estimated(wired: Services, found: EvaluationRequest | ExperimentPlan) -> Ev
     return wired[EvaluationService].estimate(found)
 
 
-@operation(json=estimate_json)
+@operation(need=READ, json=estimate_json)
 def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite; nothing is kept of it.
 
@@ -341,7 +344,7 @@ def estimate(wired: Services, *, options: EstimateOptions) -> EvaluationEstimate
     return _estimated(wired, options.asked(wired))
 
 
-@operation(json=evaluation_json)
+@operation(need=LEAD, json=evaluation_json)
 def run_evaluation(wired: Services, settings: Json) -> EvaluationView:
     """Start an evaluation, which reads benchmarks with methods and keeps what came of every item, without waiting.
 
@@ -452,7 +455,7 @@ def evaluate(
     return EvaluateRun(service.view(number), out)
 
 
-@operation(json=listed_json, command="evaluations experiments", text=print_experiments)
+@operation(need=READ, json=listed_json, command="evaluations experiments", text=print_experiments)
 def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
     """List the named experiments, each with the table of the paper that it makes.
 
@@ -463,7 +466,10 @@ def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
 
 
 @operation(
-    json=lambda listed: [summary_json(item) for item in listed], command="evaluations list", text=print_evaluations
+    need=READ,
+    json=lambda listed: [summary_json(item) for item in listed],
+    command="evaluations list",
+    text=print_evaluations,
 )
 def list_evaluations(wired: Services) -> tuple[EvaluationSummary, ...]:
     """List evaluations, newest first.
@@ -475,7 +481,7 @@ def list_evaluations(wired: Services) -> tuple[EvaluationSummary, ...]:
     return wired[EvaluationService].list()
 
 
-@operation(json=evaluation_json, command="evaluations show", text=print_evaluation)
+@operation(need=READ, json=evaluation_json, command="evaluations show", text=print_evaluation)
 def show_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     """Say how far an evaluation is, what was read of each suite, and what its thresholds rest on.
 
@@ -495,7 +501,7 @@ def _outcomes_json(found: SuiteOutcomes) -> Json:
     return {"suite": found.suite, "method": found.method, "outcomes": [finite(asdict(o)) for o in found.outcomes]}
 
 
-@operation(json=_outcomes_json)
+@operation(need=READ, json=_outcomes_json)
 def evaluation_outcomes(wired: Services, evaluation_id: int, suite: str, method: str) -> SuiteOutcomes:
     """Give what became of every item of a suite under a method, of which figures are made.
 
@@ -510,7 +516,7 @@ def evaluation_outcomes(wired: Services, evaluation_id: int, suite: str, method:
     return SuiteOutcomes(suite, method, wired[EvaluationService].outcomes(evaluation_id, suite, method))
 
 
-@operation(json=asdict, command="evaluations open", text=print_opened)
+@operation(need=WORK, json=asdict, command="evaluations open", text=print_opened)
 def open_evaluation_item(
     wired: Services, evaluation_id: int, suite: str, method: str, item: str, *, seed: int = 0, text: int = 0
 ) -> OpenedItem:
@@ -530,7 +536,7 @@ def open_evaluation_item(
     return wired[EvaluationService].open_item(evaluation_id, suite, method, item, seed, text)
 
 
-@operation(json=evaluation_json, command="evaluations resume", wait=_follow, text=print_evaluation)
+@operation(need=LEAD, json=evaluation_json, command="evaluations resume", wait=_follow, text=print_evaluation)
 def resume_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     """Go on with what is not done of an evaluation.
 
@@ -544,7 +550,7 @@ def resume_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     return wired[EvaluationService].view(evaluation_id)
 
 
-@operation(json=evaluation_json)
+@operation(need=LEAD, json=evaluation_json)
 def cancel_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     """Ask a running evaluation to stop; what is done is kept, and it can be resumed.
 
@@ -558,7 +564,7 @@ def cancel_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     return wired[EvaluationService].view(evaluation_id)
 
 
-@operation(json=str, command="evaluations delete")
+@operation(need=LEAD, json=str, command="evaluations delete")
 def delete_evaluation(wired: Services, evaluation_id: int) -> str:
     """Delete an evaluation, with the outcomes that no other one has; audits that were opened from it stay.
 
@@ -604,7 +610,7 @@ def _print_table(shown: EvaluationTable | ExperimentRun) -> None:
 Reference = Annotated[str | None, typer.Option("--reference", metavar="METHOD")]
 
 
-@operation(json=_table_json, command="evaluations table", text=_print_table)
+@operation(need=EXPORT, json=_table_json, command="evaluations table", text=_print_table)
 def evaluation_table(
     wired: Services,
     evaluation_id: int,
@@ -639,7 +645,7 @@ def evaluation_table(
     return wired[TableService].table(request, _elsewhere(wired, beside))
 
 
-@operation(json=run_json)
+@operation(need=READ, json=run_json)
 def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
     """Show the tables of the experiment that an evaluation is of, the paper's rows beside ours, made of what is kept.
 
@@ -666,7 +672,7 @@ def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None
         )
 
 
-@operation(answer="export", command="evaluations export")
+@operation(need=EXPORT, answer="export", command="evaluations export")
 def export_evaluation(
     wired: Services,
     evaluation_id: int,
@@ -732,7 +738,7 @@ def _coefficients_json(found: Coefficients) -> Json:
     return told | {"methods": methods}
 
 
-@operation(json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)
+@operation(need=READ, json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)
 def evaluation_coefficients(
     wired: Services,
     evaluation_id: int,

@@ -43,11 +43,12 @@ from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_stream
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_stream, shown_to
 from app.shared.glossary import explained_titles
 from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup
 from app.shared.markup import laid_out as template
+from app.shared.needs import EXPORT, READ, needs
 from app.shared.settings_rail import frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -94,7 +95,7 @@ class EvaluateHandlers:
         self._tables = services[TableService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-evaluations-")
 
-    @shown
+    @shown_to(READ)
     def suites(self, data: str) -> list[Any]:
         """The suites that are here, those that a hub has, and a card for each."""
         known = self._evaluations.suites(data.strip())
@@ -111,7 +112,7 @@ class EvaluateHandlers:
             template("evaluate/suites.html", suites=known, places=places),
         ]
 
-    @shown
+    @shown_to(READ)
     def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
         """What the run will take; loads the model."""
         return self._estimated(experiment, file, given, *values)
@@ -126,7 +127,7 @@ class EvaluateHandlers:
         titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
         return template("evaluate/estimate.html", estimate=estimate, titles=titles)
 
-    @shown
+    @shown_to(READ)
     def forecast(
         self, experiment: str, file: str | None, given: str | None, name: str, model: str, *values: Any
     ) -> str:
@@ -185,7 +186,7 @@ class EvaluateHandlers:
             judges=judges_from(judges),
         )
 
-    @shown
+    @shown_to(READ)
     def show(self, event: gr.EventData) -> int:
         """Show another evaluation."""
         return int(event.id)
@@ -198,7 +199,7 @@ class EvaluateHandlers:
         first = left[0].id if left else None
         return [first, template("evaluate/runs.html", runs=left, shown=first)]
 
-    @shown
+    @shown_to(READ)
     def opened(self, shown_id: int | None) -> list[Any]:
         """What can be chosen of the shown evaluation, and the list of all."""
         listed = self._evaluations.list()
@@ -221,6 +222,7 @@ class EvaluateHandlers:
             gr.Column(visible=bool(view.plans)),
         ]
 
+    @needs(READ)
     @shown_stream
     def figures(
         self, shown_id: int | None, suite: str, reference: str, outside: Outside, beside: int
@@ -245,7 +247,7 @@ class EvaluateHandlers:
         said = "" if found is None else template("evaluate/finding.html", finding=found)
         yield [said, "", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
-    @shown
+    @shown_to(READ)
     def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
         """The first items of a suite under a method whose id or answer holds a text."""
         if shown_id is None or suite == MAIN or not method:
@@ -267,7 +269,7 @@ class EvaluateHandlers:
         outcome = self._evaluations.outcomes(shown_id, suite, method)[int(event.id)]
         return self._evaluations.open_item(shown_id, suite, method, outcome.item, outcome.seed).session_id
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str) -> str:
         """Write the shown figures for download."""
         if shown_id is None:

@@ -10,6 +10,7 @@ from app.lists.service import UserListService, UserListView
 from app.lists.upload import user_list_csv
 from app.shared.commands import Choices
 from app.shared.files import write_text
+from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Tell, command, operation
 from app.shared.wiring import Services
 from coft_core.types import FAMILIES
@@ -74,7 +75,7 @@ def _write(wired: Services, lists: Lists, file: Path) -> str:
     return ""
 
 
-@operation(json=_lists_json)
+@operation(need=READ, json=_lists_json)
 def user_lists(wired: Services, name: str = "") -> list[UserListView] | tuple[UserListRecord, ...]:
     """List word lists, whose terms win over what is detected.
 
@@ -97,7 +98,7 @@ def show_user_lists(wired: Services, name: str | None = None) -> Lists:
     return wired[UserListService].list() if name is None else wired[UserListService].named(name)
 
 
-@operation(json=user_list_json, answer="user_list", command="lists add", text=_print)
+@operation(need=LEAD, json=user_list_json, answer="user_list", command="lists add", text=_print)
 def add_user_list(
     wired: Services, file: Path, settings: UserListRequest | None = None, *, tell: Tell | None = None
 ) -> UserListView:
@@ -119,7 +120,7 @@ def add_user_list(
     return wired[UserListService].add(asked.name or file.stem, parsed, asked.replace)
 
 
-@operation(json=lambda _: None, command="lists remove")
+@operation(need=LEAD, json=lambda _: None, command="lists remove")
 def remove_user_list(wired: Services, name: str) -> str:
     """Remove a word list that neither a calibration nor a running job uses.
 

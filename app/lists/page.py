@@ -11,8 +11,9 @@ import gradio as gr
 from app.lists.service import UserListService
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, MULTIPLE, downloaded, or_refusal, shown
+from app.shared.events import EVENT, MULTIPLE, downloaded, or_refusal, shown, shown_to
 from app.shared.markup import laid_out, listing, markup, upload
+from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import refused_file
 from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
@@ -32,7 +33,7 @@ class ListHandlers:
         self._lists = services[UserListService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-lists-")
 
-    @shown
+    @shown_to(READ)
     def parse(self, path: str | None, action: str, family: str) -> list[Any]:
         """Read an uploaded word list."""
         if path is None:
@@ -53,14 +54,14 @@ class ListHandlers:
         view = self._lists.add(name.strip() or Path(path).stem, parsed, replace)
         return [view.summary.id, *self._shown(view.summary.id), None, ""]
 
-    @shown
+    @shown_to(READ)
     def opened(self, request: gr.Request) -> list[Any]:
         """All word lists, and the terms of the one that the address names, else of the first."""
         known = [str(item.id) for item in self._lists.list()]
         asked = str(request.query_params.get("list", ""))
         return self._opened(int(asked) if asked in known else None)
 
-    @shown
+    @shown_to(READ)
     def show(self, event: gr.EventData) -> list[Any]:
         """Show another list."""
         return [int(event.id), *self._shown(int(event.id))]
@@ -71,7 +72,7 @@ class ListHandlers:
         self._lists.delete(int(event.id))
         return self._opened() if shown_id == event.id else [shown_id, *self._shown(shown_id)]
 
-    @shown
+    @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
         """Write one list for download."""
         return str(self._lists.write_csv(int(event.id), Path(self._folder.name)))

@@ -28,6 +28,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
+from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation, record
 from app.shared.settings_json import USUAL as USUAL_SETTINGS
 from app.shared.settings_json import Settings, spans_from_json
@@ -158,7 +159,7 @@ def _print_list(views: tuple[PathsView, ...]) -> None:
         print("No paths are sampled yet; see: python -m app paths --help")
 
 
-@operation(json=job_json, answer="job")
+@operation(need=WORK, json=job_json, answer="job")
 def sample_paths(
     wired: Services,
     prompt: str,
@@ -187,7 +188,7 @@ def sample_paths(
     return wired[JobService].get(wired[PathsService].submit(request))
 
 
-@operation(json=lambda views: [_summary_json(view) for view in views])
+@operation(need=READ, json=lambda views: [_summary_json(view) for view in views])
 def list_paths(wired: Services) -> tuple[PathsView, ...]:
     """List runs of sampled paths that have ended.
 
@@ -197,7 +198,7 @@ def list_paths(wired: Services) -> tuple[PathsView, ...]:
     return wired[PathsService].list()
 
 
-@operation(json=_found_json)
+@operation(need=READ, json=_found_json)
 def sampled_paths(wired: Services, run_id: int) -> Found:
     """Show what a run of sampled paths has drawn.
 
@@ -214,7 +215,9 @@ def sampled_paths(wired: Services, run_id: int) -> Found:
     return _found(wired, run_id)
 
 
-@operation(json=lambda opened: {"session_id": opened.session_id, "same": opened.same, "tokens": opened.tokens})
+@operation(
+    need=WORK, json=lambda opened: {"session_id": opened.session_id, "same": opened.same, "tokens": opened.tokens}
+)
 def open_path(wired: Services, run_id: int, world: int, path: int) -> OpenedPath:
     """Draw one sampled path again as an audit session of its own.
 

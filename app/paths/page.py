@@ -19,9 +19,10 @@ from app.paths.words import EMPTY, PLACES, beginning_html, numbers_html, opened_
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import LATEST, MULTIPLE, On, downloaded, or_refusal, reply, shown, wire
+from app.shared.events import LATEST, MULTIPLE, On, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.job_watch import JobPart, JobWatch, job_part, wire_watched
 from app.shared.markup import hint, html, listing, markup
+from app.shared.needs import EXPORT, READ
 from app.shared.prompt_words import draft_message, spans_from
 from app.shared.settings_rail import (
     CHANGED,
@@ -104,14 +105,14 @@ class PathsHandlers(SettingsHandlers):
         self._folder = tempfile.TemporaryDirectory(prefix="coft-paths-")
         self.watch = JobWatch(self._paths, self._paths.submit)
 
-    @shown
+    @shown_to(READ)
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the rail says of the calibration, and offer to go on where it does not fit."""
         fit = or_refusal(lambda: self._audits.fit(settings_from(without_parameters(values))))
         misfit = not isinstance(fit, str) and bool(fit.differences)
         return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
-    @shown
+    @shown_to(READ)
     def open(self, event: gr.EventData) -> list[object]:
         """Take over a stored session's prompt, spans and settings, or begin with nothing."""
         stored = self.stored()
@@ -138,12 +139,12 @@ class PathsHandlers(SettingsHandlers):
         request = request_from_form(str(event.prompt), event.spans, given, settings)
         return self.watch.begin(shown_id, request)
 
-    @shown
+    @shown_to(READ)
     def show(self, event: gr.EventData) -> int:
         """Show another run."""
         return int(event.id)
 
-    @shown
+    @shown_to(READ)
     def result(self, shown_id: int | None) -> list[Any]:
         """A run's result, its tree, and the list of runs."""
         listed = runs_list(self._paths.list(), shown_id)
@@ -154,7 +155,7 @@ class PathsHandlers(SettingsHandlers):
         said, tree, numbers = (made(view, analysis) for made in (result_html, tree_html, numbers_html))
         return [listed, said, tree, numbers, beginning_html(view, analysis, None), gr.HTML(visible=True)]
 
-    @shown
+    @shown_to(READ)
     def node(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Look at a beginning."""
         view = self._paths.view(self._chosen(shown_id))
@@ -166,7 +167,7 @@ class PathsHandlers(SettingsHandlers):
         world, number = divmod(int(event.id), PLACES)
         return opened_html(self._paths.open_path(self._chosen(shown_id), world, number))
 
-    @shown
+    @shown_to(EXPORT)
     def table(self, event: gr.EventData, shown_id: int | None) -> str:
         """Write a table for download."""
         return str(self._paths.write_csv(self._chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))

@@ -19,6 +19,7 @@ from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.formal_reports import Statement
+from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import command, operation
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
@@ -63,7 +64,7 @@ def _print_check(check: Check, width: int) -> None:
         print(f"         - and {more:,} more")
 
 
-@operation(answer="report")
+@operation(need=EXPORT, answer="report")
 def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
     """Write the report of a session.
 
@@ -76,7 +77,7 @@ def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
     return wired[ReportService].write(session_id, "csv", folder)
 
 
-@operation(answer="report")
+@operation(need=EXPORT, answer="report")
 def formal_report(
     wired: Services,
     session_id: int,
@@ -173,7 +174,7 @@ def _print_import(imported: ImportedSession) -> None:
     print(imported.origin)
 
 
-@operation(command="import", answer="imported", json=asdict, text=_print_import)
+@operation(need=LEAD, command="import", answer="imported", json=asdict, text=_print_import)
 def import_bundle(wired: Services, file: Path, *, key: Path | None = None) -> ImportedSession:
     """Bring in the session of another server's evidence bundle, to be read and exported again, and never changed.
 
@@ -190,7 +191,7 @@ def import_bundle(wired: Services, file: Path, *, key: Path | None = None) -> Im
     return wired[BundleImports].add(file, key)
 
 
-@operation(command="key")
+@operation(need=READ, command="key")
 def signing_key(wired: Services) -> str:
     """Give the public key by which this server's evidence bundles are signed; publish it where people trust you.
 

@@ -30,6 +30,7 @@ from app.review.service import (
     VerdictService,
     verdicts_json,
 )
+from app.shared.needs import LEAD, READ, WORK
 from app.shared.operations import Json, command, operation
 from app.shared.verdicts import LogCheck, ReviewView, entry_json
 from app.shared.wiring import Services
@@ -96,7 +97,7 @@ class VerdictOptions:
         return VerdictRequest(session, self.reviewer, verdict, self.branch, first, last, self.note, self.tag)
 
 
-@operation(json=entry_json)
+@operation(need=WORK, json=entry_json)
 def add_verdict(
     wired: Services,
     session_id: int,
@@ -127,7 +128,7 @@ def add_verdict(
     return wired[VerdictService].add(options.request(session_id, verdict or None))
 
 
-@operation(json=lambda current: verdicts_json(*current))
+@operation(need=READ, json=lambda current: verdicts_json(*current))
 def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Standing:
     """List the verdicts of a session.
 
@@ -277,7 +278,7 @@ def _print_tombstones(found: tuple[Tombstone, ...]) -> None:
         print("No session with verdicts has been deleted.")
 
 
-@operation(command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
+@operation(need=READ, command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
 def deleted_verdict_logs(wired: Services) -> tuple[Tombstone, ...]:
     """List what deleted sessions left of their verdict logs, in the order of deletion.
 
@@ -305,7 +306,7 @@ def _finding_json(finding: TeamFinding) -> Json:
     return {**asdict(finding), "kind": kind, "sentence": finding.sentence}
 
 
-@operation(command="verdicts finding", json=_finding_json, text=_print_sentence)
+@operation(need=READ, command="verdicts finding", json=_finding_json, text=_print_sentence)
 def team_agreement(
     wired: Services,
     session_id: Annotated[int | None, typer.Option("--session")] = None,
@@ -325,7 +326,7 @@ def team_agreement(
     return wired[VerdictService].team_agreement(session_id, reviewers or ())
 
 
-@operation(command="verdicts assign", json=_with_sentence, text=_print_sentence)
+@operation(need=LEAD, command="verdicts assign", json=_with_sentence, text=_print_sentence)
 def assign_reviews(
     wired: Services,
     lead: Annotated[str, typer.Option("--lead")],
@@ -356,7 +357,7 @@ def _print_withdrawn(count: int) -> None:
     print(f"{'1 assignment is' if count == 1 else f'{count} assignments are'} taken back.")
 
 
-@operation(command="verdicts unassign", json=lambda count: {"withdrawn": count}, text=_print_withdrawn)
+@operation(need=LEAD, command="verdicts unassign", json=lambda count: {"withdrawn": count}, text=_print_withdrawn)
 def withdraw_assignments(
     wired: Services,
     session_ids: Annotated[list[int], typer.Option("--session", metavar="NUMBER")],
@@ -393,7 +394,9 @@ def _write_assignments(wired: Services, assigned: tuple[AssignedReview, ...], fi
     return f"Written: {write_assignments(assigned, file)}"
 
 
-@operation(command="verdicts assignments", json=_assignments_json, text=_print_assignments, write=_write_assignments)
+@operation(
+    need=READ, command="verdicts assignments", json=_assignments_json, text=_print_assignments, write=_write_assignments
+)
 def list_assignments(wired: Services, *, reviewer: str = "") -> tuple[AssignedReview, ...]:
     """List who is to review which session until when, and how far everybody is.
 
@@ -434,7 +437,7 @@ def _print_disputes(queue: DisputeQueue) -> None:
     print(queue.sentence)
 
 
-@operation(command="verdicts disputes", json=_disputes_json, text=_print_disputes)
+@operation(need=READ, command="verdicts disputes", json=_disputes_json, text=_print_disputes)
 def list_disagreements(wired: Services, *, reviewer: str = "") -> DisputeQueue:
     """List the targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
 
@@ -449,7 +452,7 @@ def list_disagreements(wired: Services, *, reviewer: str = "") -> DisputeQueue:
     return wired[VerdictService].disputes(reviewer)
 
 
-@operation(json=entry_json)
+@operation(need=WORK, json=entry_json)
 def add_comment(
     wired: Services,
     session_id: int,

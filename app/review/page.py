@@ -22,9 +22,10 @@ from app.review.words import (
 )
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
-from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
+from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, shown_to, told_of_failure, wire
 from app.shared.glossary import explained
 from app.shared.markup import laid_out
+from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.web import topbar
 from app.shared.wiring import Services
 
@@ -54,7 +55,7 @@ class ReviewHandlers:
         self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-verdicts-")
 
-    @shown
+    @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """Sessions whose name, prompt, tags or notes hold a text, and at first what else there is to do."""
         page = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
@@ -64,7 +65,7 @@ class ReviewHandlers:
         finding = explained(self._verdicts.team_agreement().sentence)
         return reply(event, {**found, **self._team(signed_verdict(event.reviewer)), "finding": finding})
 
-    @shown
+    @shown_to(LEAD)
     def assign(self, event: gr.EventData) -> Reply:
         """Assign the sessions that mention a text to reviewers."""
         lead = signed_verdict(event.reviewer)
@@ -73,17 +74,17 @@ class ReviewHandlers:
         )
         return reply(event, {"kind": "team", **self._team(lead), "said": assigned.sentence})
 
-    @shown
+    @shown_to(READ)
     def differ(self, event: gr.EventData) -> Reply:
         """What reviewers differ on and nobody has decided."""
         return self._differing(event)
 
-    @shown
+    @shown_to(LEAD)
     def settle(self, event: gr.EventData) -> Reply:
         """Decide a disagreement of the list as a third person."""
         return self._differing(event, self._decided(event))
 
-    @shown
+    @shown_to(READ)
     def read(self, event: gr.EventData) -> Reply:
         """A session's verdicts."""
         return self._sheet(event)
@@ -100,18 +101,18 @@ class ReviewHandlers:
         entry = self._verdicts.start_review(session, reviewer, blind=event.action == "blind")
         return self._sheet(event, f"Your {'blind' if entry.blind else 'open'} review has begun.")
 
-    @shown
+    @shown_to(LEAD)
     def decide(self, event: gr.EventData) -> Reply:
         """Decide a disagreement as a third person."""
         return self._sheet(event, self._decided(event))
 
-    @shown
+    @shown_to(EXPORT)
     def file(self, event: gr.EventData) -> str:
         """Write the log for download."""
         reader = signed_verdict(event.reviewer)
         return str(self._verdicts.write_csv(int(event.session), Path(self._folder.name), reader))
 
-    @shown
+    @shown_to(READ)
     def agree(self, event: gr.EventData) -> Reply:
         """How far two reviewers agree, on one session or on all."""
         names = self._verdicts.reviewers()

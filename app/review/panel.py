@@ -7,8 +7,9 @@ import gradio as gr
 from app.review.log import VERDICTS, VerdictRequest
 from app.review.service import VerdictService
 from app.review.words import commented_sentence, given_sentence, signed_verdict, verdicts_message
-from app.shared.events import MULTIPLE, reply, shown, told_of_failure
+from app.shared.events import MULTIPLE, reply, shown, shown_to, told_of_failure
 from app.shared.markup import place
+from app.shared.needs import READ
 from app.shared.prompt_words import Message
 from app.shared.wiring import Services
 
@@ -22,7 +23,7 @@ class VerdictHandlers:
     def __init__(self, services: Services) -> None:
         self._verdicts = services[VerdictService]
 
-    @shown
+    @shown_to(READ)
     def read(self, event: gr.EventData) -> Message:
         """What stands, as far as the reviewer may see it."""
         return reply(event, self._current(int(event.session), signed_verdict(event.reviewer)))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from annotated_types import Ge
 
+from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, command, operation
 from app.shared.wiring import Services
 from db.audits import SessionSummary
@@ -37,7 +38,7 @@ def _print(sessions: tuple[SessionSummary, ...]) -> None:
         print(f"{item.id:>5}  {item.updated_at:%Y-%m-%d %H:%M}  {item.steps:>4} steps  {item.model:<12} {item.name}")
 
 
-@operation(json=_json)
+@operation(need=READ, json=_json)
 def list_sessions(wired: Services, search: str = "") -> tuple[SessionSummary, ...]:
     """List past audit sessions.
 
@@ -50,7 +51,7 @@ def list_sessions(wired: Services, search: str = "") -> tuple[SessionSummary, ..
     return tuple(wired[SessionsRepository].list(search or None, LISTED))
 
 
-@operation(command="move", json=dict, text=lambda told: print(told["said"]))
+@operation(need=LEAD, command="move", json=dict, text=lambda told: print(told["said"]))
 def move_sessions(wired: Services, session_ids: list[int], project: str) -> Json:
     """Move sessions to another project, all of them or none; their calibration and word list are copied along.
 

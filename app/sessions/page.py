@@ -16,8 +16,9 @@ from app.sessions.moving import SessionMoves
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, export_sentence, page_message
 from app.shared.errors import ServiceError
-from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, told_of_failure
+from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, shown_to, told_of_failure
 from app.shared.markup import laid_out, markup
+from app.shared.needs import EXPORT, READ
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
@@ -86,12 +87,12 @@ class SessionHandlers:
         self._library, self._moves = services[SessionLibrary], services[SessionMoves]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
-    @shown
+    @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """A page of the sessions that match."""
         return self._page(event)
 
-    @shown
+    @shown_to(READ)
     def pick(self, event: gr.EventData) -> Reply:
         """The ids of all sessions that match, on whatever page, or of those of one batch."""
         batch = None if event.batch is None else int(event.batch)
@@ -106,7 +107,7 @@ class SessionHandlers:
         said = self._done(event.action, ids, str(event.text))
         return self._page(event, said) | {"gone": ids if event.action in ("move", "delete") else []}
 
-    @shown
+    @shown_to(EXPORT)
     def gather(self, event: gr.EventData) -> list[Any]:
         """Write the reports of several sessions into one file for download."""
         archive = self._library.export([int(number) for number in event.ids], Path(self._folder.name))

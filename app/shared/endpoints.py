@@ -13,7 +13,7 @@ from gradio.components import Component
 from gradio.components.api_component import Api
 from gradio.events import api
 
-from app.shared.events import shown
+from app.shared.events import shown_to
 from app.shared.operations import FOLDER, Operation, takes
 
 _ANY_OBJECT: dict[str, Any] = {"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": {}}]}
@@ -47,7 +47,7 @@ def callable_of(
 ) -> Callable[..., Any]:
     """What Gradio calls: plain JSON in and out, with types and a docstring as it reads them, each part on one line."""
 
-    @shown
+    @shown_to(operation.need)
     def call(*values: Any) -> Any:
         arguments = operation.checked(values)
         if folder is not None and takes(operation.call, FOLDER):

@@ -19,6 +19,7 @@ from gradio.events import Dependency
 from starlette.requests import HTTPConnection, cookie_parser
 
 from app.shared.errors import USER_ERRORS, sentence_of
+from app.shared.needs import Need, needs
 from app.shared.visitors import Visitor, answering, visitor_asking, visitor_of
 
 P = ParamSpec("P")
@@ -39,6 +40,11 @@ def shown(handler: Callable[P, T]) -> Callable[P, T]:
                 raise _message(str(error)) from error
 
     return wrapped
+
+
+def shown_to(need: Need) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """:func:`shown` for a handler that takes another role than working on its page."""
+    return lambda handler: needs(need)(shown(handler))
 
 
 def answer_in_sentences(app: gr.Blocks) -> None:

@@ -10,10 +10,11 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from app.shared.events import EVENT, shown
+from app.shared.events import EVENT, shown, shown_to
 from app.shared.jobs import JobView
 from app.shared.long_run import LongRun
 from app.shared.markup import html, laid_out, listing, markup
+from app.shared.needs import READ
 
 POLL_SECONDS = 0.7
 
@@ -100,7 +101,7 @@ class JobWatch:
         """Begin a job with the values of the form."""
         return self._watched(self._begin(*values), shown_id)
 
-    @shown
+    @shown_to(READ)
     def poll(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """Look at the followed job; when it ends, show what it made."""
         return self._watched(job_id, shown_id)
@@ -116,7 +117,7 @@ class JobWatch:
         """Go on with a job from what it had done."""
         return self._watched(self._run.resume(int(event.id)), shown_id)
 
-    @shown
+    @shown_to(READ)
     def opened(self, request: gr.Request) -> list[Any]:
         """What the page shows at first, and a job that is still at work."""
         return self._watched(self._at_work(), self._asked(request))

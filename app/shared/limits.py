@@ -124,22 +124,18 @@ class UploadShares:
         self._most = megabytes * 1_000_000
         self._room = room
         self._clock = clock
-        self._taken: dict[str, deque[tuple[float, int]]] = {}
+        self._taken: deque[tuple[float, str, int]] = deque()
 
     def take(self, address: str, size: int) -> bool:
         """Count an upload; False where it is more than the visitor may, and is not counted."""
         if not self._most:
             return True
         now = self._clock()
-        for other in [*self._taken]:
-            while self._taken[other] and self._taken[other][0][0] <= now - HOUR:
-                self._taken[other].popleft()
-            if not self._taken[other]:
-                del self._taken[other]
-        taken = self._taken.setdefault(address, deque())
-        if sum(one for _, one in taken) + size > self._most:
+        while self._taken and self._taken[0][0] <= now - HOUR:
+            self._taken.popleft()
+        if sum(one for _, whose, one in self._taken if whose == address) + size > self._most:
             return False
-        taken.append((now, size))
+        self._taken.append((now, address, size))
         return True
 
     def problem(self, connection: HTTPConnection, largest: int) -> tuple[int, str] | None:

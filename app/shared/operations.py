@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from app.shared.errors import ServiceError
+from app.shared.needs import ADMIN, Need
 
 R = TypeVar("R")
 
@@ -142,6 +143,7 @@ class Operation:
         call: What does it, given the services and the arguments.
         json: Its result as plain JSON; None where it has none.
         endpoint: Whether programs and agents are offered it, under the function's name.
+        need: Which role it takes on a server with accounts.
         answer: What a component that holds the answer is called, where files go in or out.
         at_once: Calls by programs that run beside each other.
         command: The words that ask for it on a terminal; empty where none do.
@@ -154,6 +156,7 @@ class Operation:
     call: Callable[..., Any]
     json: Callable[[Any], Any] | None = None
     endpoint: bool = True
+    need: Need = ADMIN
     answer: str = "answer"
     at_once: int = 4
     command: str = ""

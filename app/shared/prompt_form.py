@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
-from app.shared.events import or_refusal, shown
+from app.shared.events import or_refusal, shown_to
 from app.shared.format import count, plural
 from app.shared.markup import html, laid_out, listing, markup, table, upload
+from app.shared.needs import READ
 from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
     ParsedPromptSet,
@@ -180,19 +181,19 @@ class PromptHandlers:
         # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-samples-")
 
-    @shown
+    @shown_to(READ)
     def parse(self, path: str | None) -> list[Any]:
         """Read an uploaded prompt set, each field from the column of its name, or say why it is refused."""
         if path is None:
             return self._values(None)
         return self._values(or_refusal(lambda: self._prompt_sets.parse(Path(path), Path(path).name)))
 
-    @shown
+    @shown_to(READ)
     def remap(self, path: str | None, *columns: str) -> list[Any]:
         """Read it again with the chosen columns."""
         return self._values(None if path is None else or_refusal(lambda: parsed_from(self._prompt_sets, path, columns)))
 
-    @shown
+    @shown_to(READ)
     def sample(self, event: gr.EventData) -> str:
         """Take a sample as if it had been uploaded; from a folder that the browser may read."""
         sample = self.samples[int(event.id)]

@@ -1,8 +1,8 @@
-"""Which requests are answered at all: those to a name that this server has, and from no other website.
+"""Which requests are answered at all: those to a name of this server, and from no other website.
 
-A browser lets any website send requests to an address that its visitor can reach. Two things tell such requests from
-those of the program's own pages: ``Origin`` names the website that asks, and ``Host`` the name that it asked by, which
-is a stranger's where a website has let its own name point to this computer (DNS rebinding).
+A browser lets any website send requests to an address that its visitor can reach. ``Origin`` names the website that
+asks, and ``Host`` the name that it asked by, which is foreign where a website lets its own name point to this computer
+(DNS rebinding).
 """
 
 from __future__ import annotations
@@ -30,15 +30,10 @@ from app.shared.page_states import PageStates
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
-
 EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses to listen on that are no name to ask by."""
-
+"""Addresses to listen on that are not a name to ask by."""
 PORTS = {"http": 80, "https": 443}
-
 POLICY = "Content-Security-Policy"
-
-FORWARDED = "X-Forwarded-Host"
 
 EVERYWHERE_FORBIDDEN = "frame-ancestors 'self'; base-uri 'none'; object-src 'none'"
 """What no answer may do: a page of ours in somebody's frame could be clicked unawares, a changed base would fetch
@@ -56,9 +51,10 @@ HEADERS = {
 }
 """What every answer tells the browser, files and refusals included."""
 
-TRANSPORT = "Strict-Transport-Security"
 ALWAYS_TLS = "max-age=31536000; includeSubDomains"
-"""What answers over TLS tell it besides: to ask this host, and those below it, over TLS alone for a year."""
+"""What answers over TLS add: to ask this host, and those below it, over TLS only for a year."""
+
+_NAMED = "This server does not answer to the name {}. Whoever runs it lists its names in COFT_HOSTS."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +80,17 @@ class Allowed:
         if asked is None:
             return 400, "The request must name one host that it asks."
         if asked[0] not in self.hosts:
-            return 421, (
-                "This server does not answer to the name that was asked for. Whoever runs it lists its names in "
-                "COFT_HOSTS."
-            )
-        if any(not self._names(host) for host in headers.getlist(FORWARDED)):
+            return 421, _NAMED.format("that was asked for")
+        known = self.hosts | {name for _, name, _ in self.origins}
+        for name in (one for given in headers.getlist("x-forwarded-host") for one in given.split(",")):
             # Gradio tells visitors addresses by this name, which they may send themselves.
-            return 421, (
-                "This server does not answer to the name in X-Forwarded-Host. Whoever runs it lists its names in "
-                "COFT_HOSTS."
-            )
+            if (passed := _split(f"//{name.strip()}")) is None or passed[0] not in known:
+                return 421, _NAMED.format("in X-Forwarded-Host")
         if origins and not (len(origins) == 1 and self._trusts(origins[0], asked)):
             return 403, (
                 "Other websites may not ask this server. Whoever runs it lists the ones that may in COFT_ORIGINS."
             )
         return None
-
-    def _names(self, forwarded: str) -> bool:
-        """Whether all hosts that proxies say they were asked by are this server's, or those of listed websites."""
-        known = self.hosts | {name for _, name, _ in self.origins}
-        asked = [_split(f"//{one.strip()}") for one in forwarded.split(",")]
-        return all(one is not None and one[0] in known for one in asked)
 
     def lists(self, origin: str) -> bool:
         """Whether a website may ask although it is not this server's own."""
@@ -120,18 +106,14 @@ class Allowed:
 
 
 def _website(origin: str) -> tuple[str, str, int] | None:
-    """Scheme, name and port of an origin; None where it is none, as of a page without one."""
+    """Scheme, name and port of an origin; None where it is not one."""
     scheme, _, rest = origin.partition(":")
     found = _split(rest) if scheme in PORTS and rest.startswith("//") else None
     return None if found is None else (scheme, found[0], found[1] or PORTS[scheme])
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _split(address: str) -> tuple[str, int | None] | None:
-    """Name and port of an address that begins with two slashes; None where it is none."""
+    """Name and port of an address that begins with two slashes; None where it is not one."""
     if set(address[2:]) & set("/?#@\\"):
         return None
     try:
@@ -142,17 +124,21 @@ def _split(address: str) -> tuple[str, int | None] | None:
     return (name.rstrip("."), port) if name else None
 
 
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _named(name: str) -> str:
     """A host's name as it is compared."""
     try:
-        # An address of version 6 stands without the brackets that it has in a request.
+        # An address of version 6 has brackets in a request, and none here.
         return str(ip_address(name.strip("[]")))
     except ValueError:
         found = _split(f"//{name}")
     if found is None or found[1] is not None or "*" in name:
         raise ServiceError(
-            f"COFT_HOSTS names {name!r}, which is no host; write names without port, as in audit.example.org, with "
-            "commas between them."
+            f"COFT_HOSTS names {name!r}, which is not a valid host; write names without port, as in "
+            "audit.example.org, with commas between them."
         )
     return found[0]
 
@@ -162,16 +148,20 @@ def _stated(origin: str) -> tuple[str, str, int]:
     found = _website(origin.lower())
     if found is None or "*" in origin:
         raise ServiceError(
-            f"COFT_ORIGINS names {origin!r}, which is no origin; write scheme and host, as in "
+            f"COFT_ORIGINS names {origin!r}, which is not a valid origin; write scheme and host, as in "
             "https://tools.example.org, with commas between them."
         )
     return found
 
 
-def is_over_tls(scope: Scope) -> bool:
+def _is_over_tls(scope: Scope, headers: Headers) -> bool:
     """Whether a browser asked over TLS, and not this computer itself, where other programs may answer without."""
-    host = _split(f"//{Headers(scope=scope).get('host', '')}")
+    host = _split(f"//{headers.get('host', '')}")
     return scope.get("scheme") == "https" and host is not None and host[0] not in LOOPBACK
+
+
+class _TooLarge(Exception):  # noqa: N818 - ends the reading of a body, and is shown to nobody
+    """A body went on after the limit."""
 
 
 class RequestGate:
@@ -180,66 +170,72 @@ class RequestGate:
     def __init__(self, app: ASGIApp, allowed: Allowed, largest_body: int) -> None:
         """Stand around an application."""
         self._app, self._allowed, self._largest = app, allowed, largest_body
+        self._refusal = (
+            f"The request is larger than the {largest_body // 1_000_000} MB that are read. Whoever runs this server "
+            "sets that in COFT_MAX_UPLOAD_MB."
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse in one sentence."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        problem = self._allowed.problem(headers) or self._too_large(headers)
-        if problem is None and is_fetching(str(scope["path"])):
-            problem = 403, SENTENCE
+        asked = Headers(scope=scope)
+        problem = self._problem(asked, str(scope["path"]))
         if scope["type"] == "websocket":
             if problem is None:
                 await self._app(scope, receive, send)
             else:
                 await send({"type": "websocket.close", "code": 1008})
             return
+        left, answered = self._largest, False
 
-        origin = Headers(scope=scope).get("origin", "")
-        listed = problem is None and self._allowed.lists(origin)
+        async def limited() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b"")) if message["type"] == "http.request" else 0
+            if left < 0:
+                raise _TooLarge
+            return message
 
         async def protected(message: Message) -> None:
+            nonlocal answered
+            answered = True
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                # A page that loads less than others says so itself.
-                stricter = headers.get(POLICY)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                if stricter is not None:
-                    headers[POLICY] = stricter
-                if is_over_tls(scope):
-                    headers.setdefault(TRANSPORT, ALWAYS_TLS)
-                if listed:
-                    # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
-                    headers["Access-Control-Allow-Origin"] = origin
-                    headers.add_vary_header("Origin")
+                self._protect(MutableHeaders(scope=message), scope, asked, listed)
             await send(message)
 
+        listed = problem is None and self._allowed.lists(asked.get("origin", ""))
         answer = self._app if problem is None else PlainTextResponse(problem[1], problem[0])
-        body = _Body(receive, protected, self._largest, self._refusal)
         try:
-            await answer(scope, body.receive, body.send)
+            await answer(scope, limited, protected)
         except _TooLarge:
-            await body.refuse(scope)
+            if not answered:
+                await PlainTextResponse(self._refusal, 413)(scope, receive, protected)
         except Exception as error:
             # It was answered by :func:`explained`, unless its answer had begun; the server would write a traceback.
             sentence_of(error)
 
-    def _too_large(self, headers: Headers) -> tuple[int, str] | None:
-        """Why a body that says its length is not read; one that does not is cut off at the limit."""
+    def _problem(self, headers: Headers, path: str) -> tuple[int, str] | None:
+        """Why a request is not answered; a body that does not say its length is cut off at the limit."""
+        if problem := self._allowed.problem(headers):
+            return problem
         stated = headers.get("content-length", "0")
         if not stated.isdecimal():
-            return 400, "The request's Content-Length is no number."
-        return (413, self._refusal) if len(stated) > 18 or int(stated) > self._largest else None
+            return 400, "The request's Content-Length is not a number."
+        if len(stated) > 18 or int(stated) > self._largest:
+            return 413, self._refusal
+        return (403, SENTENCE) if is_fetching(path) else None
 
-    @property
-    def _refusal(self) -> str:
-        return (
-            f"The request is larger than the {self._largest // 1_000_000} MB that are read. Whoever runs this server "
-            "sets that in COFT_MAX_UPLOAD_MB."
-        )
+    def _protect(self, headers: MutableHeaders, scope: Scope, asked: Headers, listed: bool) -> None:
+        # A page that loads less than others says so itself.
+        headers.update({**HEADERS, POLICY: headers.get(POLICY, HEADERS[POLICY])})
+        if _is_over_tls(scope, asked):
+            headers.setdefault("Strict-Transport-Security", ALWAYS_TLS)
+        if listed:
+            # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
+            headers["Access-Control-Allow-Origin"] = asked["origin"]
+            headers.add_vary_header("Origin")
 
 
 async def unreadable(request: Request, error: Exception) -> Response:
@@ -266,67 +262,30 @@ EXPLAINED: dict[Any, Any] = {
 """What answers a request that ends in an error, by the error's kind."""
 
 
-class UploadGate:
-    """Within all gates, so that it is known whose share an upload takes: refuses what is more than that."""
-
-    def __init__(self, app: ASGIApp, uploads: UploadShares, largest: int) -> None:
-        """Stand around an application that takes uploads of so many bytes at most."""
-        self._app, self._uploads, self._largest = app, uploads, largest
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse in one sentence."""
-        problem = self._uploads.problem(HTTPConnection(scope), self._largest) if scope["type"] == "http" else None
-        answer = self._app if problem is None else PlainTextResponse(problem[1], problem[0])
-        await answer(scope, receive, send)
-
-
-class _TooLarge(Exception):  # noqa: N818 - ends the reading of a body, and is shown to nobody
-    """A body went on after the limit."""
-
-
-class _Body:
-    """A request's body, up to a limit, and its answer, of which only one is begun."""
-
-    def __init__(self, receive: Receive, send: Send, largest: int, refusal: str) -> None:
-        self._receive, self._send, self._left, self._refusal = receive, send, largest, refusal
-        self._answered = False
-
-    async def receive(self) -> Message:
-        """The next piece of the body."""
-        message = await self._receive()
-        self._left -= len(message.get("body", b"")) if message["type"] == "http.request" else 0
-        if self._left < 0:
-            raise _TooLarge
-        return message
-
-    async def send(self, message: Message) -> None:
-        """A piece of the answer."""
-        self._answered = True
-        await self._send(message)
-
-    async def refuse(self, scope: Scope) -> None:
-        """Say that it is too large, unless an answer was begun."""
-        if not self._answered:
-            await PlainTextResponse(self._refusal, 413)(scope, self._receive, self._send)
-
-
 def gated(
     settings: Settings,
     room: DiskRoom | None = None,
-    inner: Callable[[Any, ASGIApp], ASGIApp] | None = None,
+    inner: Callable[[ASGIApp], ASGIApp] | None = None,
     around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """What runs when the web application begins: it puts the gate around all else, and keeps little of each page.
 
     Gradio adds its own middleware, which answers other websites before any that the application is made with is asked,
-    when it begins; so the gate is put around them all once they stand, before the first request.
+    when it begins; so the gate is put around them all before the first request.
     """
     allowed, uploads = Allowed.by(settings), UploadShares(settings.uploads_mb_per_hour, room=room)
 
     @asynccontextmanager
     async def begun(app: Any) -> AsyncIterator[None]:
-        stack = UploadGate(app.middleware_stack, uploads, settings.largest_body)
-        behind = stack if inner is None else inner(app, stack)
+        stack = app.middleware_stack
+
+        async def uploading(scope: Scope, receive: Receive, send: Send) -> None:
+            # Within all gates, where it is known whose share an upload takes.
+            http = scope["type"] == "http"
+            problem = uploads.problem(HTTPConnection(scope), settings.largest_body) if http else None
+            await (stack if problem is None else PlainTextResponse(problem[1], problem[0]))(scope, receive, send)
+
+        behind = uploading if inner is None else inner(uploading)
         app.state_holder = PageStates(app.get_blocks())
         app.middleware_stack = around(RequestGate(behind, allowed, settings.largest_body))
         yield

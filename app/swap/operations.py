@@ -12,6 +12,7 @@ from app.audit.operations import DecodingOptions
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from app.shared.needs import WORK
 from app.shared.operations import Json, Progress, Read, checked, command, operation, record
 from app.shared.policies import policy_name
 from app.shared.settings_json import USUAL, Settings, spans_from_json
@@ -92,7 +93,7 @@ def _print(result: SwapResult) -> None:
         print(f"Note: {note}")
 
 
-@operation(json=swap_json, at_once=1)
+@operation(need=WORK, json=swap_json, at_once=1)
 def swap_attribute(
     wired: Services,
     prompt: str,

@@ -23,9 +23,11 @@ from app.shared.events import (
     reply,
     shown,
     shown_stream,
+    shown_to,
     wire,
 )
 from app.shared.markup import place
+from app.shared.needs import EXPORT, LOOK, READ
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
     CHANGED,
@@ -67,7 +69,7 @@ class SwapHandlers(SettingsHandlers):
         self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-swaps-")
 
-    @shown
+    @shown_to(READ)
     def open(self, event: gr.EventData) -> list[object]:
         """Show a stored comparison, take over a session's prompt, spans and settings, or begin with nothing."""
         stored = self.stored()
@@ -93,7 +95,7 @@ class SwapHandlers(SettingsHandlers):
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
         return self._opened(event, draft_message(request, draft.notes, preview), request.settings, stored)
 
-    @shown
+    @shown_to(READ)
     def look(self, event: gr.EventData, *values: object) -> Message:
         """Say what of the prompt can be replaced, and show the variants as chosen."""
         request, targets = self._request(event, without_parameters(values))
@@ -119,12 +121,12 @@ class SwapHandlers(SettingsHandlers):
         except CalibrationMismatch as mismatch:
             yield reply(event, {"kind": "mismatch", "text": str(mismatch)})
 
-    @shown
+    @shown_to(LOOK)
     def cancel(self, event: gr.EventData) -> None:
         """End a comparison after its current token."""
         self._swaps.cancel(int(event.number))
 
-    @shown
+    @shown_to(READ)
     def at(self, event: gr.EventData) -> str:
         """Compare another token of the chains that are there."""
         return packed(event, result_message(self._swaps.at(int(event.number), int(event.answer) - 1)))
@@ -136,7 +138,7 @@ class SwapHandlers(SettingsHandlers):
         chain = outcome.vanilla if event.decoding == "vanilla" else outcome.policy
         return reply(event, {"kind": "opened", "session": self._audits.start(chain.start).session_id})
 
-    @shown
+    @shown_to(EXPORT)
     def table(self, event: gr.EventData) -> str:
         """Write a table for download."""
         kind, answer = event.table, int(event.answer) - 1

@@ -13,6 +13,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
+from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, OnTerminal, Read, command, operation, record
 from app.shared.policies import policy_name
 from app.shared.settings_json import settings_from_json
@@ -101,7 +102,7 @@ def _write(_: Services, view: TuningView, file: Path) -> str:
     return ""
 
 
-@operation(json=job_json, answer="job")
+@operation(need=LEAD, json=job_json, answer="job")
 def tune(
     wired: Services,
     file: Path,
@@ -167,7 +168,7 @@ def _print_found(found: TuningView | tuple[TuningView, ...]) -> None:
         _print_list(found)
 
 
-@operation(json=_found_json, command="tunings", text=_print_found)
+@operation(need=READ, json=_found_json, command="tunings", text=_print_found)
 def list_tunings(
     wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER"), OnTerminal()] = None
 ) -> TuningView | tuple[TuningView, ...]:

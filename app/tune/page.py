@@ -12,9 +12,10 @@ import gradio as gr
 
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown_to
 from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import chart, hint, listing, markup, upload
+from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -32,7 +33,7 @@ class TuneHandlers:
         self.samples = services[TuningService].samples()
         self._folder = tempfile.TemporaryDirectory(prefix="coft-tuning-")
 
-    @shown
+    @shown_to(READ)
     def read(self, path: str | None) -> list[Any]:
         """Read an uploaded set and say what is in it."""
         if path is None:
@@ -42,7 +43,7 @@ class TuneHandlers:
             return [refused_file(found), gr.Button(interactive=False)]
         return [read_set(found), gr.Button(interactive=True)]
 
-    @shown
+    @shown_to(READ)
     def forecast(self, path: str | None, model: str, policies: list[str], *sampling: Any) -> str:
         """How long the run would take; nothing while the form cannot be run, whose run says why."""
         if path is None or not policies:
@@ -55,7 +56,7 @@ class TuneHandlers:
         seconds = or_refusal(lambda: self._tunings.forecast(self._tunings.read(Path(path), Path(path).name), request))
         return "" if isinstance(seconds, str) else time_sentence(seconds)
 
-    @shown
+    @shown_to(READ)
     def sample(self, event: gr.EventData) -> str:
         """Take a sample as if it had been uploaded; from a folder that the browser may read."""
         sample_set = self.samples[int(event.id)]
@@ -74,12 +75,12 @@ class TuneHandlers:
         tuning_set = self._tunings.read(Path(path), Path(path).name)
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
 
-    @shown
+    @shown_to(READ)
     def show(self, event: gr.EventData) -> int:
         """Show another run."""
         return int(event.id)
 
-    @shown
+    @shown_to(READ)
     def result(self, shown_id: int | None) -> list[Any]:
         """A run's picture and figures, and the list of runs."""
         listed = runs_list(self._tunings.list(), shown_id)
@@ -89,7 +90,7 @@ class TuneHandlers:
         head, table = run_details(view)
         return [listed, head, gr.Plot(tuning_figure(view), visible=True), table, gr.Button(visible=True)]
 
-    @shown
+    @shown_to(EXPORT)
     def csv(self, shown_id: int | None) -> str:
         """Write the shown run for download."""
         if shown_id is None:

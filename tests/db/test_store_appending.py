@@ -109,13 +109,6 @@ def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(sessions, gate, b
     assert [len(sessions.chain(branch)) for branch in branches] == [1, 0, 0, 0, 1]
 
 
-def test_of_two_that_append_the_same_step_of_a_branch_one_is_refused(sessions, gate, branches):
-    same = [(branches[1], new_step(0)), (branches[1], new_step(0, token="other"))]
-    done = append_at_once(sessions, gate, [(branches[0], new_step(0)), *same])
-    assert sorted(type(own.error).__name__ for own in done) == ["ConflictError", "NoneType", "NoneType"]
-    assert len(sessions.chain(branches[1])) == 1
-
-
 def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(sessions, gate, branches):
     gate.refusal = StoreError("The store could not do that: the disk is full.")
     done = append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])

@@ -28,16 +28,6 @@ def batch(database, batches):
     return batches.add("hiring", prompts.id, {"lam": 0.5}, [5, 2, 3])
 
 
-def test_a_batch_comes_back_and_is_listed_newest_first(batches, batch):
-    assert (batch.name, batch.request, batch.job_id, batch.row_count) == ("hiring", {"lam": 0.5}, None, 3)
-    assert batches.get(batch.id) == batch
-    second = batches.add("b", batch.prompt_set_id, {}, [2])
-    assert list(batches.list()) == [second, batch]
-    assert batches.rename(batch.id, "c") == replace(batch, name="c")
-    with pytest.raises(ConflictError):
-        batches.add("x", 99, {}, [1])
-
-
 def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(batches, sessions, batch):
     place = BatchPlace(batch.id, 3)
     batches.fail(batch.id, 3, "too long")

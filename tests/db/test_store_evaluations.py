@@ -50,15 +50,6 @@ def rows(database, table):
         return connection.scalar(select(func.count()).select_from(table))
 
 
-def test_an_evaluation_comes_back_and_is_listed_newest_first(evaluations, evaluation):
-    assert (evaluation.name, evaluation.request, evaluation.plan, evaluation.job_id) == (
-        "table", {"suites": ["bbq"]}, {"bbq": {"items": 3}}, None,
-    )  # fmt: skip
-    assert evaluations.get(evaluation.id) == evaluation
-    second = evaluations.add("b", {}, {})
-    assert list(evaluations.list()) == [second, evaluation]
-
-
 def test_outcomes_come_back_by_seed_and_place_whatever_the_order_in_which_they_were_kept(evaluations, evaluation):
     outcomes = {"k0": b"zero", "k1": b"one", "k2": b"two"}
     evaluations.keep(evaluation.id, [item(2), item(0, seed=1)], outcomes)

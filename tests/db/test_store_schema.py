@@ -35,15 +35,6 @@ def test_a_store_has_every_table_column_and_guard(database):
     assert found == GUARDS[database.engine.dialect.name] | {"audit_sessions_leave"}
 
 
-def test_opening_again_changes_nothing(store_url):
-    with Database(store_url) as database:
-        PromptSetsRepository(database).add("kept", "a.csv", "d", [])
-    with Database(store_url) as database:
-        assert [one.name for one in PromptSetsRepository(database).list()] == ["kept"]
-        with database.engine.connect() as connection:
-            assert connection.scalar(text("SELECT count(*) FROM projects")) == 1
-
-
 @pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("version", ["0016", "9999"])
 def test_a_store_of_another_version_is_refused_and_left_alone(store_url, version):

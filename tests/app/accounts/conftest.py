@@ -6,17 +6,15 @@ from dataclasses import dataclass
 import gradio as gr
 import httpx
 import pytest
-from app.accounts.doors import Doors
 from argon2 import PasswordHasher
 
+from app.accounts.gate import AccountGate
 from app.accounts.service import AccountService
 from app.bootstrap import services
 from app.server import build_app, finish_agents, launch_options
 from app.settings import Settings
 from app.shared.wiring import Services
-from db.accounts import ROLES, AccountsRepository, SignInsRepository, TokensRepository
-from db.projects import ProjectsRepository
-from db.trail import TrailRepository
+from db.accounts import ROLES
 from tests.conftest import free_port, load_tiny
 
 PASSWORD = "four words nobody guesses"
@@ -26,10 +24,7 @@ QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 def quick_accounts(wired):
     """The program's service, with hashes that are computed at once."""
-    service = AccountService(
-        wired[AccountsRepository], wired[TokensRepository], wired[SignInsRepository], wired[TrailRepository],
-        wired[ProjectsRepository], 12, QUICK, idle_minutes=60,
-    )  # fmt: skip
+    service = AccountService(wired, QUICK)
     wired._built[AccountService] = service
     return service
 
@@ -54,7 +49,7 @@ def serving(folder):
     """A server with accounts on a store of its own."""
     settings = Settings(
         database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none", accounts="on", completions="coft",
-        model="tiny",
+        model="tiny", idle_minutes=60,
     )  # fmt: skip
     with services(settings, owns_store=True, loader=load_tiny) as wired:
         accounts = quick_accounts(wired)
@@ -67,7 +62,7 @@ def serving(folder):
             **launch_options(wired, mcp=True),
         )  # fmt: skip
         finish_agents(app)
-        wired[Doors].let_agents_in(app)
+        wired[AccountGate].let_agents_in()
         yield Served(url.rstrip("/"), wired, app, tokens)
         app.close(verbose=False)
 

@@ -106,8 +106,8 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.locator("#join").click()
     expect(page.locator("#members li")).to_have_count(2)
     page.get_by_role("button", name="Disable").click()
-    expect(page.locator("#account-said")).to_have_text(f"{mia} is let in no longer.")
-    expect(page.get_by_role("button", name="Let it in again")).to_be_visible()
+    expect(page.locator("#account-said")).to_have_text(f"{mia} is disabled.")
+    expect(page.get_by_role("button", name="Enable")).to_be_visible()
     page.locator("#trail-check").click()
     expect(page.locator("#trail-checked")).to_contain_text("The trail is whole")
     with page.expect_download() as waiting:

@@ -10,11 +10,12 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
-from app.accounts.permissions import EXPORT, OPERATIONS, PAGES, READ
+from app.accounts.permissions import PAGES
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
-from app.shared.jobs import JobService
+from app.shared.jobs import JobRunner
+from app.shared.needs import EXPORT, READ
 from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
 from db.scope import in_project, present_project
@@ -91,7 +92,7 @@ def test_no_operation_that_reads_tells_who_is_outside_anything(served, walled):
         operation
         for feature in FEATURES
         for operation in feature.operations
-        if operation.endpoint and OPERATIONS[operation.name] in (READ, EXPORT)
+        if operation.endpoint and operation.need in (READ, EXPORT)
     ]
     assert len(reading) > 25
     differing = []
@@ -168,7 +169,7 @@ def test_agents_see_the_project_of_their_caller(served, walled):
 def test_a_job_works_in_the_project_that_it_was_begun_in(served, walled):
     accounts, projects = served.wired[AccountService], served.wired[ProjectsRepository]
     account, other = accounts.named("both"), projects.named("Other")
-    runner, seen = served.wired[JobService], []
+    runner, seen = served.wired[JobRunner], []
 
     def work(_):
         seen.append(present_project())

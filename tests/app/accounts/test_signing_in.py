@@ -171,14 +171,14 @@ def test_what_let_somebody_in_ends_with_sign_out_new_password_disabling_and_time
     accounts.change_password("Bo", PASSWORD)
     assert accounts.by_cookie(secret) is None
     secret, token = let_in(), accounts.add_token("Bo", "a program", None)
-    assert accounts.by_token(token.token).account.name == "Bo"
+    assert accounts.by_token(token.token)[0].name == "Bo"
     accounts.disable("Bo")
     assert accounts.by_cookie(secret) is None
     assert accounts.by_token(token.token) is None
     with pytest.raises(SignInError):
         let_in()
     accounts.disable("Bo", disabled=False)
-    assert accounts.by_token(token.token).account.name == "Bo"
+    assert accounts.by_token(token.token)[0].name == "Bo"
     accounts.revoke_token("Bo", token.record.id)
     assert accounts.by_token(token.token) is None
     SignInsRepository(wired.database).add(2, "d" * 64, utc_now() - timedelta(seconds=1))
