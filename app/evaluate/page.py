@@ -404,7 +404,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
                 cards = markup("", "cards")
         with gr.Accordion("Data folder", open=False, elem_classes=["fold"]):
             data = gr.Textbox(
-                label="Data folder", placeholder="default: COFT_DATA", max_lines=1, elem_id="data",
+                "", label="Data folder", placeholder="default: COFT_DATA", max_lines=1, elem_id="data",
                 info="Press Enter to look again.",
             )  # fmt: skip
     with gr.Column(elem_classes=["group"]):
@@ -430,7 +430,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
         with gr.Accordion("Judges", open=False, elem_classes=["fold"]):
             judges = place_judges()
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
-            name = gr.Textbox(label="Name", placeholder="model and what is run", max_lines=1)
+            name = gr.Textbox("", label="Name", placeholder="model and what is run", max_lines=1)
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
             seeds = gr.Slider(1, 5, 3, step=1, label="Seeds", buttons=[])
             with gr.Column(min_width=0) as own_calibration:
