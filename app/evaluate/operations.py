@@ -15,19 +15,8 @@ from app.evaluate.coefficients import (
     Coefficients,
     CoefficientService,
 )
-from app.evaluate.experiment_files import experiment_names
-from app.evaluate.experiment_runs import (
-    ExperimentRun,
-    begin,
-    finish,
-    listed_json,
-    made,
-    print_experiment,
-    print_experiments,
-    run_json,
-)
-from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
-from app.evaluate.experiments import Experiment
+from app.evaluate.experiments.figures import Experiment
+from app.evaluate.experiments.service import ExperimentRequest, ExperimentRun, ExperimentService
 from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
@@ -49,6 +38,7 @@ from app.evaluate.terminal import (
     print_estimate,
     print_evaluation,
     print_evaluations,
+    print_layout,
     print_opened,
     print_sets,
     print_suites,
@@ -147,13 +137,10 @@ def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
 
 
 def _experiment_request(wired: Services, given: Json) -> ExperimentRequest:
-    """A shipped experiment; a path would be one of this computer, and whoever asks may sit at another."""
+    """What is asked of a named experiment."""
     own = [name for name in ("suites", "methods", "calibration_share") if name in given]
     if own:
         raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(own)} out.")
-    name = checked("The setting experiment", str, given["experiment"])
-    if name not in experiment_names():
-        raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}.")
     told = {part: checked(f"The setting {part}", dict[str, str], given.get(part, {})) for part in ("judges", "given")}
     named = {part: value for part, value in given.items() if part not in told}
     request = record(ExperimentRequest, named, others=tuple(told))
@@ -285,13 +272,14 @@ class EvaluateRun:
 
 def _json_of(found: EvaluateRun | ExperimentRun) -> Json:
     if isinstance(found, ExperimentRun):
-        return run_json(found)
+        return found.json()
     return {"results": finite(found.results), **evaluation_json(found.view)}
 
 
 def _follow_any(wired: Services, found: EvaluateRun | ExperimentRun, quiet: bool) -> EvaluateRun | ExperimentRun:
     if isinstance(found, ExperimentRun):
-        return finish(wired, found, quiet)
+        _follow(wired, found.view, quiet)
+        return wired[ExperimentService].shown(found.view.id)
     # Of one that is resumed when everything is done, only the files are written again.
     view = found.view if found.view.done == found.view.planned else _follow(wired, found.view, quiet)
     files = wired[ResultFiles]
@@ -340,7 +328,7 @@ def evaluate(
     top_p: float = AuditSettings().top_p,
     top_k: int = AuditSettings().top_k,
     encoding: Encoding = USUAL.encoding,
-    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
+    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="FOLDER|NUMBER")] = None,
@@ -364,8 +352,8 @@ def evaluate(
         top_k: 0 is off
         encoding: whether given texts are tokenized together with their prompts, as in lm-evaluation-harness, or apart
             where a token would reach over the border
-        experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
-            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
+        experiment: a named experiment, as 'evaluations experiments' lists them; it has its own suites, methods and
+            settings, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
         out: also write results.json and samples.jsonl, a line an item, into this folder
         resume: go on with the evaluation that wrote into this folder, or with the one that has this number; all other
@@ -380,7 +368,7 @@ def evaluate(
             experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
             tuple(told.items()), tuple((pairs("--set", given) or {}).items()),
         )  # fmt: skip
-        return begin(wired, asked)
+        return wired[ExperimentService].begin(asked)
     if given is not None:
         raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
     service = wired[EvaluationService]
@@ -432,20 +420,47 @@ def _refuse_beside_an_experiment(
         "--encoding": encoding != USUAL.encoding, "--out": out,
     }  # fmt: skip
     if told := [option for option, value in named.items() if value]:
-        raise ServiceError(
-            f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out, or write a YAML "
-            "file of your own."
-        )
+        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out.")
 
 
-@operation(json=listed_json, command="evaluations experiments", text=print_experiments)
-def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
+def _listed_json(experiments: tuple[Experiment, ...]) -> list[Json]:
+    return [
+        {
+            **{part: getattr(own, part) for part in ("name", "title", "source", "shows")},
+            "suites": list(own.suites),
+            "methods": [method.label for method in own.evaluated()],
+        }
+        for own in experiments
+    ]
+
+
+def _print_listed(experiments: tuple[Experiment, ...]) -> None:
+    for own in experiments:
+        print(f"{own.name:<22} {own.title} ({own.source})")
+
+
+@operation(json=_listed_json, command="evaluations experiments", text=_print_listed)
+def list_experiments(wired: Services) -> tuple[Experiment, ...]:
     """List the named experiments, each with the table of the paper that it makes.
 
     Returns:
         A list of experiments: name, title, source (what of the paper it is), shows, suites and methods.
     """
     return wired[ExperimentService].list()
+
+
+def print_experiment(run: ExperimentRun) -> None:
+    """The tables of an experiment with their notes, and how it differs from the paper's."""
+    experiment = run.plan.experiment
+    print(f"{experiment.title} ({experiment.source}), {run.plan.request.model}")
+    print(experiment.shows)
+    for table in run.tables:
+        print(f"\n{table.title}")
+        print_layout(table.layout)
+        print(*(f"- {note}" for note in table.notes), sep="\n")
+    print("\nNot as in the paper:", *(f"- {sentence}" for sentence in experiment.differs), sep="\n")
+    if run.view.plans:
+        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -572,7 +587,7 @@ def estimate(
     seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = "",
     limit: int | None = None,
     data: str = "",
-    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = "",
+    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME")] = "",
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
     judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
 ) -> EvaluationEstimate:
@@ -675,7 +690,7 @@ def evaluation_table(
     return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
 
 
-@operation(json=run_json)
+@operation(json=ExperimentRun.json)
 def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
     """Show the tables of the experiment that an evaluation is of, the paper's rows beside ours, made of what is kept.
 
@@ -689,11 +704,11 @@ def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "f
         which is empty for ours, cells as texts, and numbers: value, deviation over seeds, low and high of the 95 %
         interval, n and unscored) and notes.
     """
-    return made(wired, evaluation_id, outside)
+    return wired[ExperimentService].shown(evaluation_id, outside)
 
 
 def _shown_json(shown: EvaluationTable | ExperimentRun) -> Json:
-    return run_json(shown) if isinstance(shown, ExperimentRun) else _table_json(shown)
+    return shown.json() if isinstance(shown, ExperimentRun) else _table_json(shown)
 
 
 def _print_shown(shown: EvaluationTable | ExperimentRun) -> None:
@@ -728,7 +743,7 @@ def table(
     """
     if experiment:
         _refuse_beside_tables(suite, reference, beside)
-        return made(wired, evaluation_id, outside)
+        return wired[ExperimentService].shown(evaluation_id, outside)
     return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
 
 

@@ -20,21 +20,18 @@ from app.evaluate.coefficient_page import (
     place_coefficients,
     wire_coefficients,
 )
-from app.evaluate.experiment_page import (
+from app.evaluate.experiments.page import (
     OWN,
-    ExperimentChoice,
     ExperimentHandlers,
     ExperimentPart,
     judges_from,
-    place_file,
     place_given,
     place_judges,
     place_tables,
     wire_choice,
     wire_tables,
 )
-from app.evaluate.experiment_service import ExperimentService
-from app.evaluate.experiments import ExperimentPlan
+from app.evaluate.experiments.service import ExperimentPlan, ExperimentService
 from app.evaluate.methods import METHOD_SETS, methods_from
 from app.evaluate.parts import (
     EMPTY,
@@ -107,13 +104,13 @@ class EvaluateHandlers:
         ]
 
     @shown
-    def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
+    def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
         """What the run will take."""
         if experiment == OWN:
             request = self._request(*values)
             estimate = self._evaluations.estimate(request)
         else:
-            plan = self._plan(experiment, file, given, *values)
+            plan = self._plan(experiment, given, *values)
             request, estimate = plan.request, self._experiments.estimate(plan)
         return estimate_markup(estimate, self._evaluations.suites(request.data))
 
@@ -124,9 +121,9 @@ class EvaluateHandlers:
             JOB_KIND, self._begin, lambda job: int(job.payload["evaluation_id"]), self._newest, keeps_parts=True
         )
 
-    def _begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+    def _begin(self, experiment: str, given: str | None, *values: Any) -> int:
         own = experiment == OWN
-        request = self._request(*values) if own else self._plan(experiment, file, given, *values).request
+        request = self._request(*values) if own else self._plan(experiment, given, *values).request
         evaluation = self._evaluations.submit(request)
         job = self._evaluations.view(evaluation).job
         assert job is not None
@@ -138,11 +135,11 @@ class EvaluateHandlers:
         return self._evaluations.resume(int(event.id))
 
     def _plan(
-        self, experiment: str, file: str | None, given: str | None, name: str, model: str, data: str, here: list[str],
-        far: list[str], methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
+        self, experiment: str, given: str | None, name: str, model: str, data: str, here: list[str], far: list[str],
+        methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
     ) -> ExperimentPlan:  # fmt: skip
         """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
-        return self._named.plan(experiment, file, given, name, model, data, limit, seeds, judges)
+        return self._named.plan(experiment, given, name, model, data, limit, seeds, judges)
 
     def _request(
         self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str], judges: str,
@@ -290,9 +287,8 @@ def _coverage(view: EvaluationView) -> gr.Plot:
 @dataclass(frozen=True, slots=True)
 class _Form:
     inputs: list[Any]
-    choice: ExperimentChoice
-    pickers: list[gr.Column]
-    seeds: gr.Slider
+    experiment: gr.Dropdown
+    chosen: list[Any]
     data: gr.Textbox
     suites: list[Any]
     cards: gr.HTML
@@ -346,7 +342,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     watch = JobWatch(services[JobService], handlers.runs)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, [*form.suites, form.cards], **MULTIPLE)
-    wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
+    wire_choice(named, form.experiment, form.data, form.chosen)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     shown_id = jobs.shown_id
     runs.show(handlers.show, None, shown_id, **MULTIPLE)
@@ -383,9 +379,8 @@ def _form(named: ExperimentHandlers) -> _Form:
         markup('<div class="bar"><h2>1. Suites</h2></div>')
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
-            info="Your own choice, a table or figure of the paper, or a file of your own.",
+            info="Your own choice, or a table or figure of the paper.",
         )  # fmt: skip
-        file = place_file()
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
         data = gr.Textbox(
             label="Data folder", placeholder="that of COFT_DATA", max_lines=1, elem_id="data", info="Enter looks again."
@@ -438,10 +433,10 @@ def _form(named: ExperimentHandlers) -> _Form:
             estimate = gr.Button("Estimate", elem_id="estimate-run")
         run, cancel = run_buttons()
         run.interactive = True
-    choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
-    asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
+    chosen = [own_suites, own_methods, own_calibration, card, given, seeds]
+    asked = [experiment, given, name, model, data, here, far, methods, judges, limit, seeds]
     inputs = [*asked, share, steps, temperature, top_p, top_k, *(framed[name] for name in FRAMED)]
-    return _Form(inputs, choice, pickers, seeds, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
+    return _Form(inputs, experiment, chosen, data, [here, far, on_hub], cards, estimate, estimated, run, cancel)
 
 
 def _result() -> _Result:

@@ -11,7 +11,8 @@ from threading import Lock
 from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
-from app.evaluate.experiment_speed import KEPT_AS, SpeedRun
+from app.evaluate.experiments.named import experiment_named
+from app.evaluate.experiments.speed import KEPT_AS, SpeedRun, speed_tables
 from app.evaluate.items import items_digest, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.kept import KeptOutcomes, SuiteContents
@@ -321,8 +322,9 @@ class EvaluationService:
             "evaluation_id": evaluation_id,
             "items": sum(part.done for part in self._progress(record)),
         }
-        if request.measures:
-            made[KEPT_AS] = SpeedRun(self._host, self._preparer, context).run(request, share)
+        if request.experiment is not None and request.measures:
+            tables = speed_tables(experiment_named(request.experiment.name))
+            made[KEPT_AS] = SpeedRun(self._host, self._preparer, context).run(request, tables, share)
         return made
 
     # Views.
