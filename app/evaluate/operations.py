@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -138,9 +139,7 @@ def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
 
 def _experiment_request(wired: Services, given: Json) -> ExperimentRequest:
     """What is asked of a named experiment."""
-    own = [name for name in ("suites", "methods", "calibration_share") if name in given]
-    if own:
-        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(own)} out.")
+    _refuse_beside_an_experiment({part: part in given for part in ("suites", "methods", "calibration_share")})
     told = {part: checked(f"The setting {part}", dict[str, str], given.get(part, {})) for part in ("judges", "given")}
     named = {part: value for part, value in given.items() if part not in told}
     request = record(ExperimentRequest, named, others=tuple(told))
@@ -362,12 +361,14 @@ def evaluate(
     if resume is not None:
         return _resumed(wired, resume)
     if experiment:
-        _refuse_beside_an_experiment(suite, method, policies, name, share, temperature, top_p, top_k, encoding, out)
-        told = pairs("--judges", judges) or {}
-        asked = ExperimentRequest(
-            experiment, model or wired.settings.model, limit, _seeds(seeds) if seeds else None, data,
-            tuple(told.items()), tuple((pairs("--set", given) or {}).items()),
-        )  # fmt: skip
+        usual = AuditSettings()
+        _refuse_beside_an_experiment({
+            "--suite": suite, "--method": method, "--policies": policies, "--name": name,
+            "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
+            "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
+            "--encoding": encoding != USUAL.encoding, "--out": out,
+        })  # fmt: skip
+        asked = _asked_experiment(wired, experiment, model, limit, seeds, data, judges, given)
         return wired[ExperimentService].begin(asked)
     if given is not None:
         raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
@@ -395,32 +396,20 @@ def evaluate(
     return EvaluateRun(service.view(number), out)
 
 
-def _refuse_beside_an_experiment(
-    suite: list[str] | None,
-    method: list[str] | None,
-    policies: str,
-    name: str,
-    share: float,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    encoding: Encoding,
-    out: Path | None,
-) -> None:
-    """An experiment says itself what it reads, and how.
-
-    Raises:
-        ServiceError: Something of that was given.
-    """
-    usual = AuditSettings()
-    named = {
-        "--suite": suite, "--method": method, "--policies": policies, "--name": name,
-        "--share": share != USUAL.calibration_share, "--temperature": temperature != usual.temperature,
-        "--top-p": top_p != usual.top_p, "--top-k": top_k != usual.top_k,
-        "--encoding": encoding != USUAL.encoding, "--out": out,
-    }  # fmt: skip
-    if told := [option for option, value in named.items() if value]:
+def _refuse_beside_an_experiment(given: Mapping[str, object]) -> None:
+    """An experiment says itself what it reads and how, and its tables what is in them."""
+    if told := [name for name, value in given.items() if value]:
         raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out.")
+
+
+def _asked_experiment(
+    wired: Services, name: str, model: str, limit: int | None, seeds: str, data: str, judges: str | None,
+    given: str | None,
+) -> ExperimentRequest:  # fmt: skip
+    """What a command asks of an experiment."""
+    judged = tuple((pairs("--judges", judges) or {}).items())
+    told, drawn = tuple((pairs("--set", given) or {}).items()), _seeds(seeds) if seeds else None
+    return ExperimentRequest(name, model or wired.settings.model, limit, drawn, data, judged, told)
 
 
 def _listed_json(experiments: tuple[Experiment, ...]) -> list[Json]:
@@ -604,11 +593,12 @@ def estimate(
         given: as for evaluate
         judges: as for evaluate; one that cannot be had is told now
     """
-    judged = tuple((pairs("--judges", judges) or {}).items())
     if experiment:
-        if told := [name for name, value in (("--suite", suite), ("--method", method)) if value]:
-            raise ServiceError(f"An experiment has its own suites and methods; leave {' and '.join(told)} out.")
-        return _estimated(wired, experiment, model, seeds, limit, data, given, judged)
+        _refuse_beside_an_experiment({"--suite": suite, "--method": method})
+        named = wired[ExperimentService]
+        asked = _asked_experiment(wired, experiment, model, limit, seeds, data, judges, given)
+        return named.estimate(named.plan(asked))
+    judged = tuple((pairs("--judges", judges) or {}).items())
     service = wired[EvaluationService]
     suites = suites_from(suite or (), service.known_suites())
     methods = methods_from(method or ["table1"], AuditSettings())
@@ -617,23 +607,6 @@ def estimate(
         "", suites, methods, model or wired.settings.model, drawn, limit, data=data, judges=judged
     )
     return service.estimate(request)
-
-
-def _estimated(
-    wired: Services,
-    experiment: str,
-    model: str,
-    seeds: str,
-    limit: int | None,
-    data: str,
-    given: str | None,
-    judges: tuple[tuple[str, str], ...],
-) -> EvaluationEstimate:
-    """What an experiment will take."""
-    service, own = wired[ExperimentService], tuple((pairs("--set", given) or {}).items())
-    drawn = _seeds(seeds) if seeds else None
-    request = ExperimentRequest(experiment, model or wired.settings.model, limit, drawn, data, judges, own)
-    return service.estimate(service.plan(request))
 
 
 # Tables.
@@ -742,23 +715,9 @@ def table(
         experiment: in their place the tables of the experiment that it is of, with the paper's rows
     """
     if experiment:
-        _refuse_beside_tables(suite, reference, beside)
+        _refuse_beside_an_experiment({"suite": suite, "reference": reference is not None, "beside": beside})
         return wired[ExperimentService].shown(evaluation_id, outside)
     return wired[TableService].table(*_asked(wired, evaluation_id, suite, reference, outside, beside))
-
-
-def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None, samples: bool = False) -> None:
-    """The tables of an experiment say themselves what stands in them.
-
-    Raises:
-        ServiceError: Something was given that belongs to figures alone.
-    """
-    given = {"suite": bool(suite), "reference": reference is not None, "beside": beside is not None, "samples": samples}
-    if told := [name for name, there in given.items() if there]:
-        raise ServiceError(
-            f"The tables of an experiment have their own rows and columns; leave {' and '.join(told)} out, or "
-            "experiment."
-        )
 
 
 @operation(answer="export")
@@ -793,7 +752,9 @@ def export_evaluation(
         The file.
     """
     if experiment:
-        _refuse_beside_tables(suite, reference, beside, samples)
+        _refuse_beside_an_experiment(
+            {"suite": suite, "reference": reference is not None, "beside": beside, "samples": samples}
+        )
         return wired[ExperimentService].write(evaluation_id, format, folder, outside)
     request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)
     return wired[TableService].write(request, format, folder, elsewhere, samples)
@@ -828,7 +789,9 @@ def export(
         out: file to write (default: standard output)
     """
     if experiment:
-        _refuse_beside_tables(suite, reference, beside, samples)
+        _refuse_beside_an_experiment(
+            {"suite": suite, "reference": reference is not None, "beside": beside, "samples": samples}
+        )
         content = wired[ExperimentService].content(evaluation_id, format, outside)
     else:
         request, elsewhere = _asked(wired, evaluation_id, suite, reference, outside, beside)

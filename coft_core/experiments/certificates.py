@@ -1,15 +1,13 @@
-"""How often nothing was certified, how much was, and how coverage holds for whole chains and on other prompts."""
+"""How often nothing was certified, how much was, and how coverage holds on other prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow, coverage_report
-from coft_core.conformal.sequence import UnionBound, union_bound
 from coft_core.conformal.values import CalibrationValues
 from coft_core.suites.base import Figure, Outcome, Scored, Written
 from coft_core.suites.statistics import drawn_figure, mean_figure
@@ -79,32 +77,6 @@ def certified_share(outcomes: Sequence[Outcome]) -> Figure:
 
 
 # Of calibrations, without a model.
-
-
-@dataclass(frozen=True, slots=True)
-class ChainRow:
-    """Whole chains of one length at one level; ``reason`` says why nothing is measured."""
-
-    horizon: int
-    alpha: float
-    coverage: CoverageRow
-    union: UnionBound
-    reason: str
-
-
-def chain_rows(calibration: Calibration, horizons: Sequence[int], alphas: Sequence[float]) -> list[ChainRow]:
-    """Coverage of whole chains against their length (the paper's ``S = max_t s_t``), level by level."""
-    return [
-        ChainRow(
-            horizon,
-            alpha,
-            calibration.sequence_coverage(alpha, horizon).overall,
-            union_bound(alpha, horizon, calibration.positions, calibration.values),
-            calibration.sequence(alpha, horizon).reason,
-        )
-        for horizon in horizons
-        for alpha in alphas
-    ]
 
 
 def coverage_elsewhere(calibration: Calibration, other: Calibration) -> CoverageRow:

@@ -166,10 +166,11 @@ def choose_by_knee(points: Sequence[Point], tolerance: float = TOLERANCE, below:
 
 @dataclass(frozen=True, slots=True)
 class LineSearch:
-    """What successive halving found, and at which share of the readings of the whole sweep."""
+    """What successive halving found, and at which share of the readings of the whole sweep; or why nothing."""
 
     chosen: float | None
-    cost: float
+    cost: float = 0.0
+    reason: str = ""
 
 
 def choose_by_halving(
@@ -186,7 +187,7 @@ def choose_by_halving(
     """
     left = candidates = sorted({value for value in values if value < below})
     if len(candidates) < 2:
-        return LineSearch(None, 0.0)
+        return LineSearch(None, reason="too few values")
     rounds = math.ceil(math.log2(len(candidates)))
     readings, ranges = 0.0, None
     for number in range(rounds):
@@ -245,8 +246,7 @@ class Selection:
     on_front: list[bool]
     front_shares: list[float] | None
     knee: Choice
-    search: LineSearch | None
-    search_reason: str
+    search: LineSearch
     tested: Point | None
     validated: int
     tested_on: int
@@ -290,16 +290,16 @@ def select(
             raise InvalidInputError(f"{empty} has no unit of validation; read more items, or enlarge the share.")
     points = [point_of(value, own, averaged, suites, outside) for value, own in validation.items()]
     on_front, knee = pareto_front(points), choose_by_knee(points)
-    search, reason, tested = None, "", None
     try:
         search = choose_by_halving(list(swept), measure)
     except InvalidInputError as error:
-        reason = str(error)
+        search = LineSearch(None, reason=str(error))
     test = side(next(iter(swept)) if knee.chosen is None else knee.chosen, False)
+    tested = None
     if knee.chosen is not None and all(test.values()):
         tested = point_of(knee.chosen, test, averaged, suites, outside)
     validated = _units(next(iter(validation.values())))
-    return Selection(points, on_front, front_shares(points), knee, search, reason, tested, validated, _units(test))
+    return Selection(points, on_front, front_shares(points), knee, search, tested, validated, _units(test))
 
 
 def unit_place(what: str, seed: int, suite: str, unit: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from app.evaluate.experiments.grid import Grid, Line, Paper, Picture, Value
+from app.evaluate.experiments.grid import Grid, Line, Paper, Picture, Value, Values, chosen_paper, paper_note
 from app.evaluate.layout import Head
 from app.evaluate.measured import Measured, measured_by_suite
 from app.evaluate.methods import methods_from
@@ -68,8 +68,24 @@ class Table(ABC):
         self, figures: Figures, corner: str, heads: Sequence[Head], lines: Sequence[Line], notes: Sequence[str],
         picture: Picture | None = None,
     ) -> Grid:  # fmt: skip
-        """Lines of numbers with the paper's below them."""
-        return Grid.of(self.title, corner, heads, lines, notes, self.papers, figures.kept.model, picture)
+        """Lines with the paper's rows below them; those that belong to no line come last."""
+        paper = chosen_paper(self.papers, figures.kept.model)
+        left = {} if paper is None else dict(paper.rows)
+        rows: list[tuple[Head, Values]] = []
+
+        def add(name: str) -> None:
+            if paper is not None and name in left:
+                values = left.pop(name)
+                nothing = (None,) * (len(heads) - len(values))
+                rows.append((Head(name, source=f"paper, {paper.model}"), (*values, *nothing)))
+
+        for line in lines:
+            rows.append((Head(line.head), line.values))
+            add(line.paper)
+        for name in tuple(left):
+            add(name)
+        told = (*notes, paper_note(self.papers, paper))
+        return Grid(self.title, corner, tuple(heads), tuple(rows), told, picture)
 
 
 @dataclass(frozen=True)

@@ -143,30 +143,6 @@ class Grid:
     notes: tuple[str, ...]
     picture: Picture | None = None
 
-    @classmethod
-    def of(
-        cls, title: str, corner: str, heads: Sequence[Head], lines: Sequence[Line], notes: Sequence[str],
-        papers: Sequence[Paper], model: str, picture: Picture | None = None,
-    ) -> Grid:  # fmt: skip
-        """Lines with the paper's rows below them; those that belong to no line come last."""
-        paper = chosen_paper(papers, model)
-        left = {} if paper is None else dict(paper.rows)
-        rows: list[tuple[Head, Values]] = []
-
-        def add(name: str) -> None:
-            if paper is not None and name in left:
-                values = left.pop(name)
-                nothing = (None,) * (len(heads) - len(values))
-                rows.append((Head(name, source=f"paper, {paper.model}"), (*values, *nothing)))
-
-        for line in lines:
-            rows.append((Head(line.head), line.values))
-            add(line.paper)
-        for name in tuple(left):
-            add(name)
-        told = (*notes, _paper_note(papers, paper))
-        return cls(title, corner, tuple(heads), tuple(rows), told, picture)
-
     @property
     def layout(self) -> Layout:
         """The table as texts."""
@@ -225,7 +201,7 @@ def _counted(value: Value) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""
 
 
-def _paper_note(papers: Sequence[Paper], shown: Paper | None) -> str:
+def paper_note(papers: Sequence[Paper], shown: Paper | None) -> str:
     """Which model the paper's rows are of, and which others it has."""
     if shown is None:
         return "The paper has no figures for this table."

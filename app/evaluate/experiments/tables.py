@@ -16,10 +16,11 @@ from app.evaluate.experiments.grid import Chains, Front, Grid, Levels, Line, Pic
 from app.evaluate.layout import Head
 from app.shared.step_words import count
 from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.shift import DensityRatio, estimate_density_ratio
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.averages import Part
-from coft_core.experiments.certificates import chain_rows, coverage_elsewhere
+from coft_core.experiments.certificates import coverage_elsewhere
 from coft_core.experiments.choice import Averaged, Selection, select
 from coft_core.suites.base import Figure
 
@@ -184,8 +185,8 @@ def _choice_notes(found: Selection, knob: str) -> list[str]:
         "On the front, %: how often no other value is better in one and no worse in the other, over drawn units. "
         f"Chosen, %: how often the rule chooses the value then{'; lambda 1 never' if knob == 'lambda' else ''}.",
     ]
-    if found.search is None or found.search.chosen is None:
-        notes.append(f"The line search cannot be made: {(found.search_reason or 'too few values').rstrip('.')}.")
+    if found.search.chosen is None:
+        notes.append(f"The line search cannot be made: {found.search.reason.rstrip('.')}.")
     else:
         notes.append(
             f"The line search (successive halving) chooses {knob} {found.search.chosen:g}, with "
@@ -309,25 +310,27 @@ class ChainsTable(Table):
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
         kept = figures.kept
+        places = [(alpha, horizon) for alpha in self.alphas for horizon in self.horizons]
         counts: defaultdict[tuple[float, int], list[tuple[int, int, int]]] = defaultdict(list)
         unions: defaultdict[tuple[float, int], list[float]] = defaultdict(list)
         reasons: dict[str, None] = {}
         for suite in kept.suites:
-            for seed, calibration in _calibrations(kept, suite, self.method).items():
-                for row in chain_rows(calibration, self.horizons, self.alphas):
-                    unions[row.alpha, row.horizon].append(1 - row.union.level)
-                    if row.coverage.coverage is None:
-                        why = (row.reason or "none was kept apart").rstrip(".")
-                        reasons[f"Not measured: {kept.suites[suite].title}, {_steps(row.horizon)}: {why}."] = None
+            for seed, own in _calibrations(kept, suite, self.method).items():
+                for alpha, horizon in places:
+                    bound = union_bound(alpha, horizon, own.positions, own.values)
+                    unions[alpha, horizon].append(1 - bound.level)
+                    found = own.sequence_coverage(alpha, horizon).overall
+                    if found.coverage is None:
+                        why = (own.sequence(alpha, horizon).reason or "none was kept apart").rstrip(".")
+                        reasons[f"Not measured: {kept.suites[suite].title}, {_steps(horizon)}: {why}."] = None
                     else:
-                        counts[row.alpha, row.horizon].append((seed, row.coverage.kept, row.coverage.contexts))
+                        counts[alpha, horizon].append((seed, found.kept, found.contexts))
         lines: list[Line] = []
         levels: dict[float, dict[int, Value]] = {alpha: {} for alpha in self.alphas}
-        for place in ((alpha, horizon) for alpha in self.alphas for horizon in self.horizons):
-            (alpha, horizon), missed = place, _missed(counts[place])
-            if missed is not None:
+        for alpha, horizon in places:
+            if (missed := _missed(counts[alpha, horizon])) is not None:
                 levels[alpha][horizon] = missed
-            union = Value(fmean(unions[place])) if unions[place] else None
+            union = Value(fmean(unions[alpha, horizon])) if unions[alpha, horizon] else None
             paper = f"alpha {alpha:g}" if horizon == self.horizons[-1] else ""
             lines.append(Line(f"alpha {alpha:g}, {_steps(horizon)}", (missed, union), paper))
         notes = [

@@ -8,10 +8,10 @@ import pytest
 
 from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Sweep
-from app.evaluate.experiments.grid import Front, Levels, Line, Paper, Value
+from app.evaluate.experiments.grid import Front, Line, Paper, Value
 from app.evaluate.experiments.speed import KEPT_AS, MeasuredSpeed, SpeedTable, measured_by
 from app.evaluate.experiments.tables import ChainsTable, CoverageTable
-from coft_core.experiments.choice import Choice, Point, Selection
+from coft_core.experiments.choice import Choice, LineSearch, Point, Selection
 from coft_core.suites.base import Figure
 from tests.app.evaluate.test_experiment_tables import (
     BIAS,
@@ -65,7 +65,9 @@ def test_the_front_shows_the_tables_numbers_with_their_intervals_and_rings_the_k
 
 def front(*points, on):
     made = [Point(value, Figure("b", "B", bias), Figure("u", "U", utility)) for value, bias, utility in points]
-    return traces(picture_figure(Front("alpha", Selection(made, on, None, Choice(0, 0, {}), None, "", None, 1, 1))))
+    return traces(
+        picture_figure(Front("alpha", Selection(made, on, None, Choice(0, 0, {}), LineSearch(0), None, 1, 1)))
+    )
 
 
 def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_those_in_the_same_place_share_a_label():
@@ -75,10 +77,6 @@ def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_those_in_the_s
     assert list(shown["on the front"].text) == ["0"]
     shown = front((0.02, 0.2, 50.0), (0.05, 0.2, 50.0), on=[True, True])
     assert list(shown["on the front"].text) == ["0.02, 0.05", ""]
-
-
-def test_a_sweep_of_which_nothing_is_chosen_has_no_picture():
-    assert swept_with(CHOICE, swept(1)).picture is None
 
 
 def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_values():
@@ -96,11 +94,6 @@ def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_value
     assert list(shown["as asked"].x) == list(shown["as asked"].y)
     assert (list(shown["paper, m"].x), list(shown["paper, m"].y)) == ([0.1], [0.107])
     assert shown["paper, m"].marker.symbol != shown["measured"].marker.symbol
-
-
-def test_bars_of_a_share_end_at_zero():
-    bars = traces(picture_figure(Levels({0.1: Value(0.1, 0.3)}, {}, "")))["measured"].error_y
-    assert (bars.array[0], bars.arrayminus[0]) == (0.3, 0.1)
 
 
 def test_miscoverage_of_chains_stands_against_their_length_a_mark_a_level():

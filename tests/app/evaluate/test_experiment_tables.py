@@ -246,7 +246,7 @@ def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
 
 def test_too_few_units_choose_nothing_and_it_is_said():
     table = swept_with(CHOICE, swept(1))
-    assert table.rows == ()
+    assert (table.rows, table.picture) == ((), None)
     assert table.notes[0].startswith("Nothing is chosen: ")
 
 

@@ -9,8 +9,6 @@ from app.evaluate.experiments.grid import chosen_paper, published
 from app.evaluate.experiments.named import ALPHAS, EXPERIMENTS, experiment_named
 from app.evaluate.experiments.tables import FiguresTable
 from app.shared.errors import ServiceError
-from coft_core.experiments.choice import Point, choose_by_knee
-from coft_core.suites.base import Figure
 from coft_core.suites.registry import SUITES
 
 NAMED = (
@@ -91,18 +89,6 @@ def test_deviations_of_the_paper_are_read_and_its_rows_are_those_of_the_evaluate
     assert chosen_paper(papers, "mistralai/Mistral-7B-v0.2").model == "Mistral-7B-v0.2"
     assert chosen_paper(papers, "demo").model == "LLaMA-2-7B"
     assert chosen_paper((), "demo") is None
-
-
-@pytest.mark.parametrize(
-    ("table", "model", "chosen"),
-    [("lambda_sweep", "LLaMA-2-13B", 0.6), ("lambda_sweep", "Mistral-7B-Instruct", 0.6), ("alpha_sweep", "", 0.1)],
-)
-def test_the_knee_rule_chooses_what_the_paper_chooses_on_the_papers_values(table, model, chosen):
-    points = [
-        Point(float(row.split()[1]), Figure("b", "B", bias), Figure("u", "U", utility))
-        for row, (bias, utility) in paper(table, model).items()
-    ]
-    assert choose_by_knee(points).chosen == chosen
 
 
 def test_values_of_a_sweep_are_methods_with_labels_of_their_own():
