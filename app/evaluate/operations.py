@@ -16,17 +16,8 @@ from app.evaluate.coefficients import (
     Coefficients,
     CoefficientService,
 )
-from app.evaluate.experiment_files import experiment_names
-from app.evaluate.experiment_runs import (
-    ExperimentRun,
-    listed_json,
-    made,
-    print_experiment,
-    print_experiments,
-    run_json,
-)
-from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
-from app.evaluate.experiments import Experiment, ExperimentPlan
+from app.evaluate.experiments.figures import Experiment
+from app.evaluate.experiments.service import ExperimentPlan, ExperimentRequest, ExperimentRun, ExperimentService
 from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
@@ -48,6 +39,7 @@ from app.evaluate.terminal import (
     print_estimate,
     print_evaluation,
     print_evaluations,
+    print_layout,
     print_opened,
     print_sets,
     print_suites,
@@ -120,11 +112,8 @@ def estimate_json(estimate: EvaluationEstimate) -> Json:
 # What is asked for.
 
 
-def asked(wired: Services, given: Json, files: bool = False) -> EvaluationRequest | ExperimentPlan:
+def asked(wired: Services, given: Json) -> EvaluationRequest | ExperimentPlan:
     """What is asked for, from JSON in which suites and methods have the short names that a command has.
-
-    An experiment is a shipped one, or the path of a file where ``files`` are allowed: a path would be one of this
-    computer, and whoever asks may sit at another.
 
     Raises:
         ServiceError: There is no such setting, suite, set, method or experiment, or one cannot take its value.
@@ -133,9 +122,6 @@ def asked(wired: Services, given: Json, files: bool = False) -> EvaluationReques
     texts = {name: checked(f"The setting {name}", dict[str, str], given.get(name, {})) for name in ("judges", "given")}
     if given.get("experiment"):
         _refuse_beside_experiment([name for name in ("suites", "methods", "calibration_share") if name in given])
-        name = checked("The setting experiment", str, given["experiment"])
-        if not files and name not in experiment_names():
-            raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(experiment_names())}.")
         named = {name: value for name, value in given.items() if name not in texts}
         judges, needs = (tuple(told.items()) for told in texts.values())
         request = record(ExperimentRequest, named, others=tuple(texts), model=wired.settings.model)
@@ -202,7 +188,7 @@ class EstimateOptions:
         limit: whole units of each suite are drawn until there are so many items
         data: folder with the suites' files (default: COFT_DATA)
         judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
-        experiment: a named experiment, as 'evaluations experiments' lists them, or the path of a YAML file; it has its
+        experiment: a named experiment, as 'evaluations experiments' lists them; it has its
             own suites, methods and settings, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
     """
@@ -233,7 +219,7 @@ class EstimateOptions:
             raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
         else:
             told |= self._own()
-        return asked(wired, {name: value for name, value in told.items() if value not in (None, "", [], ())}, True)
+        return asked(wired, {name: value for name, value in told.items() if value not in (None, "", [], ())})
 
     def _own(self) -> Json:
         """What an experiment says itself."""
@@ -385,9 +371,23 @@ class EvaluateRun:
     """The tables of an experiment that was asked for by name, in place of results."""
 
 
+def print_experiment(run: ExperimentRun) -> None:
+    """The tables of an experiment with their notes, and how it differs from the paper's."""
+    experiment = run.plan.experiment
+    print(f"{experiment.title} ({experiment.source}), {run.plan.request.model}")
+    print(experiment.shows)
+    for table in run.tables:
+        print(f"\n{table.title}")
+        print_layout(table.layout)
+        print(*(f"- {note}" for note in table.notes), sep="\n")
+    print("\nNot as in the paper:", *(f"- {sentence}" for sentence in experiment.differs), sep="\n")
+    if run.view.plans:
+        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
+
+
 def _run_json(found: EvaluateRun) -> Json:
     if found.tables is not None:
-        return run_json(found.tables)
+        return found.tables.json()
     return {"results": finite(found.results), **evaluation_json(found.view)}
 
 
@@ -396,7 +396,7 @@ def _follow_any(wired: Services, found: EvaluateRun, quiet: bool) -> EvaluateRun
     done = found.view.done == found.view.planned and found.tables is None
     view = found.view if done else _follow(wired, found.view, quiet)
     if found.tables is not None:
-        return replace(found, view=view, tables=made(wired, view.id))
+        return replace(found, view=view, tables=wired[ExperimentService].shown(view.id))
     files = wired[ResultFiles]
     results = files.results(view)
     if found.out is not None:
@@ -455,8 +455,24 @@ def evaluate(
     return EvaluateRun(service.view(number), out)
 
 
-@operation(need=READ, json=listed_json, command="evaluations experiments", text=print_experiments)
-def list_experiments(wired: Services) -> tuple[tuple[str, Experiment], ...]:
+def _listed_json(experiments: tuple[Experiment, ...]) -> list[Json]:
+    return [
+        {
+            **{part: getattr(own, part) for part in ("name", "title", "source", "shows")},
+            "suites": list(own.suites),
+            "methods": [method.label for method in own.evaluated()],
+        }
+        for own in experiments
+    ]
+
+
+def _print_listed(experiments: tuple[Experiment, ...]) -> None:
+    for own in experiments:
+        print(f"{own.name:<22} {own.title} ({own.source})")
+
+
+@operation(need=READ, json=_listed_json, command="evaluations experiments", text=_print_listed)
+def list_experiments(wired: Services) -> tuple[Experiment, ...]:
     """List the named experiments, each with the table of the paper that it makes.
 
     Returns:
@@ -587,7 +603,7 @@ def _elsewhere(wired: Services, beside: Path | None) -> tuple[Elsewhere, ...]:
 
 def _table_json(shown: EvaluationTable | ExperimentRun) -> Json:
     if isinstance(shown, ExperimentRun):
-        return run_json(shown)
+        return shown.json()
     return {
         "evaluation_id": shown.view.id,
         "name": shown.view.name,
@@ -640,12 +656,12 @@ def evaluation_table(
     """
     if experiment:
         _refuse_beside_tables(suite, reference, beside)
-        return made(wired, evaluation_id, outside)
+        return wired[ExperimentService].shown(evaluation_id, outside)
     request = TableRequest(evaluation_id, suite, reference, outside)
     return wired[TableService].table(request, _elsewhere(wired, beside))
 
 
-@operation(need=READ, json=run_json)
+@operation(need=READ, json=ExperimentRun.json)
 def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
     """Show the tables of the experiment that an evaluation is of, the paper's rows beside ours, made of what is kept.
 
@@ -659,7 +675,7 @@ def experiment_tables(wired: Services, evaluation_id: int, outside: Outside = "f
         which is empty for ours, cells as texts, and numbers: value, deviation over seeds, low and high of the 95 %
         interval, n and unscored) and notes.
     """
-    return made(wired, evaluation_id, outside)
+    return wired[ExperimentService].shown(evaluation_id, outside)
 
 
 def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None, samples: bool = False) -> None:

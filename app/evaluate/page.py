@@ -17,20 +17,17 @@ from markupsafe import Markup
 from app.evaluate import words
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
 from app.evaluate.coefficient_page import CoefficientHandlers, place_coefficients, wire_coefficients, working
-from app.evaluate.experiment_page import (
+from app.evaluate.experiments.page import (
     OWN,
-    ExperimentChoice,
     ExperimentHandlers,
     judges_from,
-    place_file,
     place_given,
     place_judges,
     place_tables,
     wire_choice,
     wire_tables,
 )
-from app.evaluate.experiment_service import ExperimentService
-from app.evaluate.experiments import ExperimentPlan
+from app.evaluate.experiments.service import ExperimentPlan, ExperimentService
 from app.evaluate.exports import table_fragment
 from app.evaluate.finding import finding
 from app.evaluate.layout import laid_out, readings_laid_out
@@ -113,35 +110,33 @@ class EvaluateHandlers:
         ]
 
     @shown_to(READ)
-    def estimate(self, experiment: str, file: str | None, given: str | None, *values: Any) -> str:
+    def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
         """What the run will take; loads the model."""
-        return self._estimated(experiment, file, given, *values)
+        return self._estimated(experiment, given, *values)
 
-    def _estimated(self, experiment: str, file: str | None, given: str | None, *values: Any) -> Markup:
+    def _estimated(self, experiment: str, given: str | None, *values: Any) -> Markup:
         if experiment == OWN:
             request = self._request(*values)
             estimate = self._evaluations.estimate(request)
         else:
-            plan = self._plan(experiment, file, given, *values)
+            plan = self._plan(experiment, given, *values)
             request, estimate = plan.request, self._experiments.estimate(plan)
         titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
         return template("evaluate/estimate.html", estimate=estimate, titles=titles)
 
     @shown_to(READ)
-    def forecast(
-        self, experiment: str, file: str | None, given: str | None, name: str, model: str, *values: Any
-    ) -> str:
+    def forecast(self, experiment: str, given: str | None, *values: Any) -> str:
         """What the run will take, where its model is loaded; a refusal takes its place and is no message."""
         model = values[1]
         if model != DEMO and self._evaluations.host.loaded(model) is None:
             return UNTOLD
-        told = or_refusal(lambda: self._estimated(experiment, file, given, *values))
+        told = or_refusal(lambda: self._estimated(experiment, given, *values))
         return told if isinstance(told, Markup) else template("evaluate/estimate.html", refusal=told)
 
-    def begin(self, experiment: str, file: str | None, given: str | None, *values: Any) -> int:
+    def begin(self, experiment: str, given: str | None, *values: Any) -> int:
         """Begin an evaluation, or an experiment; the job to follow."""
         own = experiment == OWN
-        request = self._request(*values) if own else self._plan(experiment, file, given, *values).request
+        request = self._request(*values) if own else self._plan(experiment, given, *values).request
         evaluation = self._evaluations.submit(request)
         job = self._evaluations.view(evaluation).job
         assert job is not None
@@ -153,11 +148,11 @@ class EvaluateHandlers:
         return self._evaluations.resume(int(event.id))
 
     def _plan(
-        self, experiment: str, file: str | None, given: str | None, name: str, model: str, data: str, here: list[str],
-        far: list[str], methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
+        self, experiment: str, given: str | None, name: str, model: str, data: str, here: list[str], far: list[str],
+        methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
     ) -> ExperimentPlan:  # fmt: skip
         """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
-        return self._named.plan(experiment, file, given, name, model, data, limit, seeds, judges)
+        return self._named.plan(experiment, given, name, model, data, limit, seeds, judges)
 
     def _request(
         self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str], judges: str,
@@ -350,7 +345,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     watch = JobWatch(services[EvaluationService], handlers.begin)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, form.suites, **MULTIPLE)
-    wire_choice(named, form.choice, form.data, form.pickers, form.seeds)
+    wire_choice(named, form.experiment, form.data, form.chosen)
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
     # What the suites of the page's folder are is known when it has loaded; each change asks anew.
     gr.on([part.change for part in form.told_of], handlers.forecast, form.inputs, form.estimated, **LATEST)
@@ -388,9 +383,8 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
         markup("<h2>What to run</h2>")
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
-            info="Your own choice, a table or figure of the paper, or a file of your own.",
+            info="Your own choice, or a table or figure of the paper.",
         )  # fmt: skip
-        file = place_file()
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
         with gr.Column(min_width=0) as own_suites:
             here = gr.CheckboxGroup(
@@ -447,11 +441,11 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
         run, cancel = run_buttons()
         run.interactive = True
         jobs = job_part(run, cancel, resumable=False)
-    choice, pickers = ExperimentChoice(experiment, file, card, given), [own_suites, own_methods, own_calibration]
-    asked = [experiment, file, given, name, model, data, here, far, methods, judges, limit, seeds]
+    chosen = [own_suites, own_methods, own_calibration, card, given, seeds]
+    asked = [experiment, given, name, model, data, here, far, methods, judges, limit, seeds]
     inputs = [*asked, share, steps, temperature, top_p, top_k, *(framed[name] for name in FRAMED)]
     return SimpleNamespace(
-        inputs=inputs, choice=choice, pickers=pickers, seeds=seeds, data=data, suites=[here, far, on_hub, cards],
+        inputs=inputs, experiment=experiment, chosen=chosen, data=data, suites=[here, far, on_hub, cards],
         estimate=estimate, estimated=estimated, jobs=jobs,
         told_of=[experiment, model, here, far, methods, limit, seeds],
     )  # fmt: skip

@@ -10,7 +10,8 @@ from itertools import product
 from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
-from app.evaluate.experiment_speed import KEPT_AS, SpeedRun
+from app.evaluate.experiments.named import experiment_named
+from app.evaluate.experiments.speed import KEPT_AS, SpeedRun, speed_tables
 from app.evaluate.items import items_digest, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.kept import KeptOutcomes, SuiteContents
@@ -264,8 +265,9 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
             with self.workers.hired(context) as workers:
                 EvaluationRun(work, self._store, self.host, self._preparer, context, workers, self._reader, share).run()
         made: JsonObject = {"items": sum(part.done for part in self._progress(row))}
-        if request.measures:
-            made[KEPT_AS] = SpeedRun(self.host, self._preparer, context).run(request, share)
+        if request.experiment is not None and request.measures:
+            tables = speed_tables(experiment_named(request.experiment.name))
+            made[KEPT_AS] = SpeedRun(self.host, self._preparer, context).run(request, tables, share)
         return made
 
     # Views.

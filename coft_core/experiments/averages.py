@@ -44,11 +44,7 @@ _TURNED: Mapping[Better, Better] = {"lower": "higher", "higher": "lower"}
 
 
 def shown_as(figure: Figure, how: Shown) -> Figure:
-    """A figure on another scale, with its interval and draws.
-
-    The interval is the set of what the values of the old one become: of a distance from half it begins at 0 where the
-    old one holds the half.
-    """
+    """A figure on another scale with its draws; its interval is the set of what the values of the old one become."""
     turn, middle = _MAPS[how], _MIDDLES.get(how)
     better: Better = "lower" if middle is not None else figure.better
     if how == "100 minus":

@@ -1,23 +1,26 @@
-"""Choosing lambda or alpha: the paper's knee rule, a line search beside it, and how steady the choice is.
+"""Choosing lambda or alpha on units kept for validation: the paper's knee rule, and a line search beside it.
 
-A value is chosen on units kept for validation alone; figures of what was chosen belong to the others.
+A unit's side follows from its name and the seed only, so that it never changes with what else is read: a run on more
+items, or on another sample of them, tests on no unit that an earlier one chose by.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from coft_core.errors import InvalidInputError
-from coft_core.experiments.front import Averaged, Point, coordinates, drawn_coordinates, point_of
-from coft_core.suites.base import Outcome, Outside, Suite
+from coft_core.experiments.averages import Part, average, shown_as
+from coft_core.suites.base import Figure, Outcome, Outside, Suite
 
 Floats = npt.NDArray[np.float64]
+Outcomes = Mapping[str, Sequence[Outcome]]
+"""Outcomes by suite."""
 
 TOLERANCE = 0.02
 """The paper's 2 %."""
@@ -29,81 +32,105 @@ ROUNDING = 1e-9
 """Scores that are closer than this are equal."""
 
 
-# What may be used for choosing.
+# Points of bias and utility.
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationSplit:
-    """Which units choose, and which show what was chosen.
+class Point:
+    """What one value of a setting does."""
 
-    A unit's side follows from its name and the seed alone, so that it never changes with what else is read: a run on
-    more items, or on another sample of them, tests on no unit that an earlier one chose by.
-    """
-
-    share: float = VALIDATION_SHARE
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a share that leaves one side empty."""
-        if not 0 < self.share < 1:
-            raise InvalidInputError(f"The validation share is {self.share:g}; choose one between 0 and 1.")
-
-    def validates(self, suite: str, unit: str) -> bool:
-        """Whether a unit of a suite is one of validation."""
-        return self._place("split", suite, unit) < self.share
-
-    def sides(self, suite: str, outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-        """Outcomes of validation, and those of the test."""
-        sides: tuple[list[Outcome], list[Outcome]] = ([], [])
-        for outcome in outcomes:
-            sides[not self.validates(suite, outcome.unit)].append(outcome)
-        return sides
-
-    def portion(self, suite: str, outcomes: Iterable[Outcome], share: float) -> list[Outcome]:
-        """About this share of the outcomes, in whole units; those of a smaller share are among those of a larger."""
-        return [outcome for outcome in outcomes if self._place("portion", suite, outcome.unit) < share]
-
-    def check(self, suite: str, outcomes: Iterable[Outcome]) -> None:
-        """Refuse outcomes that nothing may be chosen by."""
-        units = dict.fromkeys(outcome.unit for outcome in outcomes)
-        if not units:
-            raise InvalidInputError(f"{suite} has no unit of validation; read more items, or enlarge the share.")
-        for unit in units:
-            if not self.validates(suite, unit):
-                raise InvalidInputError(
-                    f"The unit {unit!r} of {suite} belongs to the test; choose a value on units of validation alone."
-                )
-
-    def _place(self, what: str, suite: str, unit: str) -> float:
-        """A number from 0 to 1 that is a unit's own."""
-        digest = hashlib.sha256(f"{what}\n{self.seed}\n{suite}\n{unit}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") / 2**64
+    value: float
+    bias: Figure
+    utility: Figure
 
 
-def validation_points(
-    by_value: Mapping[float, Mapping[str, Sequence[Outcome]]],
-    split: ValidationSplit,
-    averaged: Averaged,
-    suites: Mapping[str, Suite],
-    outside: Outside = "floor",
-) -> list[Point]:
-    """Points of swept values, smallest first, to choose by."""
-    for by_suite in by_value.values():
-        for suite in averaged.suites:
-            split.check(suite, by_suite.get(suite, ()))
-    return [point_of(value, by_value[value], averaged, suites, outside) for value in sorted(by_value)]
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """Which figures make the bias and the utility of a point."""
+
+    bias: tuple[Part, ...] = ()
+    utility: tuple[Part, ...] = ()
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Keys of the suites that are needed."""
+        return tuple(dict.fromkeys(part.suite for part in (*self.bias, *self.utility)))
 
 
-# The knee rule.
+def point_of(
+    value: float, outcomes: Outcomes, averaged: Averaged, suites: Mapping[str, Suite], outside: Outside = "floor"
+) -> Point:
+    """The point of a value."""
+    made = {key: suites[key].figures(outcomes[key], outside) for key in averaged.suites}
+
+    def mean(key: str, title: str, parts: Sequence[Part]) -> Figure:
+        whole = {part.suite: _figure_of(suites[part.suite], made[part.suite], part) for part in parts}
+        return average(key, title, whole)
+
+    return Point(
+        value, mean("bias_average", "BiasAvg", averaged.bias), mean("utility_average", "UtilityAvg", averaged.utility)
+    )
+
+
+def _figure_of(suite: Suite, figures: Sequence[Figure], part: Part) -> Figure:
+    whole = {figure.key: figure for figure in figures if not figure.part}
+    key = part.figure or suite.main
+    if key not in whole:
+        raise InvalidInputError(f"{suite.title} has no figure {key!r}; it has {', '.join(whole)}.")
+    return shown_as(whole[key], part.shown)
+
+
+def pareto_front(points: Sequence[Point]) -> list[bool]:
+    """Whether each point is on the front: no other one is at least as good in both and better in one."""
+    bias, utility = _coordinates(points)
+    return [bool(on) for on in _on_front(bias, utility)[:, 0]]
+
+
+def front_shares(points: Sequence[Point]) -> list[float] | None:
+    """How often each point is on the front when the items' units are drawn anew; None where a point has no draws."""
+    drawn = _drawn(points)
+    return None if drawn is None else [float(share) for share in _on_front(*drawn).mean(1)]
+
+
+def _coordinates(points: Sequence[Point]) -> tuple[Floats, Floats]:
+    """Bias and utility of points, ``(P, 1)`` each."""
+    for point in points:
+        if point.bias.value is None or point.utility.value is None:
+            lacking = "bias" if point.bias.value is None else "utility"
+            raise InvalidInputError(f"The point at {point.value:g} has no {lacking}; leave it out or measure it.")
+    both = np.array([[point.bias.value, point.utility.value] for point in points], dtype=float).reshape(-1, 2)
+    return both[:, :1], both[:, 1:]
+
+
+def _drawn(points: Sequence[Point]) -> tuple[Floats, Floats] | None:
+    """Bias and utility over the same drawn units, ``(P, R)`` each, without draws in which a figure has no value."""
+    drawn = [draws for point in points for draws in (point.bias.draws, point.utility.draws) if draws is not None]
+    if not points or len(drawn) < 2 * len(points) or len({len(draws) for draws in drawn}) > 1:
+        return None
+    whole = np.stack(drawn)
+    whole = whole[:, np.isfinite(whole).all(0)]
+    return (whole[::2], whole[1::2]) if whole.shape[1] else None
+
+
+def _on_front(bias: Floats, utility: Floats) -> npt.NDArray[np.bool_]:
+    """``(P, R)`` for coordinates ``(P, R)``."""
+    on = np.ones(bias.shape, dtype=bool)
+    for place in range(len(bias)):
+        no_worse = (bias <= bias[place]) & (utility >= utility[place])  # (P, R)
+        better = (bias < bias[place]) | (utility > utility[place])
+        on[place] = ~(no_worse & better).any(0)
+    return on
+
+
+# The two rules.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen value."""
+    """A chosen value; ``shares`` say how often each one is chosen when the items' units are drawn anew."""
 
     chosen: float | None
     knee: float | None
-    scores: Mapping[float, float]
     shares: Mapping[float, float]
     reason: str = ""
 
@@ -127,65 +154,23 @@ def choose_by_knee(points: Sequence[Point], tolerance: float = TOLERANCE, below:
     if len(set(values)) < len(values):
         raise InvalidInputError("A value is swept twice; give each once.")
     if len(eligible) < 2:
-        return Choice(None, None, {}, {}, f"{len(eligible)} values can be chosen from; sweep at least two.")
-    bias, utility = (coordinate[:, None] for coordinate in coordinates(eligible))  # (P, 1)
-    scores = _scores(bias, utility)
-    knee, chosen = _chosen(bias, utility, scores, tolerance)
+        return Choice(None, None, {}, f"{len(eligible)} values can be chosen from; sweep at least two.")
+    bias, utility = _coordinates(eligible)
+    knee, chosen = _near_knee(bias, utility, (_range(bias), _range(utility)), tolerance)
     shares: dict[float, float] = {}
-    if (drawn := drawn_coordinates(eligible)) is not None:
-        # Drawn units may leave a figure without a value; such a draw says nothing.
-        whole = np.isfinite(drawn[0]).all(0) & np.isfinite(drawn[1]).all(0)  # (R,)
-        kept = drawn[0][:, whole], drawn[1][:, whole]
-        places = _chosen(*kept, _scores(*kept), tolerance)[1]
-        shares = {value: float((places == place).mean()) for place, value in enumerate(values)} if whole.any() else {}
-    by_value = {value: float(score) for value, score in zip(values, scores[:, 0], strict=True)}
-    return Choice(values[int(chosen[0])], values[int(knee[0])], by_value, shares)
-
-
-def _scores(bias: Floats, utility: Floats) -> Floats:
-    """Distance beyond the chord, ``(P, R)``, for coordinates of that shape."""
-    return (_scaled(utility) - _scaled(bias)) / math.sqrt(2)
-
-
-def _scaled(values: Floats) -> Floats:
-    """Values over their range, ``(P, R)``; 0 where they are all alike."""
-    least, most = values.min(0), values.max(0)  # (R,)
-    width = np.where(most > least, most - least, 1.0)
-    return np.asarray((values - least) / width)
-
-
-def _chosen(
-    bias: Floats, utility: Floats, scores: Floats, tolerance: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Places of the knee and of the chosen value, ``(R,)`` each."""
-    knee = np.argmax(scores >= scores.max(0) - ROUNDING, axis=0)
-    at_knee = (knee, np.arange(bias.shape[1]))
-    width = utility.max(0) - utility.min(0)
-    near = (bias <= bias[at_knee] + tolerance * np.abs(bias).max(0) + ROUNDING) & (
-        utility >= utility[at_knee] - tolerance * width - ROUNDING
-    )
-    return knee, np.argmax(near, axis=0)
-
-
-# The line search.
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """One round of successive halving."""
-
-    share: float
-    values: tuple[float, ...]
-    kept: tuple[float, ...]
+    if (drawn := _drawn(eligible)) is not None:
+        places = _near_knee(*drawn, (_range(drawn[0]), _range(drawn[1])), tolerance)[1]
+        shares = {value: float((places == place).mean()) for place, value in enumerate(values)}
+    return Choice(values[int(chosen[0])], values[int(knee[0])], shares)
 
 
 @dataclass(frozen=True, slots=True)
 class LineSearch:
-    """What successive halving found."""
+    """What successive halving found, and at which share of the readings of the whole sweep; or why nothing."""
 
     chosen: float | None
-    rungs: tuple[Rung, ...]
-    cost: float
+    cost: float = 0.0
+    reason: str = ""
 
 
 def choose_by_halving(
@@ -200,71 +185,139 @@ def choose_by_halving(
     distance beyond the chord. Scales and chord are those of the first round, which alone has the whole curve. Of the
     last two, the smaller one is chosen if it is within the tolerance of the better one.
     """
-    candidates = sorted({value for value in values if value < below})
+    left = candidates = sorted({value for value in values if value < below})
     if len(candidates) < 2:
-        return LineSearch(None, (), 0.0)
-    rounds = max(math.ceil(math.log2(len(candidates))), 1)
-    rungs: list[Rung] = []
-    readings = 0.0
-    left = candidates
-    scales: tuple[Floats, Floats] | None = None
+        return LineSearch(None, reason="too few values")
+    rounds = math.ceil(math.log2(len(candidates)))
+    readings, ranges = 0.0, None
     for number in range(rounds):
         share = 2.0 ** (number + 1 - rounds)
-        points = [measure(value, share) for value in left]
-        readings += share * len(points)
-        bias, utility = coordinates(points)
-        if scales is None:
-            scales = _ends(bias), _ends(utility)
-        scores = _on(utility, scales[1]) - _on(bias, scales[0])  # (P,)
-        if number == rounds - 1:
-            chosen = left[_near_best(bias, utility, scores, scales, tolerance)]
-            rungs.append(Rung(share, tuple(left), (chosen,)))
-            break
-        best = np.argsort(-scores, kind="stable")[: math.ceil(len(left) / 2)]
-        kept = sorted(left[place] for place in best)
-        rungs.append(Rung(share, tuple(left), tuple(kept)))
-        left = kept
-    return LineSearch(rungs[-1].kept[0], tuple(rungs), readings / len(candidates))
+        bias, utility = _coordinates([measure(value, share) for value in left])
+        readings += share * len(left)
+        ranges = ranges or (_range(bias), _range(utility))
+        if number < rounds - 1:
+            best = np.argsort(-_beyond_chord(bias, utility, ranges)[:, 0], kind="stable")[: math.ceil(len(left) / 2)]
+            left = sorted(left[place] for place in best)
+    assert ranges is not None
+    chosen = _near_knee(bias, utility, ranges, tolerance)[1]
+    return LineSearch(left[int(chosen[0])], readings / len(candidates))
 
 
-def _ends(values: Floats) -> Floats:
-    return np.array([values.min(), values.max()])
+Range = tuple[Floats, Floats]
 
 
-def _on(values: Floats, ends: Floats) -> Floats:
-    width = ends[1] - ends[0]
-    return np.asarray((values - ends[0]) / (width if width > 0 else 1.0))
+def _range(values: Floats) -> Range:
+    """Least and most of each draw, ``(R,)`` each."""
+    return values.min(0), values.max(0)
 
 
-def _near_best(bias: Floats, utility: Floats, scores: Floats, scales: tuple[Floats, Floats], tolerance: float) -> int:
-    best = int(np.argmax(scores >= scores.max() - ROUNDING))
-    slack = tolerance * np.abs(scales[0]).max(), tolerance * (scales[1][1] - scales[1][0])
-    near = (bias <= bias[best] + slack[0] + ROUNDING) & (utility >= utility[best] - slack[1] - ROUNDING)
-    return int(np.argmax(near))
+def _beyond_chord(bias: Floats, utility: Floats, ranges: tuple[Range, Range]) -> Floats:
+    """Distance beyond the chord, ``(P, R)`` for coordinates of that shape, in parts of the square root of two."""
+
+    def scaled(values: Floats, over: Range) -> Floats:
+        least, most = over
+        return np.asarray((values - least) / np.where(most > least, most - least, 1.0))
+
+    return scaled(utility, ranges[1]) - scaled(bias, ranges[0])
 
 
-# How steady a choice is.
+def _near_knee(
+    bias: Floats, utility: Floats, ranges: tuple[Range, Range], tolerance: float
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Places of the knee and of the smallest value within the tolerance of it, ``(R,)`` each."""
+    scores = _beyond_chord(bias, utility, ranges)
+    knee = np.argmax(scores >= scores.max(0) - ROUNDING, axis=0)
+    at_knee = (knee, np.arange(bias.shape[1]))
+    largest, width = np.abs(ranges[0]).max(0), ranges[1][1] - ranges[1][0]
+    near = (bias <= bias[at_knee] + tolerance * largest + ROUNDING) & (
+        utility >= utility[at_knee] - tolerance * width - ROUNDING
+    )
+    return knee, np.argmax(near, axis=0)
+
+
+# Choosing by units of validation.
 
 
 @dataclass(frozen=True, slots=True)
-class Stability:
-    """A chosen value across suites."""
+class Selection:
+    """What both rules choose by units of validation, and the chosen value on the units of the test."""
 
-    mean: float | None
-    deviation: float | None
-    chosen: Mapping[str, float | None]
+    points: list[Point]
+    on_front: list[bool]
+    front_shares: list[float] | None
+    knee: Choice
+    search: LineSearch
+    tested: Point | None
+    validated: int
+    tested_on: int
 
-    @property
-    def n(self) -> int:
-        """Suites with a choice."""
-        return sum(value is not None for value in self.chosen.values())
+
+def select(
+    swept: Mapping[float, Outcomes],
+    averaged: Averaged,
+    suites: Mapping[str, Suite],
+    outside: Outside = "floor",
+    share: float = VALIDATION_SHARE,
+    seed: int = 0,
+) -> Selection:
+    """Choose among swept values by the validation share of the items that every value read.
+
+    Raises:
+        InvalidInputError: There is nothing to choose by; the sentence says what is missing.
+    """
+    common = _read_by_all(swept, averaged.suites)
+
+    def side(value: float, wanted: bool, portion: float = 1.0) -> dict[str, list[Outcome]]:
+        return {
+            suite: [
+                own
+                for own in common[value][suite]
+                if (unit_place("split", seed, suite, own.unit) < share) is wanted
+                and unit_place("portion", seed, suite, own.unit) < portion
+            ]
+            for suite in averaged.suites
+        }
+
+    def measure(value: float, portion: float) -> Point:
+        part = side(value, True, portion)
+        if empty := next((suite for suite in averaged.suites if not part[suite]), None):
+            raise InvalidInputError(f"a share of {portion:g} of the units of validation leaves none of {empty}")
+        return point_of(value, part, averaged, suites, outside)
+
+    validation = {value: side(value, True) for value in sorted(swept)}
+    for by_suite in validation.values():
+        if empty := next((suite for suite in averaged.suites if not by_suite[suite]), None):
+            raise InvalidInputError(f"{empty} has no unit of validation; read more items, or enlarge the share.")
+    points = [point_of(value, own, averaged, suites, outside) for value, own in validation.items()]
+    on_front, knee = pareto_front(points), choose_by_knee(points)
+    try:
+        search = choose_by_halving(list(swept), measure)
+    except InvalidInputError as error:
+        search = LineSearch(None, reason=str(error))
+    test = side(next(iter(swept)) if knee.chosen is None else knee.chosen, False)
+    tested = None
+    if knee.chosen is not None and all(test.values()):
+        tested = point_of(knee.chosen, test, averaged, suites, outside)
+    validated = _units(next(iter(validation.values())))
+    return Selection(points, on_front, front_shares(points), knee, search, tested, validated, _units(test))
 
 
-def stability(chosen: Mapping[str, float | None]) -> Stability:
-    """Mean and standard deviation of the values that were chosen on each suite by itself."""
-    values = [value for value in chosen.values() if value is not None]
-    return Stability(
-        float(np.mean(values)) if values else None,
-        float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        dict(chosen),
-    )
+def unit_place(what: str, seed: int, suite: str, unit: str) -> float:
+    """A number from 0 to 1 that is a unit's own."""
+    digest = hashlib.sha256(f"{what}\n{seed}\n{suite}\n{unit}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _read_by_all(swept: Mapping[float, Outcomes], suites: Sequence[str]) -> dict[float, dict[str, list[Outcome]]]:
+    """Outcomes of the items that every value read, by value and suite."""
+    found: dict[float, dict[str, list[Outcome]]] = {value: {} for value in swept}
+    for suite in suites:
+        places = [{(own.unit, own.item, own.seed) for own in by_suite[suite]} for by_suite in swept.values()]
+        common = set.intersection(*places)
+        for value, by_suite in swept.items():
+            found[value][suite] = [own for own in by_suite[suite] if (own.unit, own.item, own.seed) in common]
+    return found
+
+
+def _units(outcomes: Outcomes) -> int:
+    return sum(len({own.unit for own in by_suite}) for by_suite in outcomes.values())

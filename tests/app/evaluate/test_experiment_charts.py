@@ -6,24 +6,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.evaluate.experiment_charts import picture_figure
-from app.evaluate.experiment_figures import Value
-from app.evaluate.experiment_layout import Line
-from app.evaluate.experiment_pictures import FrontPicture, LevelPoint, LevelsPicture, SweptPoint
-from app.evaluate.experiment_speed import KEPT_AS, MeasuredSpeed, measured_by, speed_table
-from app.evaluate.experiment_tables import experiment_tables
-from app.evaluate.experiments import SpeedTable
+from app.evaluate.experiments.charts import picture_figure
+from app.evaluate.experiments.figures import Sweep
+from app.evaluate.experiments.grid import Front, Line, Paper, Value
+from app.evaluate.experiments.speed import KEPT_AS, MeasuredSpeed, SpeedTable, measured_by
+from app.evaluate.experiments.tables import ChainsTable, CoverageTable
+from coft_core.experiments.choice import Choice, LineSearch, Point, Selection
+from coft_core.suites.base import Figure
 from tests.app.evaluate.test_experiment_tables import (
     BIAS,
+    CHOICE,
     FOUND,
     HARM,
     calibration,
     experiment,
+    grid,
     kept,
     note,
     outcomes,
-    sweep_experiment,
     swept,
+    swept_with,
 )
 
 
@@ -33,13 +35,12 @@ def traces(figure):
 
 def numbers(table, column):
     """Our numbers of a column by the head of their row."""
-    lines = zip(table.layout.lines, table.layout.numbers, strict=True)
-    return {head.title: values[column] for (head, _), values in lines if not head.source}
+    return {head.title: values[column] for head, values in table.rows if not head.source}
 
 
 def test_the_front_shows_the_tables_numbers_with_their_intervals_and_rings_the_knee_and_the_chosen_value():
     found = swept(harm={**BIAS, 1: 0.2})
-    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), found), "demo")
+    table = swept_with(CHOICE, found)
     shown = traces(picture_figure(table.picture))
     bias, utility = numbers(table, 0), numbers(table, 1)
     for name, labels in (("on the front", ["0.8"]), ("beaten by another value", ["0", "0.2", "0.4", "0.6"])):
@@ -62,36 +63,28 @@ def test_the_front_shows_the_tables_numbers_with_their_intervals_and_rings_the_k
     assert len(set(marks)) == len(marks)
 
 
-def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_is_not_on_the_line():
-    def point(value, bias, utility, on_front):
-        return SweptPoint(value, Value(bias), Value(utility), on_front, value < 1)
+def front(*points, on):
+    made = [Point(value, Figure("b", "B", bias), Figure("u", "U", utility)) for value, bias, utility in points]
+    return traces(
+        picture_figure(Front("alpha", Selection(made, on, None, Choice(0, 0, {}), LineSearch(0), None, 1, 1)))
+    )
 
-    picture = FrontPicture("lambda", (point(0, 0.3, 60, True), point(0.5, 0.4, 50, False), point(1, 0.1, 40, True)),
-                           0, 0)  # fmt: skip
-    shown = traces(picture_figure(picture))
+
+def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_those_in_the_same_place_share_a_label():
+    shown = front((0, 0.3, 60), (0.5, 0.4, 50), (1, 0.1, 40), on=[True, False, True])
     assert list(shown["beaten by another value"].text) == ["0.5"]
     assert list(shown["Pareto front"].x) == [0.1, 0.3]
     assert list(shown["on the front"].text) == ["0"]
-
-
-def test_values_in_the_same_place_share_a_label():
-    points = tuple(SweptPoint(value, Value(0.2), Value(50.0), True, True) for value in (0.02, 0.05))
-    shown = traces(picture_figure(FrontPicture("alpha", points, 0.02, 0.02)))
+    shown = front((0.02, 0.2, 50.0), (0.05, 0.2, 50.0), on=[True, True])
     assert list(shown["on the front"].text) == ["0.02, 0.05", ""]
 
 
-def test_a_sweep_of_which_nothing_is_chosen_has_no_picture():
-    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept(1)), "demo")
-    assert table.picture is None
-
-
 def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_values():
-    sweep = {"knob": "alpha", "values": [0.1, 0.2, 0.3]}
-    paper = [{"model": "m", "source": "s", "rows": {"alpha 0.1": ["0.107±0.01", 0.1], "alpha 0.2": [None, 0.2]}}]
-    made = experiment([{"kind": "coverage", "title": "C", "paper": paper}], (), sweep=sweep)
+    sweep = Sweep("alpha", (0.1, 0.2, 0.3), "coft:calibrated,lam=0.6")
+    paper = Paper("m", "s", {"alpha 0.1": (Value(0.107, 0.01), Value(0.1)), "alpha 0.2": (None, Value(0.2))})
     notes = (note("alpha 0.1", 0, 0.9, 30), note("alpha 0.1", 1, 0.8, 40), note("alpha 0.2", 0, 0.7, 10))
     found = {("harm", "alpha 0.1"): outcomes([0.2] * 5)}
-    (table,) = experiment_tables(kept(made, found, calibrations=notes), "demo")
+    table = swept_with(CoverageTable("C", (paper,)), found, sweep, calibrations=notes)
     shown = traces(picture_figure(table.picture))
     missed = numbers(table, 0)
     assert list(shown["measured"].x) == [0.1, 0.2]
@@ -103,16 +96,10 @@ def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_value
     assert shown["paper, m"].marker.symbol != shown["measured"].marker.symbol
 
 
-def test_bars_of_a_share_end_at_zero():
-    point = LevelPoint(0.1, Value(0.1, 0.3))
-    bars = traces(picture_figure(LevelsPicture((point,))))["measured"].error_y
-    assert (bars.array[0], bars.arrayminus[0]) == (0.3, 0.1)
-
-
 def test_miscoverage_of_chains_stands_against_their_length_a_mark_a_level():
-    table = {"kind": "chains", "title": "Chains", "method": "COFT", "horizons": [1, 8, 30], "alphas": [0.1, 0.2]}
-    made = kept(experiment([table]), FOUND, suites=(HARM,), thresholds=lambda suite, method, seed: calibration(seed))
-    (found,) = experiment_tables(made, "demo")
+    table = ChainsTable("Chains", (), "COFT", (1, 8, 30), (0.1, 0.2))
+    thresholds = lambda suite, method, seed: calibration(seed)  # noqa: E731
+    found = grid(kept(experiment(table), FOUND, suites=(HARM,), thresholds=thresholds))
     figure = picture_figure(found.picture)
     shown, missed = traces(figure), numbers(found, 0)
     for alpha in ("alpha 0.1", "alpha 0.2"):
@@ -122,34 +109,34 @@ def test_miscoverage_of_chains_stands_against_their_length_a_mark_a_level():
     assert [line.y0 for line in figure.layout.shapes] == [0.1, 0.2]
 
 
-SPEED = SpeedTable.model_validate(
-    {"kind": "speed", "title": "Speed",
-     "paper": [{"model": "m", "source": "s", "rows": {"COFT": [108.2, 10.2, None]}}]}
-)  # fmt: skip
+SPEED = SpeedTable("Speed", (Paper("m", "s", {"COFT": (Value(108.2), Value(10.2), None)}),))
+
+
+def timed(table, *lines, **told):
+    measured = {0: MeasuredSpeed(0, lines, ("Measured.",))} if lines else {}
+    return grid(kept(experiment(table), {}, suites=(), measured=measured, **told))
 
 
 def test_speed_stands_by_method_with_the_range_over_rounds_and_the_overhead_beside_it():
-    lines = (
+    table = timed(
+        SPEED,
         Line("Vanilla", (Value(120.0, None, 110.0, 125.0), None, None), "Vanilla"),
         Line("COFT", (Value(100.0, None, 90.0, 101.0), Value(16.7), None), "COFT"),
         Line("Fast", (Value(130.0, None, 129.0, 131.0), Value(-8.3), None), "Fast"),
     )
-    table = speed_table(SPEED, MeasuredSpeed(0, lines, ("Measured.",)), "demo")
     figure = picture_figure(table.picture)
     (points,) = figure.data
     assert list(points.x) == [value.value for value in numbers(table, 0).values()] == [120.0, 100.0, 130.0]
     assert list(points.error_x.arrayminus) == [10.0, 10.0, 1.0]
     assert list(points.text) == ["", "16.7 % slower", "8.3 % faster"]
     assert list(figure.layout.yaxis.ticktext) == ["Vanilla", "COFT", "Fast"]
-    assert [head.source for head, _ in table.layout.lines] == ["", "", "paper, m", ""]
+    assert [head.source for head, _ in table.rows] == ["", "", "paper, m", ""]
 
 
 def test_speed_against_a_size_has_a_mark_a_method():
-    sizes = SpeedTable(
-        kind="speed", title="Lengths", rows="lengths", methods=("Vanilla", "COFT"), lengths=(128, 256), prompt=64
-    )
-    lines = tuple(Line(str(size), (Value(size / 2), Value(size / 4), Value(50.0)), str(size)) for size in (128, 256))
-    table = speed_table(sizes, MeasuredSpeed(0, lines, ()), "demo")
+    sizes = SpeedTable("Lengths", (), "lengths", ("Vanilla", "COFT"), lengths=(128, 256))
+    lines = (Line(str(size), (Value(size / 2), Value(size / 4), Value(50.0)), str(size)) for size in (128, 256))
+    table = timed(sizes, *lines)
     shown = traces(picture_figure(table.picture))
     assert [list(shown[label].y) for label in ("Vanilla", "COFT")] == [[64, 128], [32, 64]]
     assert list(shown["COFT"].x) == [128, 256]
@@ -158,7 +145,7 @@ def test_speed_against_a_size_has_a_mark_a_method():
 
 
 def test_speed_that_is_not_measured_yet_is_said_and_has_no_picture():
-    table = speed_table(SPEED, None, "demo", ("CDA is left out.",))
+    table = timed(SPEED, left_out=("CDA is left out.",))
     assert table.picture is None
     assert table.notes[:2] == ("Speed is not measured yet; it is once everything is read.", "CDA is left out.")
 
@@ -166,7 +153,7 @@ def test_speed_that_is_not_measured_yet_is_said_and_has_no_picture():
 def test_measured_speed_is_read_from_a_job_as_it_was_measured():
     line = {"head": "COFT", "values": [{"value": 1.5, "low": 1.0, "high": 2.0}, None], "paper": "COFT"}
     job = SimpleNamespace(result={KEPT_AS: [{"place": 1, "lines": [line], "notes": ["Said."]}]})
-    (found,) = measured_by(job)
-    assert found == MeasuredSpeed(1, (Line("COFT", (Value(1.5, None, 1.0, 2.0), None), "COFT"),), ("Said.",))
-    assert measured_by(SimpleNamespace(result={"items": 3})) is None
-    assert measured_by(None) is None
+    assert measured_by(job)[1] == MeasuredSpeed(
+        1, (Line("COFT", (Value(1.5, None, 1.0, 2.0), None), "COFT"),), ("Said.",)
+    )
+    assert measured_by(SimpleNamespace(result={"items": 3})) == measured_by(None) == {}

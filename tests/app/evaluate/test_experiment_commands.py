@@ -5,59 +5,66 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import services
-from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
-from app.evaluate.experiment_speed import SpeedMeter
+from app.evaluate.experiments.figures import INSTEAD, Experiment
+from app.evaluate.experiments.grid import Paper, Value
+from app.evaluate.experiments.named import EXPERIMENTS
+from app.evaluate.experiments.service import ExperimentRequest, ExperimentService
+from app.evaluate.experiments.speed import SpeedRun, SpeedTable
+from app.evaluate.experiments.tables import Column, FiguresTable
 from app.evaluate.operations import estimate_evaluation, evaluation_request
+from app.evaluate.runs import AskedExperiment
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
 from app.shared.jobs import JobService
+from coft_core.experiments.averages import Part
+from coft_core.experiments.choice import Averaged
 from tests.conftest import load_tiny
 
-MINE = """
-title: Mine
-source: Table 9
-shows: Accuracy.
-differs: [It is small.]
-suites: [phantom_questions, stereoset]
-methods:
-  - method: Vanilla=vanilla
-  - method: Ours=coft:lam=0.4
-  - method: CDA=cda
-    needs: {checkpoint: a trained model}
-averages:
-  utility: [{suite: phantom_questions}]
-run: {seeds: [0, 1]}
-tables:
-  - kind: methods
-    title: Accuracy
-    columns:
-      - {title: Right, suite: phantom_questions}
-      - {title: Change, average: utility, against: Vanilla}
-    paper:
-      - {model: other, source: Table 9, rows: {Ours: [70.0, -1.0]}}
-  - {kind: speed, title: Speed, methods: [Vanilla, Ours], batches: [2], lengths: [40], prompt: 30, repeats: 1}
-  - {kind: speed, title: Lengths, rows: lengths, methods: [Vanilla, Ours], batches: [1], lengths: [36, 99999],
-     prompt: 30, repeats: 1}
-"""
+MINE = Experiment(
+    "mine",
+    "Mine",
+    "Table 9",
+    "Accuracy.",
+    ("It is small.",),
+    (
+        FiguresTable(
+            "Accuracy",
+            (Paper("other", "Table 9", {"Ours": (Value(70.0), Value(-1.0))}),),
+            (
+                Column("Right", Part("phantom_questions")),
+                Column("Change", average="utility", against="Vanilla"),
+            ),
+        ),
+        SpeedTable("Speed", (), methods=("Vanilla", "Ours"), batches=(2,), lengths=(40,), prompt=30, repeats=1),
+        SpeedTable("Lengths", (), "lengths", ("Vanilla", "Ours"), (1,), (36, 99999), prompt=30, repeats=1),
+    ),
+    suites=("phantom_questions", "stereoset"),
+    methods=("Vanilla=vanilla", "Ours=coft:lam=0.4", "CDA=cda"),
+    needs={"CDA": ("checkpoint", "a trained model")},
+    averaged=Averaged(utility=(Part("phantom_questions"),)),
+    seeds=(0, 1),
+)
+"""Small enough for a test."""
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
+    """The small experiment among the named ones, with an empty folder of data."""
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("COFT_DATA", str(tmp_path / "data"))
-    path = tmp_path / "mine.yaml"
-    path.write_text(MINE)
-    return path
+    monkeypatch.setitem(EXPERIMENTS, "mine", MINE)
+    return lambda **changes: monkeypatch.setitem(EXPERIMENTS, "mine", replace(MINE, **changes))
 
 
 @pytest.mark.slow
-def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_from_elsewhere_beside(command, mine):
-    asked = ("evaluate", "--experiment", mine, "--model", "tiny", "--limit", "6")
+def test_an_experiment_is_evaluated_timed_and_printed_with_the_papers_figures_beside(command, mine):
+    asked = ("evaluate", "--experiment", "mine", "--model", "tiny", "--limit", "6")
     code, said, errors = command(*asked, "--json")
     assert code == 0, errors
     found = json.loads(said)
@@ -84,8 +91,7 @@ def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_f
     listed = json.loads(command("evaluations", "list", "--json")[1])
     assert [item["done"] for item in listed] == [24, 24]
     assert [item["experiment"] for item in listed] == ["Mine (Table 9)"] * 2
-    # The tables of what was kept are the same, speed included, also where the file is not there any more.
-    mine.unlink()
+    # The tables of what was kept are the same, speed included.
     number = found["evaluation_id"]
     again = json.loads(command("evaluations", "table", number, "--experiment", "--json")[1])
     assert again == found
@@ -106,7 +112,7 @@ def test_an_experiment_of_ones_own_is_evaluated_timed_and_printed_with_figures_f
 
 def test_what_an_experiment_will_take_is_told_with_what_takes_no_part(command, mine):
     code, said, errors = command(
-        "evaluations", "estimate", "--experiment", mine, "--model", "tiny", "--limit", "6", "--json"
+        "evaluations", "estimate", "--experiment", "mine", "--model", "tiny", "--limit", "6", "--json"
     )
     assert code == 0, errors
     found = json.loads(said)
@@ -115,18 +121,18 @@ def test_what_an_experiment_will_take_is_told_with_what_takes_no_part(command, m
         "CDA is left out", "StereoSet is left out", "Speed: 2 methods in 2 rounds will write about 80 tokens",
     ):  # fmt: skip
         assert any(told.startswith(begun) for told in found["missing"]), found["missing"]
-    code, _, errors = command("evaluations", "estimate", "--experiment", mine, "--suite", "piqa")
+    code, _, errors = command("evaluations", "estimate", "--experiment", "mine", "--suite", "piqa")
     assert code != 0
     assert "leave --suite out" in errors
 
 
 def test_what_an_experiment_says_itself_is_refused_beside_it(command, mine):
     for arguments, said in (
-        (("--experiment", mine, "--suite", "piqa"), "leave --suite out"),
-        (("--experiment", mine, "--top-p", "0.5", "--policy", "coft"), "leave --policies and --top-p out"),
+        (("--experiment", "mine", "--suite", "piqa"), "leave --suite out"),
+        (("--experiment", "mine", "--top-p", "0.5", "--policy", "coft"), "leave --policies and --top-p out"),
         (("--suite", "phantom_questions", "--set", "cda.checkpoint=x"), "name it with --experiment"),
         (("--experiment", "table9"), "no experiment 'table9'"),
-        (("--experiment", mine, "--model", "tiny", "--set", "gedi.discriminator=x"), "No method of this experiment"),
+        (("--experiment", "mine", "--model", "tiny", "--set", "gedi.discriminator=x"), "No method of this experiment"),
     ):
         code, _, errors = command("evaluate", *arguments)
         assert code != 0
@@ -165,16 +171,14 @@ def experiments(wired):
     return wired[ExperimentService]
 
 
-def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(wired, experiments, mine):
-    text = MINE.replace("phantom_questions", "arc_easy").replace(
-        "source: Table 9\n", "source: Table 9\ninstead: {arc_easy: phantom_questions}\n", 1
-    )
-    mine.write_text(text)
-    card = experiments.card(str(mine))
+def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(wired, experiments, mine, monkeypatch):
+    monkeypatch.setitem(INSTEAD, "arc_easy", "phantom_questions")
+    mine(suites=("arc_easy", "stereoset"))
+    card = experiments.card("mine")
     assert [suite.key for suite in card.suites] == ["phantom_questions"]
     assert card.stand_ins == ("Phantom questions stands in for arc_easy, of which there is no file.",)
     assert [said.split(" is left out")[0] for said in card.lacking] == ["CDA", "StereoSet"]
-    plan = experiments.plan(ExperimentRequest(str(mine), "tiny", 6))
+    plan = experiments.plan(ExperimentRequest("mine", "tiny", 6))
     assert plan.suites == {"arc_easy": "phantom_questions"}
     evaluations = wired[EvaluationService]
     view = evaluations.view(evaluations.submit(plan.request))
@@ -184,55 +188,46 @@ def test_a_suite_without_files_is_replaced_by_the_one_that_stands_in_for_it(wire
 
 
 def test_given_parameters_reach_the_method_and_one_that_cannot_be_loaded_is_left_out_with_its_reason(experiments, mine):
-    plan = experiments.plan(ExperimentRequest(str(mine), "tiny", 6, given=(("cda.checkpoint", "trained"),)))
-    (cda,) = (method for method in plan.methods if method.label == "CDA")
+    plan = experiments.plan(ExperimentRequest("mine", "tiny", 6, given=(("cda.checkpoint", "trained"),)))
+    (cda,) = (method for method in plan.request.methods if method.label == "CDA")
     assert dict(cda.settings.parameters) == {"checkpoint": "trained"}
-    mine.write_text(MINE.replace("CDA=cda", "Tops=coft:lam=0.4,sentinel=two words"))
-    mine.write_text(mine.read_text().replace("\n    needs: {checkpoint: a trained model}", ""))
-    plan = experiments.plan(ExperimentRequest(str(mine), "tiny", 6))
-    assert [method.label for method in plan.methods] == ["Vanilla", "Ours"]
+    mine(methods=(*MINE.methods[:2], "Tops=coft:lam=0.4,sentinel=two words"))
+    plan = experiments.plan(ExperimentRequest("mine", "tiny", 6))
+    assert [method.label for method in plan.request.methods] == ["Vanilla", "Ours"]
     assert any(told.startswith("Tops is left out: ") for told in plan.left_out)
+    for name in ("checkpoint", "cda.expert", "gedi.discriminator"):
+        with pytest.raises(ServiceError, match=r"policy\.parameter"):
+            experiments.plan(ExperimentRequest("mine", "tiny", given=((name, "folder"),)))
 
 
 def test_an_experiment_none_of_whose_suites_can_be_read_is_refused(experiments, mine):
-    mine.write_text(
-        MINE.replace("[phantom_questions, stereoset]", "[stereoset]").replace("phantom_questions", "stereoset")
-    )
+    mine(suites=("stereoset",))
     with pytest.raises(ServiceError, match=r"No suite of this experiment can be read\. StereoSet is left out"):
-        experiments.plan(ExperimentRequest(str(mine), "tiny", 6))
-
-
-SPEED_ALONE = """
-title: Speed
-source: Table 9
-shows: Speed.
-methods: [{method: Vanilla=vanilla}, {method: Ours=coft}]
-tables:
-  - {kind: speed, title: Speed, batches: [1], lengths: [34], prompt: 30, repeats: 1}
-"""
+        experiments.plan(ExperimentRequest("mine", "tiny", 6))
 
 
 def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wired, experiments, mine, monkeypatch):
-    mine.write_text(SPEED_ALONE)
-    plan = experiments.plan(ExperimentRequest(str(mine), "tiny"))
+    alone = SpeedTable("Speed", (), batches=(1,), lengths=(34,), prompt=30, repeats=1)
+    mine(suites=(), methods=("Vanilla=vanilla", "Ours=coft"), tables=(alone,))
+    plan = experiments.plan(ExperimentRequest("mine", "tiny"))
     assert plan.request.suites == ()
     # Two methods, two rounds, four tokens.
     assert any("will write about 16 tokens to measure speed" in said for said in experiments.estimate(plan).missing)
     evaluations, jobs = wired[EvaluationService], wired[JobService]
 
-    def stopped(self, place, table):
+    def stopped(*given):
         raise JobCancelled
 
     with monkeypatch.context() as patch:
-        patch.setattr(SpeedMeter, "table", stopped)
+        patch.setattr(SpeedRun, "measured", stopped)
         number = evaluations.submit(plan.request)
         assert jobs.wait(evaluations.view(number).job.id).status == "interrupted"
     assert evaluations.view(number).resumable
-    (table,) = experiments.tables(number)
+    (table,) = experiments.shown(number).tables
     assert table.notes[0].startswith("Speed is not measured yet")
     assert jobs.wait(evaluations.resume(number)).status == "done"
     assert not evaluations.view(number).resumable
-    (table,) = experiments.tables(number)
+    (table,) = experiments.shown(number).tables
     assert [head.title for head, _ in table.layout.lines] == ["Vanilla", "Ours"]
     with pytest.raises(ServiceError, match="nothing to resume"):
         evaluations.resume(number)
@@ -255,11 +250,17 @@ def test_programs_name_a_shipped_experiment_in_place_of_suites_and_methods(wired
             evaluation_request(wired, asked | change)
 
 
-def test_an_evaluation_of_ones_own_choice_has_no_tables_of_an_experiment(wired, experiments):
+def test_evaluations_of_ones_own_choice_or_of_a_file_have_no_tables_of_an_experiment(wired, experiments):
     evaluations = wired[EvaluationService]
     request = evaluation_request(
         wired, {"name": "Own", "suites": ["phantom_questions"], "methods": ["vanilla"], "model": "tiny", "limit": 2}
     )
     number = evaluations.submit(request)
     with pytest.raises(ServiceError, match=f"Evaluation {number} is of no experiment"):
-        experiments.tables(number)
+        experiments.shown(number)
+    # Experiments were once read from files too, of which an evaluation kept all.
+    asked = AskedExperiment("mine.yaml", {"title": "Mine", "source": "our own", "tables": [{"kind": "methods"}]})
+    number = evaluations.submit(replace(request, experiment=asked))
+    assert evaluations.view(number).request.experiment.title == "Mine (our own)"
+    with pytest.raises(ServiceError, match=r"'mine\.yaml', which this version does not know; look at its figures"):
+        experiments.shown(number)

@@ -9,67 +9,70 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-import app.evaluate.experiment_files as files
-import app.evaluate.experiment_service as service
 from app.bootstrap import services as open_services
-from app.evaluate.experiment_speed import SpeedMeter
-from app.evaluate.experiments import SpeedTable
+from app.evaluate.experiments.figures import Experiment, Sweep
+from app.evaluate.experiments.grid import Paper, Value
+from app.evaluate.experiments.named import EXPERIMENTS
+from app.evaluate.experiments.speed import SpeedRun, SpeedTable
+from app.evaluate.experiments.tables import ChoiceTable
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
 from app.shared.errors import JobCancelled
+from coft_core.experiments.averages import Part
+from coft_core.experiments.choice import Averaged
 from tests.app.shared.test_accessibility import broken
 from tests.browser import served
 from tests.conftest import load_tiny
 from tests.story.seed import Seeded
 
-MADE = {
-    "sweep": """
-title: Two strengths
-source: Figure 9
-shows: What a higher lambda does.
-differs: [It is small.]
-suites: [phantom_gaps, phantom_questions, stereoset]
-methods:
-  - {method: CDA=cda, needs: {checkpoint: a trained model}}
-sweep: {knob: lam, values: [0, 0.5, 1], method: coft, validation: 0.6}
-averages:
-  bias: [{suite: phantom_gaps}]
-  utility: [{suite: phantom_questions}]
-run: {seeds: [0]}
-tables:
-  - kind: choice
-    title: Sweep of lambda
-    paper: [{model: LLaMA-2-13B, source: Figure 9, rows: {lambda 0.5: [0.147, 68.0]}}]
-""",
-    "timed": """
-title: Two speeds
-source: Table 9
-shows: How fast two methods are.
-differs: [This computer is another one.]
-methods: [{method: Vanilla=vanilla}, {method: COFT=coft}]
-tables:
-  - {kind: speed, title: Efficiency, batches: [1], lengths: [40], prompt: 30, repeats: 1,
-     paper: [{model: LLaMA-2-13B, source: Table 9, rows: {COFT: [108.2, 10.2, 27.1]}}]}
-  - {kind: speed, title: Lengths, rows: lengths, methods: [Vanilla, COFT], batches: [1], lengths: [36, 40], prompt: 30,
-     repeats: 1}
-""",
-}
-"""Experiments small enough for a test, in the place of the shipped ones."""
+
+def paper(row: str, *figures: float) -> tuple[Paper, ...]:
+    return (Paper("LLaMA-2-13B", "Figure 9", {row: tuple(map(Value, figures))}),)
+
+
+MADE = (
+    Experiment(
+        "sweep",
+        "Two strengths",
+        "Figure 9",
+        "What a higher lambda does.",
+        ("It is small.",),
+        (ChoiceTable("Sweep of lambda", paper("lambda 0.5", 0.147, 68.0)),),
+        suites=("phantom_gaps", "phantom_questions", "stereoset"),
+        methods=("CDA=cda",),
+        sweep=Sweep("lambda", (0, 0.5, 1), "coft:top_k=0"),
+        needs={"CDA": ("checkpoint", "a trained model")},
+        averaged=Averaged((Part("phantom_gaps"),), (Part("phantom_questions"),)),
+        seeds=(0,),
+    ),
+    Experiment(
+        "timed",
+        "Two speeds",
+        "Table 9",
+        "How fast two methods are.",
+        ("This computer is another one.",),
+        (
+            SpeedTable(
+                "Efficiency", paper("COFT", 108.2, 10.2, 27.1), batches=(1,), lengths=(40,), prompt=30, repeats=1
+            ),
+            SpeedTable("Lengths", (), "lengths", ("Vanilla", "COFT"), (1,), (36, 40), prompt=30, repeats=1),
+        ),
+        methods=("Vanilla=vanilla", "COFT=coft"),
+    ),
+)
+"""Experiments small enough for a test."""
 
 
 @pytest.fixture(scope="module")
 def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeded, str]]:
-    """The program on an empty store, where two small experiments are the named ones, and where it runs."""
+    """The program on an empty store, where two small experiments are among the named ones, and where it runs."""
     folder = tmp_path_factory.mktemp("experiments")
-    for name, text in MADE.items():
-        (folder / f"{name}.yaml").write_text(text)
-    made = {name: files.read_experiment(folder / f"{name}.yaml") for name in MADE}
     (folder / "data").mkdir()
     path = folder / "evaluate.sqlite3"
     settings = Settings(database_url=f"sqlite:///{path}", pipeline="none", data=str(folder / "data"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "experiment_names", lambda: tuple(made))
-        patch.setattr(service, "load_experiment", lambda name: made.get(name) or files.load_experiment(name))
+        for own in MADE:
+            patch.setitem(EXPERIMENTS, own.name, own)
         with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
             yield Seeded(wired, path), url
 
@@ -132,60 +135,17 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
     assert {row["source"] for row in rows} == {"", "paper, LLaMA-2-13B"}
 
 
-OWN = """
-title: Mine
-source: our own
-shows: What two strengths do.
-suites: [phantom_questions]
-methods: [{method: Vanilla=vanilla}, {method: Weak=coft:lam=0.3}]
-run: {seeds: [0]}
-tables: [{kind: methods, title: Both, columns: [{title: Questions, suite: phantom_questions}]}]
-"""
-
-
-@pytest.mark.slow
-def test_an_experiment_of_ones_own_is_checked_run_and_kept_with_its_results(evaluate, tmp_path: Path) -> None:
-    page, evaluations = evaluate
-    field = page.get_by_label("What is read")
-    field.fill("An experiment of your own")
-    page.keyboard.press("Enter")
-    expect(page.locator("#suites")).to_be_hidden()
-    own = tmp_path / "mine.yaml"
-    own.write_text(OWN.replace("suites: [phantom_questions]", "suites: [nowhere]"))
-    page.locator("#experiment-upload input[type=file]").set_input_files(own)
-    expect(page.locator(".toast-body")).to_contain_text("mine.yaml, line 5: the field suites.0 is wrong")
-    page.locator("#experiment-upload").get_by_label("Clear").click()
-    own.write_text(OWN)
-    page.locator("#experiment-upload input[type=file]").set_input_files(own)
-    expect(page.locator("#experiment-card")).to_contain_text("What two strengths do.")
-    assert broken(page) == []
-    page.get_by_text("Protocol").click()
-    page.get_by_label("Items of a suite").fill("6")
-    page.locator("#run").click()
-    expect(page.locator("#experiment-table tbody tr")).to_have_count(2, timeout=60_000)
-    (summary,) = evaluations.list()
-    asked = evaluations.view(summary.id).request.experiment
-    assert (asked.name, asked.content["shows"]) == ("mine.yaml", "What two strengths do.")
-    field.fill("Suites and methods")
-    page.keyboard.press("Enter")
-    expect(page.locator("#suites")).to_be_visible()
-    expect(page.locator("#experiment-card")).to_be_hidden()
-    page.locator("#run").click()
-    expect(page.locator("#figures tbody tr")).not_to_have_count(0)
-    expect(page.locator("#experiment-tables")).to_be_hidden()
-
-
 @pytest.mark.slow
 def test_a_run_of_speed_that_was_stopped_is_resumed_to_its_tables_and_picture(
     evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, evaluations = evaluate
 
-    def stopped(self: SpeedMeter, place: int, table: SpeedTable) -> None:
+    def stopped(*given: object) -> None:
         raise JobCancelled
 
     with monkeypatch.context() as patch:
-        patch.setattr(SpeedMeter, "table", stopped)
+        patch.setattr(SpeedRun, "measured", stopped)
         choose(page, "Two speeds")
         page.locator("#run").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=60_000)

@@ -9,13 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.evaluate.experiment_figures import Figures, Kept
-from app.evaluate.experiment_layout import chosen_paper
-from app.evaluate.experiment_tables import experiment_tables
-from app.evaluate.experiments import ColumnEntry, Experiment, PaperEntry
+from app.evaluate.experiments.figures import Experiment, Figures, Kept, Sweep
+from app.evaluate.experiments.grid import Paper, Value
+from app.evaluate.experiments.tables import (
+    ChainsTable,
+    ChoiceTable,
+    Column,
+    CoverageTable,
+    DriftTable,
+    FiguresTable,
+    StabilityTable,
+)
 from app.evaluate.runs import CalibrationNote, SuiteOutcomes
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
+from coft_core.experiments.averages import Part
+from coft_core.experiments.choice import Averaged
 from coft_core.suites.base import Card, Outcome, Suite, Unread, Written
 from coft_core.suites.statistics import mean_figure
 from tests.conftest import TOY_FINGERPRINT
@@ -39,8 +48,7 @@ class Made(Suite):
         units = [outcome.unit for outcome in outcomes]
         values = [outcome.facts["value"] for outcome in outcomes]
         whole = mean_figure("mean", "Mean", units, values, scale=self.scale, what="items", better=self.better)
-        first = mean_figure("mean", "Mean", units[:1], values[:1], better=self.better, part="first")
-        return [whole, first]
+        return [whole]
 
 
 HARM = Made("harm", "bias", "lower")
@@ -53,21 +61,24 @@ def outcomes(values, seed=0, **told):
             for place, value in enumerate(values)]  # fmt: skip
 
 
-def experiment(tables, methods=("Vanilla=vanilla", "COFT=coft:calibrated"), **fields):
-    return Experiment.model_validate({
-        "title": "T", "source": "S", "shows": "W", "suites": ["harm", "pairs", "task"],
-        "methods": [{"method": method} for method in methods], "tables": tables,
-        "averages": {
-            "bias": [{"suite": "harm"}, {"suite": "pairs", "shown": "distance from half"}],
-            "utility": [{"suite": "task"}],
-        },
-        **fields,
-    })  # fmt: skip
+AVERAGED = Averaged((Part("harm"), Part("pairs", "", "distance from half")), (Part("task"),))
 
 
-def kept(made, found, suites=(HARM, PAIRS, TASK), **told):
+def experiment(*tables, methods=("Vanilla=vanilla", "COFT=coft:calibrated"), sweep=None):
+    return Experiment(
+        "made", "T", "S", "W", (), tables, ("harm", "pairs", "task"), methods, sweep, averaged=AVERAGED
+    )  # fmt: skip
+
+
+def kept(made, found, suites=(HARM, PAIRS, TASK), model="demo", **told):
     parts = tuple(SuiteOutcomes(suite, method, tuple(own)) for (suite, method), own in found.items())
-    return Kept(made, made.evaluated(), {suite.key: suite for suite in suites}, parts, **told)
+    return Kept(made, model, made.evaluated(), {suite.key: suite for suite in suites}, parts, **told)
+
+
+def grid(own):
+    """The only table of what was kept."""
+    (table,) = own.experiment.tables
+    return table.grid(Figures(own))
 
 
 def texts(table):
@@ -78,22 +89,25 @@ def texts(table):
     }
 
 
-METHODS = {
-    "kind": "methods",
-    "title": "All",
-    "columns": [
-        {"title": "Harm", "suite": "harm"},
-        {"title": "First", "suite": "harm", "part": "first"},
-        {"title": "BiasAvg", "average": "bias"},
-        {"title": "Change", "average": "utility", "against": "Vanilla"},
-        {"title": "Left", "suite": "harm", "against": "Vanilla", "change": "percent"},
-        {"title": "Rank", "rank": "bias"},
-    ],
-    "paper": [
-        {"model": "LLaMA-2-13B", "source": "Table 9", "rows": {"COFT": [0.5, None, "0.4±0.1", -1, 50, 1.0]}},
-        {"model": "Mistral-7B", "source": "Table 9", "rows": {"COFT": [0.6, None, 0.5, -2, 60, 1.0]}},
-    ],
-}
+def paper(**rows):
+    return Paper("LLaMA-2-13B", "Table 9", {name.replace("_", " "): values for name, values in rows.items()})
+
+
+CHANGED = Column("Left", Part("harm"), against="Vanilla", percent=True)
+METHODS = FiguresTable(
+    "All",
+    (
+        paper(COFT=(Value(0.5), Value(0.4, 0.1), Value(-1.0), Value(50.0), Value(1.0))),
+        Paper("Mistral-7B", "Table 9", {"COFT": (Value(0.6), Value(0.5), Value(-2.0), Value(60.0), Value(1.0))}),
+    ),
+    (
+        Column("Harm", Part("harm")),
+        Column("BiasAvg", average="bias"),
+        Column("Change", average="utility", against="Vanilla"),
+        CHANGED,
+        Column("Rank", rank="bias"),
+    ),
+)
 FOUND = {
     ("harm", "Vanilla"): [*outcomes([0.4] * 20), *outcomes([0.6] * 20, seed=1)],
     ("harm", "COFT"): [*outcomes([0.2] * 20), *outcomes([0.3] * 20, seed=1)],
@@ -104,34 +118,21 @@ FOUND = {
 }
 
 
-def test_columns_are_figures_parts_averages_changes_and_ranks_with_the_papers_rows_below_ours():
-    (table,) = experiment_tables(kept(experiment([METHODS]), FOUND), "org/llama-2-13b-hf")
+def test_columns_are_figures_averages_changes_and_ranks_with_the_papers_row_below_ours():
+    table = grid(kept(experiment(METHODS), FOUND, model="org/llama-2-13b-hf"))
     rows = texts(table)
-    assert rows["Vanilla", ""][:3] == ["0.500", "0.500", "0.300"]
-    ours = rows["COFT", ""]
-    # Mean over the seeds; the average of 0.2 and |40 - 50| / 100 in the only seed that has both; 70 - 75; 50 %.
-    assert [float(text.replace("−", "-")) for text in ours[:1] + ours[2:]] == pytest.approx(
-        [0.25, 0.15, -5.0, 50.0, 1.0]
-    )
     assert list(rows) == [("Vanilla", ""), ("COFT", ""), ("COFT", "paper, LLaMA-2-13B")]
-    assert [float(text.replace("−", "-")) for text in rows["COFT", "paper, LLaMA-2-13B"] if text] == [
-        0.5, 0.4, -1, 50, 1,
-    ]  # fmt: skip
-    assert rows["COFT", "paper, LLaMA-2-13B"][1] is None
+    assert rows["Vanilla", ""][0] == "0.500"
+    # Mean over the seeds; the average of 0.2 and |40 - 50| / 100 in the only seed that has both; 70 - 75; 50 %.
+    for source, expected in (("", [0.25, 0.15, -5.0, 50.0, 1.0]), ("paper, LLaMA-2-13B", [0.5, 0.4, -1, 50, 1])):
+        assert [float(text.replace("−", "-")) for text in rows["COFT", source]] == pytest.approx(expected)
     assert any("LLaMA-2-13B (Table 9)" in note and "also has Mistral-7B" in note for note in table.notes)
     assert any("BiasAvg is the mean over HARM and PAIRS" in note for note in table.notes)
 
 
-def test_the_papers_rows_are_those_of_the_evaluated_model_or_its_first_one():
-    entries = [PaperEntry(model=name, source="s", rows={}) for name in ("LLaMA-2-13B", "Mistral-7B-v0.2")]
-    assert chosen_paper(entries, "mistralai/Mistral-7B-v0.2")[0].model == "Mistral-7B-v0.2"
-    assert chosen_paper(entries, "demo")[0].model == "LLaMA-2-13B"
-    assert chosen_paper([], "demo") == ()
-
-
 def test_means_and_deviations_are_over_seeds():
-    figures = Figures(kept(experiment([METHODS]), FOUND), "floor")
-    value = figures.column(ColumnEntry(title="Harm", suite="harm"), "Vanilla")
+    figures = Figures(kept(experiment(METHODS), FOUND))
+    value = METHODS.columns[0].value(figures, "Vanilla")
     assert value.value == pytest.approx(0.5)
     assert value.deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
     assert value.n == 40
@@ -144,56 +145,48 @@ def test_changes_pair_the_units_that_both_methods_read():
         ("harm", "Vanilla"): outcomes(base.tolist()),
         ("harm", "COFT"): outcomes((base - 0.1).tolist()),
     }
-    figures = Figures(kept(experiment([METHODS]), found), "floor")
-    change = figures.column(ColumnEntry(title="C", suite="harm", against="Vanilla"), "COFT")
+    figures = Figures(kept(experiment(METHODS), found))
+    change = Column("C", Part("harm"), against="Vanilla").value(figures, "COFT")
     assert (change.low, change.value, change.high) == pytest.approx((-0.1, -0.1, -0.1))
-    percent = ColumnEntry(title="C", suite="harm", against="Vanilla", change="percent")
-    share = figures.column(percent, "COFT")
+    share = CHANGED.value(figures, "COFT")
     assert share.low < share.value < share.high
     assert share.value == pytest.approx(100 * (base.mean() - 0.1) / base.mean())
     nothing = {("harm", "Vanilla"): outcomes([0.0] * 20), ("harm", "COFT"): outcomes([0.1] * 20)}
-    assert Figures(kept(experiment([METHODS]), nothing), "floor").column(percent, "COFT").value is None
+    assert CHANGED.value(Figures(kept(experiment(METHODS), nothing)), "COFT").value is None
 
 
 def test_an_average_without_all_its_suites_says_of_how_many_it_is_and_what_was_left_out():
-    made = kept(experiment([METHODS]), FOUND, suites=(HARM, TASK), left_out=("PAIRS is left out: no file.",))
-    (table,) = experiment_tables(made, "demo")
-    assert texts(table)["COFT", ""][2] == "0.250"
+    table = grid(kept(experiment(METHODS), FOUND, suites=(HARM, TASK), left_out=("PAIRS is left out: no file.",)))
+    assert texts(table)["COFT", ""][1] == "0.250"
     assert any("BiasAvg is of 1 of the 2 suites (HARM) and does not compare" in note for note in table.notes)
     assert "PAIRS is left out: no file." in table.notes
 
 
 def test_a_method_without_a_part_has_no_average_and_no_other_number_in_its_place():
     found = {place: own for place, own in FOUND.items() if place != ("pairs", "COFT")}
-    rows = texts(experiment_tables(kept(experiment([METHODS]), found), "demo")[0])
-    assert rows["COFT", ""][2] is None
-    assert rows["Vanilla", ""][2] is not None
+    rows = texts(grid(kept(experiment(METHODS), found)))
+    assert rows["COFT", ""][1] is None
+    assert rows["Vanilla", ""][1] is not None
 
 
 def test_a_suite_that_stands_in_for_another_is_named():
-    made = experiment([METHODS])
     other = Made("other", "bias", "lower")
     found = {("other" if suite == "harm" else suite, method): own for (suite, method), own in FOUND.items()}
-    one = replace(kept(made, found), suites={"harm": other, "pairs": PAIRS, "task": TASK})
-    (table,) = experiment_tables(one, "demo")
+    made = kept(experiment(METHODS), found)
+    table = grid(replace(made, suites={"harm": other, "pairs": PAIRS, "task": TASK}))
     assert "OTHER stands in for harm, of which there is no file." in table.notes
     assert texts(table)["COFT", ""][0] == "0.250"
 
 
 def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_suite_alone():
-    table = {
-        "kind": "suites",
-        "title": "Suites",
-        "suites": ["harm", "task"],
-        "columns": [
-            {"title": "V", "method": "Vanilla"},
-            {"title": "C", "method": "COFT"},
-            {"title": "Steps", "read": "empty steps", "method": "COFT"},
-            {"title": "V steps", "read": "empty steps", "method": "Vanilla"},
-            {"title": "Toxic", "read": "toxic fallbacks", "method": "COFT"},
-        ],
-        "paper": [{"model": "m", "source": "s", "rows": {"harm": [1, 2, 3, 4, 5]}}],
-    }
+    columns = (
+        Column("V", method="Vanilla"),
+        Column("C", method="COFT"),
+        Column("Steps", certified="empty steps", method="COFT"),
+        Column("V steps", certified="empty steps", method="Vanilla"),
+        Column("Toxic", certified="toxic fallbacks", method="COFT"),
+    )
+    table = FiguresTable("Suites", (paper(harm=tuple(map(Value, (1.0, 2.0, 3.0, 4.0, 5.0)))),), columns, "suites")
     answer = Written("text", 10, "length", (2, 3), 0.2)
     found = dict(FOUND)
     for seed in (0, 1):
@@ -203,8 +196,8 @@ def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_s
                       marks={"toxicity": (0.9 if place == 0 else 0.1,)})
               for place, own in enumerate(outcomes([0.2] * 20, seed))],
         ]  # fmt: skip
-    rows = texts(experiment_tables(kept(experiment([table]), found), "demo")[0])
-    assert list(rows) == [("HARM", ""), ("harm", "paper, m"), ("TASK", "")]
+    rows = texts(grid(kept(experiment(table), found, suites=(HARM, TASK))))
+    assert list(rows) == [("HARM", ""), ("harm", "paper, LLaMA-2-13B"), ("TASK", "")]
     harm = rows["HARM", ""]
     assert [float(harm[place]) for place in (0, 1, 2, 4)] == pytest.approx([0.5, 0.2, 5.0, 20.0])
     assert harm[3] is None  # vanilla decoding certifies nothing
@@ -213,13 +206,14 @@ def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_s
 
 # Sweeps.
 
-SWEEP = {"knob": "lam", "values": [0, 0.2, 0.4, 0.6, 0.8, 1], "validation": 0.5}
+SWEEP = Sweep("lambda", (0, 0.2, 0.4, 0.6, 0.8, 1), "coft:calibrated,alpha=0.1")
+CHOICE = ChoiceTable("C", ())
 BIAS = {0: 0.30, 0.2: 0.25, 0.4: 0.20, 0.6: 0.15, 0.8: 0.149, 1: 0.0}
 
 
 def swept(units=200, harm=BIAS):
     found = {}
-    for value in SWEEP["values"]:
+    for value in SWEEP.values:
         label = f"lambda {value:g}"
         found["harm", label] = outcomes([harm[value]] * units)
         found["pairs", label] = outcomes([0.5 + harm[value]] * units)
@@ -227,12 +221,12 @@ def swept(units=200, harm=BIAS):
     return found
 
 
-def sweep_experiment(tables):
-    return experiment(tables, (), sweep=SWEEP)
+def swept_with(table, found, sweep=SWEEP, **told):
+    return grid(kept(experiment(table, methods=(), sweep=sweep), found, **told))
 
 
 def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
-    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept()), "demo")
+    table = swept_with(CHOICE, swept())
     rows = texts(table)
     assert [head for head, _ in rows] == [
         "lambda 0", "lambda 0.2", "lambda 0.4", "lambda 0.6", "lambda 0.8", "lambda 1",
@@ -247,26 +241,25 @@ def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
     assert "The line search (successive halving) chooses lambda 0.6" in said
     validated, tested = re.search(r"chosen on (\d+) units of validation; (\d+) other units", said).groups()
     assert int(validated) + int(tested) == 3 * 200
-    assert int(validated) == pytest.approx(300, abs=60)
+    assert int(validated) == pytest.approx(120, abs=40)
 
 
 def test_too_few_units_choose_nothing_and_it_is_said():
-    (table,) = experiment_tables(kept(sweep_experiment([{"kind": "choice", "title": "C"}]), swept(1)), "demo")
-    assert table.layout.lines == ()
+    table = swept_with(CHOICE, swept(1))
+    assert (table.rows, table.picture) == ((), None)
     assert table.notes[0].startswith("Nothing is chosen: ")
 
 
 def test_stability_takes_every_bias_alone_and_says_their_mean():
     found = swept()
     late = {**BIAS, 0.6: 0.2, 0.8: 0.1}
-    for value in SWEEP["values"]:
+    for value in SWEEP.values:
         found["pairs", f"lambda {value:g}"] = outcomes([0.5 + late[value]] * 200)
-    table = {"kind": "stability", "title": "S", "paper": [{"model": "m", "source": "s", "rows": {"Mean": [0.41]}}]}
-    rows = texts(experiment_tables(kept(sweep_experiment([table]), found), "demo")[0])
+    rows = texts(swept_with(StabilityTable("S", (paper(Mean=(Value(0.41),)),), ()), found))
     assert rows["HARM", ""][0] == "0.600"
     assert rows["PAIRS", ""][0] == "0.800"
     assert rows["Mean", ""][0] == "0.700"
-    assert rows["Mean", "paper, m"][0] == "0.410"
+    assert rows["Mean", "paper, LLaMA-2-13B"][0] == "0.410"
     assert float(rows["Standard deviation", ""][0]) == pytest.approx(np.std([0.6, 0.8], ddof=1), abs=1e-3)
 
 
@@ -278,15 +271,14 @@ def note(method, seed, coverage, checked, suite="harm"):
 
 
 def test_miscoverage_pools_suites_by_contexts_within_a_seed_and_averages_over_seeds():
-    sweep = {"knob": "alpha", "values": [0.1, 0.2]}
-    made = experiment([{"kind": "coverage", "title": "C"}], (), sweep=sweep)
     notes = (
         note("alpha 0.1", 0, 0.9, 30), note("alpha 0.1", 0, 0.8, 10, "task"), note("alpha 0.1", 1, 1.0, 40),
         note("alpha 0.2", 0, None, 0),
     )  # fmt: skip
     answers = {"answers": (Written("t", 10, "length", (), 0.2),)}
     found = {("harm", "alpha 0.1"): [replace(own, **answers) for own in outcomes([0.2] * 5)]}
-    rows = texts(experiment_tables(kept(made, found, calibrations=notes), "demo")[0])
+    sweep = Sweep("alpha", (0.1, 0.2), "coft:calibrated,lam=0.6")
+    rows = texts(swept_with(CoverageTable("C", ()), found, sweep, calibrations=notes))
     assert float(rows["alpha 0.1", ""][0]) == pytest.approx(((3 + 2) / 40 + 0) / 2, abs=1e-3)
     assert float(rows["alpha 0.1", ""][1]) == pytest.approx(0.2)
     assert rows["alpha 0.2", ""] == [None, None]
@@ -304,12 +296,9 @@ def calibration(seed, shift=0.0, contexts=300, steps=8):
 
 
 def test_whole_chains_are_shown_by_level_and_length_with_the_papers_row_below_its_level():
-    table = {
-        "kind": "chains", "title": "Chains", "method": "COFT", "horizons": [1, 8, 30], "alphas": [0.1, 0.2],
-        "paper": [{"model": "m", "source": "s", "rows": {"alpha 0.1": ["0.142±0.012"]}}],
-    }  # fmt: skip
-    made = kept(experiment([table]), FOUND, suites=(HARM,), thresholds=lambda suite, method, seed: calibration(seed))
-    (found,) = experiment_tables(made, "demo")
+    table = ChainsTable("Chains", (Paper("m", "s", {"alpha 0.1": (Value(0.142),)}),), "COFT", (1, 8, 30), (0.1, 0.2))
+    thresholds = lambda suite, method, seed: calibration(seed)  # noqa: E731
+    found = grid(kept(experiment(table), FOUND, suites=(HARM,), thresholds=thresholds))
     rows = texts(found)
     assert list(rows)[:4] == [
         ("alpha 0.1, 1 step", ""), ("alpha 0.1, 8 steps", ""), ("alpha 0.1, 30 steps", ""), ("alpha 0.1", "paper, m"),
@@ -321,20 +310,17 @@ def test_whole_chains_are_shown_by_level_and_length_with_the_papers_row_below_it
 
 
 def test_drift_holds_the_first_sets_thresholds_against_the_others():
-    table = {
-        "kind": "drift", "title": "Drift", "method": "COFT",
-        "settings": [{"title": "In", "suite": "harm"}, {"title": "Hard", "suite": "task"}],
-    }  # fmt: skip
+    table = DriftTable("Drift", (), "COFT", {"In": "harm", "Hard": "task"})
     prompts = {
         "harm": ([f"a plain prompt number {n} about work" for n in range(40)],) * 2,
         "task": ([f"a plain prompt number {n} about {'work' if n % 3 else 'play'}" for n in range(40)],) * 2,
     }
     made = kept(
-        experiment([table]), FOUND, suites=(HARM, TASK),
+        experiment(table), FOUND, suites=(HARM, TASK),
         thresholds=lambda suite, method, seed: calibration(seed + 10, 1.0 if suite == "task" else 0.0),
         prompts=lambda suite, seed: prompts[suite],
     )  # fmt: skip
-    (found,) = experiment_tables(made, "demo")
+    found = grid(made)
     rows = texts(found)
     assert float(rows["In", ""][0]) == pytest.approx(0.9, abs=0.05)
     assert float(rows["Hard", ""][0]) == pytest.approx(1 - 0.1 * math.e, abs=0.1)
@@ -342,36 +328,23 @@ def test_drift_holds_the_first_sets_thresholds_against_the_others():
     assert float(rows["Hard", ""][1]) >= 1.0
     assert float(rows["Hard", ""][2]) == pytest.approx(70.0)
     prompts["task"] = ([f"another topic altogether, case {n}" for n in range(40)],) * 2
-    (found,) = experiment_tables(made, "demo")
+    found = grid(made)
     assert texts(found)["Hard", ""][1] is None
     assert any("do not overlap with those of HARM" in said for said in found.notes)
-    gone = replace(made, prompts=lambda suite, seed: None)
-    (found,) = experiment_tables(gone, "demo")
+    found = grid(replace(made, prompts=lambda suite, seed: None))
     assert texts(found)["Hard", ""][1] is None
     assert any("files are not there any more" in said for said in found.notes)
 
 
-def test_an_experiment_that_measures_speed_alone_has_no_table_here():
-    assert experiment_tables(kept(experiment([{"kind": "speed", "title": "S"}]), {}), "demo") == []
-
-
 def test_what_is_missing_unread_unscored_or_says_nothing_is_counted_below_the_table():
-    columns = [
-        {"title": "Harm", "suite": "harm"},
-        {"title": "Other", "suite": "harm", "figure": "other"},
-    ]
+    columns = (Column("Harm", Part("harm")), Column("Other", Part("harm", "other")))
     found = {
         ("harm", "Vanilla"): outcomes([0.2, None, None, *[0.1] * 17]),
         ("harm", "COFT"): [*outcomes([0.2] * 19), Outcome("item 019", "unit 019", {}, (Unread("It is too long."),))],
     }
     silent = replace(note("COFT", 0, 1.0, 3), silent="too few contexts for this alpha, so every token passes")
-    made = kept(
-        experiment([{"kind": "methods", "title": "T", "columns": columns}]),
-        found,
-        suites=(HARM,),
-        calibrations=(silent,),
-    )
-    notes = experiment_tables(made, "demo")[0].notes
+    made = experiment(FiguresTable("T", (), columns))
+    notes = grid(kept(made, found, suites=(HARM,), calibrations=(silent,))).notes
     for said in (
         "Other: nothing has this figure",
         "Harm: of Vanilla, 2 of 20 could not be scored",

@@ -11,7 +11,6 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.experiments.certificates import (
     certified_share,
-    chain_rows,
     coverage_elsewhere,
     empty_prompts,
     empty_steps,
@@ -49,9 +48,6 @@ def test_prompts_and_steps_count_alike_and_shares_are_over_written_steps():
     assert share.value == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
     assert share.n == 40
     assert certified_share(OUTCOMES[:2]).value is None
-    (row,) = chain_rows(calibration(np.random.default_rng(2)), (50,), (0.1,))
-    assert (row.contexts, row.coverage.coverage) == (0, None)
-    assert "too few" in row.reason
 
 
 def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):
@@ -73,15 +69,3 @@ def test_coverage_elsewhere_is_as_asked_for_on_prompts_of_the_same_kind_and_fall
     assert same.low < 0.9 < same.high
     # A value below log(0.1) has probability 0.1; shifted by 1, one of exp(1 + log 0.1).
     assert harder.coverage == pytest.approx(1 - 0.1 * math.e, abs=0.06)
-
-
-def test_whole_chains_are_covered_at_every_length_while_the_union_bound_says_ever_less():
-    own = calibration(np.random.default_rng(1))
-    rows = chain_rows(own, (4, 20), (0.1, 0.2))
-    assert [(row.horizon, row.alpha) for row in rows] == [(4, 0.1), (4, 0.2), (20, 0.1), (20, 0.2)]
-    for row in rows:
-        assert row.contexts == 300
-        assert row.coverage.low <= 1 - row.alpha <= row.coverage.high
-        assert row.reason == ""
-    assert rows[0].union.level == pytest.approx(1 - 8 * 0.1)  # a bin of eight steps is charged as a whole
-    assert rows[2].union.level == 0.0

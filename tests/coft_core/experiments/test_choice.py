@@ -8,13 +8,16 @@ import pytest
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.averages import Part
 from coft_core.experiments.choice import (
-    ValidationSplit,
+    Averaged,
+    Point,
     choose_by_halving,
     choose_by_knee,
-    stability,
-    validation_points,
+    front_shares,
+    pareto_front,
+    point_of,
+    select,
+    unit_place,
 )
-from coft_core.experiments.front import Averaged, Point, pareto_front
 from coft_core.suites.base import Figure, Outcome, Suite
 from coft_core.suites.statistics import mean_figure
 
@@ -48,12 +51,9 @@ def test_the_papers_choices_or_the_smaller_neighbours_of_knees_and_never_lambda_
     choice = choose_by_knee(LLAMA)
     assert choice.knee == 0.7
     assert pareto_front(LLAMA)[[own.value for own in LLAMA].index(0.7)]
-    assert max(choice.scores, key=choice.scores.get) == 0.7
     assert choose_by_knee(LLAMA, tolerance=0.0).chosen == 0.7
     sweep = points((0.0, 0.3, 60.0), (0.5, 0.2, 65.0), (0.9, 0.19, 66.0), (1.0, 0.01, 90.0))
-    choice = choose_by_knee(sweep)
-    assert choice.chosen == 0.9
-    assert 1.0 not in choice.scores
+    assert choose_by_knee(sweep).chosen == 0.9
     assert choose_by_halving([0.0, 0.5, 0.9, 1.0], lambda value, _: by_value(sweep)[value]).chosen == 0.9
     sweep = points((0.0, 0.30, 70.0), (0.3, 0.20, 70.0), (0.6, 0.101, 70.0), (0.9, 0.1, 70.0))
     assert choose_by_knee(sweep).chosen == 0.6
@@ -114,81 +114,122 @@ def test_halving_doubles_its_units_and_ends_with_two_values_on_all_of_them():
         return smooth(0.6, 0.2)(value, share)
 
     search = choose_by_halving([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], measure)
-    assert [rung.share for rung in search.rungs] == [0.125, 0.25, 0.5, 1.0]
-    assert [len(rung.values) for rung in search.rungs] == [10, 5, 3, 2]
-    assert all(set(later.values) == set(rung.kept) for rung, later in zip(search.rungs, search.rungs[1:], strict=False))
+    by_share = {round_share: [value for value, share in asked if share == round_share] for _, round_share in asked}
+    assert {share: len(values) for share, values in by_share.items()} == {0.125: 10, 0.25: 5, 0.5: 3, 1.0: 2}
+    assert search.chosen in by_share[1.0]
     assert search.cost == pytest.approx(sum(share for _, share in asked) / 10)
 
 
-# What may be used for choosing.
+# Points and the front.
 
 
-class Shares(Suite):
-    """The mean of a fact."""
+def test_points_that_another_one_beats_are_not_on_the_front():
+    swept = points((0.0, 0.30, 70.0), (0.1, 0.20, 68.0), (0.2, 0.25, 67.0), (0.3, 0.20, 67.0), (0.4, 0.10, 60.0),
+                   (0.5, 0.10, 60.0))  # fmt: skip
+    assert pareto_front(swept) == [True, True, False, False, True, True]
+    with pytest.raises(InvalidInputError, match=r"0\.5 has no bias"):
+        pareto_front(points((0.0, 0.2, 70.0), (0.5, None, 70.0)))
 
-    key = title = "made"
+
+def test_shares_of_draws_say_how_near_a_point_is_to_the_front():
+    generator = np.random.default_rng(0)
+    swept = [
+        point(value, bias, utility, (generator.normal(bias, 0.02, 2000), generator.normal(utility, 0.02, 2000)))
+        for value, bias, utility in ((0.0, 0.2, 70.0), (0.5, 0.2, 70.0), (0.9, 0.9, 10.0))
+    ]
+    shares = front_shares(swept)
+    # Of two that are alike, one is beaten in both coordinates in a quarter of the draws.
+    assert shares[:2] == pytest.approx([0.75, 0.75], abs=0.04)
+    assert shares[2] == 0.0
+    assert front_shares([swept[0], point(0.5, 0.2, 70.0)]) is None
+
+
+class Made(Suite):
+    """Figures that are means of a fact."""
+
     kind, citation, licence, main = "bias", "", "", "mean"
-    better = "lower"
+
+    def __init__(self, key, better):
+        self.key = self.title = key
+        self.better = better
 
     def items(self, data):
         return []
 
     def figures(self, outcomes, outside="floor"):
-        units = [outcome.unit for outcome in outcomes]
-        return [mean_figure("mean", "Mean", units, [o.facts["value"] for o in outcomes], better=self.better)]
+        units, values = [own.unit for own in outcomes], [own.facts["value"] for own in outcomes]
+        return [
+            mean_figure("mean", "Mean", units, values, better=self.better),
+            mean_figure("half", "Half", units, [value / 2 for value in values], better=self.better),
+            mean_figure("mean", "Mean", units, values, better=self.better, part="part"),
+        ]
 
 
-class Right(Shares):
-    """The same, of which more is better."""
-
-    key = title = "right"
-    better = "higher"
-
-
-SUITES = {"made": Shares(), "right": Right()}
+SUITES = {"made": Made("made", "lower"), "zero": Made("zero", "near zero"), "right": Made("right", "higher")}
 AVERAGED = Averaged((Part("made"),), (Part("right"),))
 
 
-def outcomes(count, value=0.5):
-    return [Outcome(f"item {place}", f"unit {place}", {"value": value}, ()) for place in range(count)]
+def outcomes(*values):
+    return [Outcome(f"item {place}", f"unit {place}", {"value": value}, ()) for place, value in enumerate(values)]
 
 
-def test_units_stay_on_their_sides_and_smaller_portions_are_parts_of_larger_ones():
-    split = ValidationSplit()
-    few, many = outcomes(50), outcomes(500)
-    chosen, tested = split.sides("made", many)
-    assert split.sides("made", few)[0] == [one for one in chosen if one in few]
-    assert not {one.unit for one in chosen} & {one.unit for one in tested}
-    assert len(chosen) == pytest.approx(100, abs=30)
-    assert split.sides("right", many)[0] != chosen
-    assert ValidationSplit(seed=1).sides("made", many)[0] != chosen
-    split, whole = ValidationSplit(), outcomes(400)
-    half, quarter = (split.portion("made", whole, share) for share in (0.5, 0.25))
-    assert {one.unit for one in quarter} < {one.unit for one in half}
-    assert len(half) == pytest.approx(200, abs=40)
-    assert split.portion("made", whole, 1.0) == whole
+def test_a_point_averages_the_named_figures_of_each_suite():
+    given = {"made": outcomes(0.2, 0.4), "zero": outcomes(-0.1, -0.1), "right": outcomes(60.0, 70.0)}
+    averaged = Averaged((Part("made"), Part("zero", "half", "size")), (Part("right"),))
+    found = point_of(0.6, given, averaged, SUITES)
+    assert (found.bias.value, found.utility.value) == pytest.approx(((0.3 + 0.05) / 2, 65.0))
+    assert found.bias.draws is not None
+    with pytest.raises(InvalidInputError, match="made has no figure 'median'; it has mean, half"):
+        point_of(0.6, given, Averaged((Part("made", "median"),), (Part("right"),)), SUITES)
 
 
-def test_points_are_of_validation_alone_whose_split_has_two_sides():
-    split = ValidationSplit(0.5)
-    chosen = {suite: split.sides(suite, outcomes(100))[0] for suite in SUITES}
-    made = validation_points({0.4: chosen, 0.2: chosen}, split, AVERAGED, SUITES)
-    assert [one.value for one in made] == [0.2, 0.4]
-    leaked = {**chosen, "right": [*chosen["right"], split.sides("right", outcomes(100))[1][0]]}
-    with pytest.raises(InvalidInputError, match="of right belongs to the test"):
-        validation_points({0.2: chosen, 0.4: leaked}, split, AVERAGED, SUITES)
-    split = ValidationSplit(0.5)
-    chosen = split.sides("made", outcomes(100))[0]
+# What may be used for choosing.
+
+
+def swept_outcomes(units=200, off=None):
+    """A sweep of which 0.5 is the best value; ``off`` changes what a value made of units."""
+    utility = {0.2: 60.0, 0.5: 80.0, 0.8: 40.0}
+    change = off or (lambda value, suite, unit, own: own)
+    return {
+        value: {
+            suite: [
+                Outcome(own.item, own.unit, {"value": change(value, suite, own.unit, own.facts["value"])}, ())
+                for own in outcomes(*[0.3 if suite == "made" else right] * units)
+            ]
+            for suite in AVERAGED.suites
+        }
+        for value, right in utility.items()
+    }
+
+
+def test_a_value_is_chosen_by_units_of_validation_only_and_shown_on_the_others():
+    def validates(suite, unit):
+        return unit_place("split", 0, suite, unit) < 0.2
+
+    found = select(swept_outcomes(), AVERAGED, SUITES)
+    assert (found.knee.chosen, found.tested.value) == (0.5, 0.5)
+    assert found.validated + found.tested_on == 2 * 200
+    assert found.validated == pytest.approx(80, abs=25)
+    # Units of the test may say what they like.
+    other = select(
+        swept_outcomes(off=lambda value, suite, unit, own: own if validates(suite, unit) else 100 * (1 - value)),
+        AVERAGED,
+        SUITES,
+    )
+    assert [own.utility.value for own in other.points] == [own.utility.value for own in found.points]
+    assert other.knee == found.knee
+    assert other.tested.utility.value != found.tested.utility.value
+    # More items change no unit's side, and another seed does.
+    more = select(swept_outcomes(400), AVERAGED, SUITES)
+    assert more.validated > found.validated
+    assert unit_place("split", 1, "made", "unit 1") != unit_place("split", 0, "made", "unit 1")
+
+
+def test_only_items_that_every_value_read_are_chosen_by_and_a_suite_without_a_unit_is_named():
+    swept = swept_outcomes()
+    swept[0.8]["made"] = swept[0.8]["made"][:100]
+    found = select(swept, AVERAGED, SUITES)
+    assert found.validated + found.tested_on == 100 + 200
+    swept[0.2]["right"] = []
     with pytest.raises(InvalidInputError, match="right has no unit of validation"):
-        validation_points({0.2: {"made": chosen}}, split, AVERAGED, SUITES)
-    for share in (0.0, 1.0, -0.1):
-        with pytest.raises(InvalidInputError, match="between 0 and 1"):
-            ValidationSplit(share)
-
-
-def test_stability_counts_the_suites_that_chose_and_takes_the_sample_deviation():
-    found = stability({"a": 0.4, "b": 0.6, "c": None})
-    assert (found.mean, found.n) == (0.5, 2)
-    assert found.deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
-    assert stability({"a": 0.4}).deviation is None
-    assert stability({"a": None}).mean is None
+        select(swept, AVERAGED, SUITES)

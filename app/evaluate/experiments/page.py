@@ -9,15 +9,16 @@ from typing import Any
 
 import gradio as gr
 
-from app.evaluate.experiment_charts import picture_figure
-from app.evaluate.experiment_files import ENDINGS
-from app.evaluate.experiment_parts import card_markup, intro_markup, notes_markup, table_markup
-from app.evaluate.experiment_service import ExperimentRequest, ExperimentService
-from app.evaluate.experiments import ExperimentPlan
+from app.evaluate import words
+from app.evaluate.experiments.charts import picture_figure
+from app.evaluate.experiments.grid import Grid
+from app.evaluate.experiments.service import ExperimentCard, ExperimentPlan, ExperimentRequest, ExperimentService
+from app.evaluate.exports import table_fragment
 from app.evaluate.service import EvaluationService
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown_to
-from app.shared.markup import chart, markup, upload
+from app.shared.markup import chart, html, markup
+from app.shared.markup import laid_out as template
 from app.shared.needs import EXPORT, READ
 from app.shared.terminal import pairs
 from app.shared.wiring import Services
@@ -28,10 +29,24 @@ OWN = ""
 
 FORMATS = (("CSV", "csv"), ("LaTeX", "latex"), ("HTML", "html"), ("JSON", "json"))
 
-FILE = "file"
-"""Chosen in place of a named experiment for a YAML file of one's own; no shipped experiment is called so."""
-
 NEEDED, JUDGES = "The field “What its methods need”", "The field “Who judges written texts”"
+
+
+def card_markup(card: ExperimentCard) -> str:
+    """What an experiment is, what it reads, how it differs from the paper's, and what cannot take part."""
+    methods = [(method.label, words.method_sentence(method)) for method in card.experiment.evaluated()]
+    return template("evaluate/experiment_card.html", card=card, experiment=card.experiment, methods=methods)
+
+
+def table_markup(table: Grid) -> str:
+    """A table; a sentence says which rows are the paper's."""
+    figures, paper = table_fragment(table.layout, table.title), any(head.source for head, _ in table.rows)
+    return template("evaluate/experiment_table.html", table=table, figures=figures, paper=paper)
+
+
+def notes_markup(table: Grid) -> str:
+    """The sentences that have to stand with a table."""
+    return html('<ul class="notes">{% for note in notes %}<li>{{ note }}</li>{% endfor %}</ul>', notes=table.notes)
 
 
 class ExperimentHandlers:
@@ -45,17 +60,16 @@ class ExperimentHandlers:
 
     def choices(self) -> list[tuple[str, str]]:
         """What can be read, by its title."""
-        named = [(f"{experiment.title} ({experiment.source})", name) for name, experiment in self._experiments.list()]
-        own = ("Suites and methods of your own choice", OWN)
-        return [own, *named, ("An experiment of your own, from a YAML file", FILE)]
+        named = [(f"{own.title} ({own.source})", own.name) for own in self._experiments.list()]
+        return [("Suites and methods of your own choice", OWN), *named]
 
     def plan(
-        self, name: str, file: str | None, given: str | None, called: str, model: str, data: str, limit: float | None,
-        seeds: float, judges: str,
+        self, name: str, given: str | None, called: str, model: str, data: str, limit: float | None, seeds: float,
+        judges: str,
     ) -> ExperimentPlan:  # fmt: skip
         """What is run of an experiment with the values of the form."""
         request = ExperimentRequest(
-            _named(name, file),
+            name,
             model,
             int(limit) if limit else None,
             tuple(range(int(seeds))),
@@ -67,41 +81,32 @@ class ExperimentHandlers:
         return self._experiments.plan(request)
 
     @shown_to(READ)
-    def chosen(self, name: str, file: str | None, data: str) -> list[Any]:
+    def chosen(self, name: str, data: str) -> list[Any]:
         """What stands in the form for a choice: the pickers, or what the experiment is."""
-        own = name == OWN
-        pickers = [gr.Column(visible=own), gr.Column(visible=own), gr.Column(visible=own)]
-        if own or (name == FILE and not file):
+        pickers = [gr.Column(visible=name == OWN) for _ in range(3)]
+        if name == OWN:
             return [*pickers, gr.HTML("", visible=False), gr.Textbox(visible=False), gr.skip()]
-        card = self._experiments.card(_named(name, file), data.strip())
-        takes = any(entry.needs or entry.stands_in for entry in card.experiment.methods)
-        seeds = len(card.experiment.run.seeds)
+        card = self._experiments.card(name, data.strip())
+        takes, seeds = bool(card.experiment.needs or card.experiment.stand_ins), len(card.experiment.seeds)
         return [*pickers, gr.HTML(card_markup(card), visible=True), gr.Textbox(visible=takes), seeds]
 
     @shown_to(READ)
     def opened(self, shown_id: int | None) -> list[Any]:
         """What is said above an experiment's tables, and which there are; hidden for other evaluations."""
-        hidden = [gr.Column(visible=False), "", gr.Dropdown(visible=False)]
-        if shown_id is None:
-            return hidden
-        view = self._evaluations.view(shown_id)
-        if view.request.experiment is None:
-            return hidden
-        plan = self._experiments.plan_of(view)
-        titles = [(table.title, place) for place, table in enumerate(plan.experiment.tables)]
-        return [
-            gr.Column(visible=True),
-            intro_markup(plan),
-            gr.Dropdown(titles, value=0, visible=len(titles) > 1),
-        ]
+        if shown_id is None or not self._experiments.known(view := self._evaluations.view(shown_id)):
+            return [gr.Column(visible=False), "", gr.Dropdown(visible=False)]
+        experiment = self._experiments.plan_of(view).experiment
+        titles = [(table.title, place) for place, table in enumerate(experiment.tables)]
+        intro = template("evaluate/experiment_intro.html", experiment=experiment)
+        return [gr.Column(visible=True), intro, gr.Dropdown(titles, value=0, visible=len(titles) > 1)]
 
     @shown_to(READ)
     def table(self, shown_id: int | None, place: int | None, outside: Outside) -> list[Any]:
         """One of the tables with its picture and its notes."""
         hidden = gr.Plot(visible=False)
-        if shown_id is None or self._evaluations.view(shown_id).request.experiment is None:
+        if shown_id is None or not self._experiments.known(self._evaluations.view(shown_id)):
             return ["", hidden, ""]
-        tables = self._experiments.tables(shown_id, outside)
+        tables = self._experiments.shown(shown_id, outside).tables
         table = tables[min(place or 0, len(tables) - 1)]
         picture = hidden if table.picture is None else gr.Plot(picture_figure(table.picture), visible=True)
         return [table_markup(table), picture, notes_markup(table)]
@@ -117,14 +122,6 @@ class ExperimentHandlers:
 def judges_from(text: str | None) -> tuple[tuple[str, str], ...]:
     """Who judges what, as the form says it."""
     return tuple((pairs(JUDGES, (text or "").strip() or None) or {}).items())
-
-
-def _named(name: str, file: str | None) -> str:
-    if name != FILE:
-        return name
-    if not file:
-        raise ServiceError("No file is given; upload the experiment as a YAML file.")
-    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,27 +165,10 @@ def wire_tables(
     downloaded(written, "experiment-file")
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentChoice:
-    """What is read: an experiment or one's own choice."""
-
-    name: gr.Dropdown
-    file: gr.File
-    card: gr.HTML
-    given: gr.Textbox
-
-
-def place_file() -> gr.File:
-    """Place the field for an experiment of one's own."""
-    field = upload("Experiment as a YAML file", "experiment-upload", ENDINGS)
-    field.visible = False
-    return field
-
-
 def place_judges() -> gr.Textbox:
     """Place the field for who judges what was written."""
     return gr.Textbox(
-        label="Who judges written texts", placeholder="toxicity=embedded, sentiment=FOLDER", max_lines=1,
+        "", label="Who judges written texts", placeholder="toxicity=embedded, sentiment=FOLDER", max_lines=1,
         elem_id="judges",
         info="As judgement=scorer or classifier; empty takes the embedded scorer for toxicity, and leaves others out.",
     )  # fmt: skip
@@ -197,21 +177,13 @@ def place_judges() -> gr.Textbox:
 def place_given() -> gr.Textbox:
     """Place the field for what methods of an experiment need."""
     return gr.Textbox(
-        label="What its methods need", placeholder="cda.checkpoint=FOLDER, dexperts.expert=FOLDER", max_lines=1,
+        "", label="What its methods need", placeholder="cda.checkpoint=FOLDER, dexperts.expert=FOLDER", max_lines=1,
         visible=False, elem_id="given", info="As policy.parameter=value; empty leaves out or lets stand in.",
     )  # fmt: skip
 
 
 def wire_choice(
-    handlers: ExperimentHandlers, choice: ExperimentChoice, data: gr.Textbox, pickers: list[gr.Column],
-    seeds: gr.Slider,
+    handlers: ExperimentHandlers, name: gr.Dropdown, data: gr.Textbox, changed: list[Any]
 ) -> None:  # fmt: skip
     """Let the chosen experiment take the place of the pickers of suites, methods and calibration."""
-    choice.name.change(lambda name: gr.File(visible=name == FILE), choice.name, choice.file, **MULTIPLE)
-    gr.on(
-        [choice.name.change, choice.file.change, data.submit],
-        handlers.chosen,
-        [choice.name, choice.file, data],
-        [*pickers, choice.card, choice.given, seeds],
-        **MULTIPLE,
-    )
+    gr.on([name.change, data.submit], handlers.chosen, [name, data], changed, **MULTIPLE)

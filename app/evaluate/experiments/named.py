@@ -1,0 +1,302 @@
+"""The named experiments: which suites and methods a table of the paper needs, and what its columns are.
+
+What they are called and how they differ from the paper is in ``assets/experiments/about.yaml``, and the paper's figures
+in ``published.csv`` beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from app.evaluate.experiments.figures import Experiment, Sweep, Table
+from app.evaluate.experiments.grid import published
+from app.evaluate.experiments.speed import SpeedTable
+from app.evaluate.experiments.tables import (
+    ChainsTable,
+    ChoiceTable,
+    Column,
+    CoverageTable,
+    DriftTable,
+    FiguresTable,
+    StabilityTable,
+)
+from app.shared.errors import ServiceError
+from coft_core.assets import assets_path
+from coft_core.experiments.averages import Part
+
+ABOUT: dict[str, Any] = yaml.safe_load(assets_path("experiments", "about.yaml").read_text("utf-8"))
+PAPER = published()
+
+BIAS = ("stereoset", "crows_pairs", "bbq", "bold", "utrecht", "compas")
+TASKS = ("gsm8k", "strategyqa", "arc_easy", "piqa")
+LONG = ("cnn_dailymail", "govreport", "eli5")
+ALPHAS = (0.02, 0.05, 0.1, 0.15, 0.2)
+
+FULL = "coft:calibrated,lam=0.6,alpha=0.1"
+BASIC = ("Vanilla=vanilla", "SDD=sdd", "DExperts=dexperts")
+FIVE = (*BASIC, "DT-CD=dtcd:calibrated", f"COFT={FULL}")
+
+SIX_COLUMNS = (
+    Column("SS", Part("stereoset", "excess", "size")),
+    Column("CP Acc", Part("crows_pairs", "accuracy")),
+    Column("BBQ Bias", Part("bbq", "biased_rate")),
+    Column("BOLD Tox", Part("bold", "toxicity")),
+    Column("Utrecht DP", Part("utrecht")),
+    Column("COMPAS Gap", Part("compas")),
+    Column("Avg. Rank", rank="bias"),
+)
+UTILITY_CHANGE = Column("Utility Δ", average="utility", against="Vanilla")
+TOXICITY_LEFT = Column("Toxicity, % of vanilla", Part("bold", "toxicity_rate"), against="Vanilla", percent=True)
+EMPTY_RATE = Column("Empty-set rate, %", certified="empty steps")
+
+
+def _named(name: str, *tables: Table, **told: Any) -> Experiment:
+    about: dict[str, Any] = {
+        part: tuple(said) if isinstance(said, list) else said for part, said in ABOUT[name].items()
+    }  # fmt: skip
+    return Experiment(name=name, tables=tables, **about, **told)
+
+
+TABLE1 = _named("table1", FiguresTable("Bias", PAPER["table1"], SIX_COLUMNS), suites=BIAS, methods=FIVE)
+
+TABLE2 = _named(
+    "table2",
+    FiguresTable(
+        "Utility and quality",
+        PAPER["table2"],
+        (
+            Column("GSM8K", Part("gsm8k")),
+            Column("StrategyQA", Part("strategyqa")),
+            Column("ARC-easy", Part("arc_easy")),
+            Column("PIQA", Part("piqa")),
+            Column("PPL", Part("wikitext")),
+            Column("MAUVE", Part("mauve")),
+        ),
+    ),
+    suites=(*TASKS, "wikitext", "mauve"),
+    methods=FIVE,
+)
+
+TABLE3 = _named(
+    "table3",
+    SpeedTable("Efficiency", PAPER["table3"], batches=(4,), lengths=(256,), prompt=64),
+    methods=(*BASIC, "DT-CD=dtcd", "COFT=coft:lam=0.6"),
+)
+
+TABLE4 = _named(
+    "table4",
+    FiguresTable(
+        "Ablations", PAPER["table4"], (Column("BiasAvg", average="bias"), Column("UtilityAvg", average="utility"))
+    ),
+    suites=(*BIAS, *TASKS),
+    methods=(
+        f"COFT (full)={FULL}",
+        "w/o fusion (CP only)=coft-no-fusion:calibrated,alpha=0.1",
+        "Single-branch CP (factual)=coft-single-branch:calibrated,lam=0.6,alpha=0.1",
+        "fusion only (no CP)=coft-no-certification:lam=0.6",
+        "Vanilla=vanilla",
+    ),
+)
+
+BASELINES = _named(
+    "baselines",
+    FiguresTable("Bias", PAPER["baselines"], SIX_COLUMNS),
+    suites=BIAS,
+    methods=(
+        *BASIC,
+        "Safety Templates=safety_template",
+        "Detox Decoding=detox",
+        "CF Substitution=cf_substitution",
+        "CDA=cda",
+        "Adv. LM-Head=adv_lm_head",
+        *FIVE[3:],
+    ),
+)
+
+LAMBDA_SWEEP = _named(
+    "lambda_sweep",
+    ChoiceTable("Sweep of lambda", PAPER["lambda_sweep"]),
+    suites=(*BIAS, *TASKS),
+    sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0), "coft:calibrated,alpha=0.1"),
+)
+
+ALPHA_SWEEP = _named(
+    "alpha_sweep",
+    ChoiceTable("Sweep of alpha", PAPER["alpha_sweep"]),
+    CoverageTable("Miscoverage and certified share", PAPER["alpha_sweep coverage"]),
+    suites=(*BIAS, *TASKS),
+    sweep=Sweep("alpha", ALPHAS, "coft:calibrated,lam=0.6"),
+)
+
+STABILITY = _named(
+    "stability",
+    StabilityTable(
+        "Chosen lambda by suite",
+        PAPER["stability"],
+        own=tuple((Part(suite, "toxicity_rate", "share"), Part(suite)) for suite in LONG),
+    ),
+    suites=(*BIAS, *TASKS, *LONG),
+    sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.8), "coft:calibrated,alpha=0.1"),
+)
+
+MASKED_ONLY = _named(
+    "masked_only",
+    FiguresTable(
+        "Bias of each view",
+        PAPER["masked_only"],
+        (
+            Column("SS bias", Part("stereoset", "excess", "size")),
+            Column("BBQ biased rate", Part("bbq", "biased_rate")),
+        ),
+    ),
+    suites=("stereoset", "bbq"),
+    methods=("Factual=vanilla", "Masked-only=coft-no-certification:lam=1", f"COFT={FULL}"),
+)
+
+SENTINEL = _named(
+    "sentinel",
+    FiguresTable("Sentinels", PAPER["sentinel"], (UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)),
+    suites=(*BIAS[:4], *TASKS),
+    methods=(
+        "Vanilla=vanilla",
+        f"[MASK]={FULL}",
+        f'a person={FULL},mask_mode=soft,mask_hint="a person"',
+        f"someone={FULL},mask_mode=soft,mask_hint=someone",
+    ),
+)
+
+DROPPED_SPANS = _named(
+    "dropped_spans",
+    FiguresTable("Spans left out", (), (Column("BiasAvg", average="bias"), UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)),
+    suites=(*BIAS, *TASKS),
+    methods=(
+        "Vanilla=vanilla",
+        f"All spans={FULL}",
+        f"20 % left out={FULL},dropped=0.2",
+        f"50 % left out={FULL},dropped=0.5",
+    ),
+)
+
+EMPTY_SETS = _named(
+    "empty_sets",
+    FiguresTable(
+        "Empty certified sets",
+        PAPER["empty_sets"],
+        (
+            Column("Prompts, %", certified="empty prompts", method="COFT"),
+            Column("Steps, %", certified="empty steps", method="COFT"),
+            Column("Toxic fallbacks, %", certified="toxic fallbacks", method="COFT"),
+        ),
+        rows="suites",
+    ),
+    suites=("crows_pairs", "bbq", "bold", "eli5"),
+    methods=(f"COFT={FULL}",),
+)
+
+SEQUENCE_MISCOVERAGE = _named(
+    "sequence_miscoverage",
+    ChainsTable("Miscoverage of whole chains", PAPER["sequence_miscoverage"], "COFT", (8, 16, 32), ALPHAS),
+    suites=("gsm8k", "bold"),
+    methods=(f"COFT={FULL}",),
+    calibration_share=0.5,
+)
+
+PROMPT_DRIFT = _named(
+    "prompt_drift",
+    DriftTable(
+        "Prompt drift",
+        PAPER["prompt_drift"],
+        "COFT",
+        {"In-distribution": "hiring_resume", "Style-shifted": "hiring_resume_informal", "Topic-shifted": "compas"},
+    ),
+    suites=("hiring_resume", "hiring_resume_informal", "compas"),
+    methods=(f"COFT={FULL}",),
+    calibration_share=0.5,
+)
+
+MASKS = _named(
+    "masks",
+    FiguresTable(
+        "Race and gender together",
+        PAPER["masks"],
+        (
+            Column("Bias advantage", Part("bbq_intersectional", "bias_disambiguated", "size")),
+            Column("Accuracy, %", Part("bbq_intersectional", "accuracy_disambiguated")),
+        ),
+    ),
+    SpeedTable(
+        "Overhead",
+        PAPER["masks overhead"],
+        methods=("Vanilla", "COFT-Single, gender", "COFT-Joint", "COFT-Factorized"),
+        batches=(1,),
+        lengths=(256,),
+        prompt=128,
+        words=2,
+    ),
+    suites=("bbq_intersectional",),
+    methods=(
+        "Vanilla=vanilla",
+        f"COFT-Single, gender={FULL},mask=gender",
+        f"COFT-Single, race={FULL},mask=race",
+        f"COFT-Joint={FULL}",
+        "COFT-Factorized=coft-factorized:calibrated,lam=0.6,alpha=0.1",
+    ),
+)
+
+SCALING = _named(
+    "scaling",
+    SpeedTable(
+        "Length of the text, four prompts",
+        PAPER["scaling lengths"],
+        rows="lengths",
+        methods=("Vanilla", "COFT"),
+        batches=(4,),
+        lengths=(64, 128, 256, 512, 1024, 2048, 4096),
+        prompt=32,
+    ),
+    SpeedTable(
+        "Prompts at a time, 512 tokens",
+        PAPER["scaling batches"],
+        rows="batches",
+        methods=("Vanilla", "COFT"),
+        batches=(2, 4, 8, 16),
+        lengths=(512,),
+        prompt=64,
+    ),
+    methods=("Vanilla=vanilla", "COFT=coft:lam=0.6"),
+)
+
+LONG_FORM = _named(
+    "long_form",
+    FiguresTable(
+        "Long texts",
+        PAPER["long_form"],
+        (
+            Column("Utility, Vanilla", method="Vanilla"),
+            Column("Utility, COFT", method="COFT"),
+            Column("Toxic texts, %, Vanilla", Part("", "toxicity_rate"), method="Vanilla"),
+            Column("Toxic texts, %, COFT", Part("", "toxicity_rate"), method="COFT"),
+        ),
+        rows="suites",
+    ),
+    suites=LONG,
+    methods=("Vanilla=vanilla", f"COFT={FULL}"),
+)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    own.name: own
+    for own in (
+        ALPHA_SWEEP, BASELINES, DROPPED_SPANS, EMPTY_SETS, LAMBDA_SWEEP, LONG_FORM, MASKED_ONLY, MASKS, PROMPT_DRIFT,
+        SCALING, SENTINEL, SEQUENCE_MISCOVERAGE, STABILITY, TABLE1, TABLE2, TABLE3, TABLE4,
+    )
+}  # fmt: skip
+"""The experiments by name."""
+
+
+def experiment_named(name: str) -> Experiment:
+    """An experiment by its name."""
+    if name not in EXPERIMENTS:
+        raise ServiceError(f"There is no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}.")
+    return EXPERIMENTS[name]
