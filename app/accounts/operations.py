@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from app.accounts.deletion import ProjectDeletion
 from app.accounts.disk import PARTS, AccountDisk, DiskService, DiskUse, amount, disk_sentence, parts_words
 from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.projects import ProjectService, ProjectView
@@ -417,7 +416,7 @@ def delete_project(wired: Services, name: str, repeated: str = "") -> str:
     Returns:
         What went, in a sentence.
     """
-    return wired[ProjectDeletion].delete(name, repeated)
+    return wired[ProjectService].delete(name, repeated)
 
 
 def _print_left(found: Sequence[Tombstone]) -> None:
@@ -434,7 +433,7 @@ def _print_left(found: Sequence[Tombstone]) -> None:
 )
 def deleted_projects(wired: Services) -> Sequence[Tombstone]:
     """What verdict logs of deleted projects have left: session, entries, digest of the newest one, and when."""
-    return wired[ProjectDeletion].left()
+    return wired[ProjectService].left()
 
 
 @operation(command="projects join", json=_project_json, text=_print_project)
