@@ -24,7 +24,7 @@ from sqlalchemy import (
 )  # fmt: skip
 
 from db.tables import (
-    Repository,
+    Records,
     Store,
     add_row,
     change_row,
@@ -143,7 +143,7 @@ _lowered_name = func.lower(accounts.c.name, type_=AnyText())
 _ADMINS = select(accounts.c.id).where(accounts.c.role == "admin", accounts.c.disabled_at.is_(None)).limit(1)
 
 
-class AccountsRepository(Repository[AccountRecord]):
+class AccountsRepository(Records[AccountRecord]):
     """Keeps accounts; one that has signed something stays, and is disabled instead of deleted."""
 
     _table, _kind = accounts, AccountRecord
@@ -226,7 +226,7 @@ class AccountsRepository(Repository[AccountRecord]):
             raise ConflictError("No admin would be left who can sign in; make another account admin first.")
 
 
-class TokensRepository(Repository[TokenRecord]):
+class TokensRepository(Records[TokenRecord]):
     """Keeps the tokens of programs by their digests."""
 
     _table, _kind = tokens, TokenRecord

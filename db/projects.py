@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from db.accounts import AccountRecord, accounts
 from db.scope import DEFAULT
-from db.tables import METADATA, Store, add_row, change_row, columns, fields_in, find, numbered_table, one_writer
+from db.tables import METADATA, Records, add_row, change_row, columns, fields_in, find, numbered_table, one_writer
 from db.types import AnyText, ConflictError, NotFoundError, utc_now
 
 DEFAULT_NAME = "Default"
@@ -68,44 +68,40 @@ members = Table(
 )
 
 
-class ProjectsRepository(Store):
+class ProjectsRepository(Records[ProjectRecord]):
     """Keeps projects and their members; :class:`db.project_contents.ProjectContents` deletes one with its contents."""
+
+    _table, _kind = projects, ProjectRecord
+    _query = select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
 
     def add(self, name: str) -> ProjectRecord:
         """Store a new project without members."""
         with self._database.writing() as connection:
             self._require_free(connection, name)
-            key = add_row(connection, projects, name=name, created_at=utc_now())
-        return self.get(key)
+            return self._one(connection, add_row(connection, projects, name=name, created_at=utc_now()))
 
     def rename(self, key: int, name: str) -> ProjectRecord:
         """Change a project's name."""
         with self._database.writing() as connection:
             self._require_free(connection, name, key)
             change_row(connection, projects, key, name=name)
-        return self.get(key)
-
-    def get(self, key: int) -> ProjectRecord:
-        """Return the project with an id."""
-        with self._database.reading() as connection:
-            return ProjectRecord(**find(connection, projects, key)._asdict())
+            return self._one(connection, key)
 
     def named(self, name: str) -> ProjectRecord:
         """Return the project of a name, in whatever case."""
-        query = select(*fields_in(ProjectRecord, projects)).where(lowered_name == name.lower())
-        with self._database.reading() as connection:
-            found = connection.execute(query).first()
-        if found is None:
+        found = self._listed(self._query.where(lowered_name == name.lower()))
+        if not found:
             raise NotFoundError(f"There is no project {name!r:.100}.")
-        return ProjectRecord(**found._asdict())
+        return found[0]
 
     def list(self) -> Sequence[ProjectRecord]:
         """Return all projects, the first one before the others by name."""
-        return self._list()
+        return self._listed(self._query)
 
     def of_account(self, account_id: int) -> Sequence[ProjectRecord]:
         """Return the projects that an account is a member of, in the same order."""
-        return self._list(account_id)
+        own = select(members.c.project_id).where(members.c.account_id == account_id)
+        return self._listed(self._query.where(projects.c.id.in_(own)))
 
     def members(self, key: int) -> Sequence[AccountRecord]:
         """Return the members of a project by name, disabled ones too."""
@@ -133,12 +129,6 @@ class ProjectsRepository(Store):
         same = members.c.project_id == key, members.c.account_id == account_id
         with self._database.writing() as connection:
             return bool(connection.execute(delete(members).where(*same)).rowcount)
-
-    def _list(self, account_id: int | None = None) -> Sequence[ProjectRecord]:
-        query = select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
-        if account_id is not None:
-            query = query.join(members, members.c.project_id == projects.c.id).where(members.c.account_id == account_id)
-        return self._read(ProjectRecord, query)
 
     def _require_free(self, connection: Connection, name: str, key: int | None = None) -> None:
         # Two writers must not both find a name free that differs in case alone.

@@ -189,8 +189,8 @@ class Store:
             return [kind(**row._asdict()) for row in connection.execute(query)]
 
 
-class Repository(Store, Generic[Record]):
-    """Keeps the rows of a table, and gives them as frozen records."""
+class Records(Store, Generic[Record]):
+    """Gives the rows of a table as frozen records."""
 
     _table: ClassVar[Table]
     _kind: ClassVar[type[Any]]
@@ -201,12 +201,6 @@ class Repository(Store, Generic[Record]):
         """Return what has an id."""
         with self._database.reading() as connection:
             return self._one(connection, key)
-
-    def delete(self, key: int, /) -> None:
-        """Delete what has an id, with all that is part of it; what only refers to it stays."""
-        with self._database.writing() as connection:
-            if connection.execute(delete(self._table).where(self._table.c.id == key)).rowcount == 0:
-                raise missing(self._table, key)
 
     def _one(self, connection: Connection, key: int) -> Record:
         records = self._records(connection, self._query.where(self._table.c.id == key))
@@ -225,3 +219,13 @@ class Repository(Store, Generic[Record]):
         with self._database.writing() as connection:
             change_row(connection, self._table, key, **values)
             return self._one(connection, key)
+
+
+class Repository(Records[Record]):
+    """Keeps the rows of a table, which may be deleted."""
+
+    def delete(self, key: int, /) -> None:
+        """Delete what has an id, with all that is part of it; what only refers to it stays."""
+        with self._database.writing() as connection:
+            if connection.execute(delete(self._table).where(self._table.c.id == key)).rowcount == 0:
+                raise missing(self._table, key)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from cachetools import TTLCache
 
 from app.accounts.service import AccountService
 from app.shared.limits import SECONDS
@@ -61,7 +60,7 @@ class DiskService:
     def __init__(self, services: Services) -> None:
         self._accounts, self._disk = services[AccountService], services[DiskRepository]
         self._settings = services.settings
-        self._measured: TTLCache[str, Mapping[int | None, Mapping[str, int]]] = TTLCache(1, SECONDS)
+        self._measured: tuple[float, Mapping[int | None, Mapping[str, int]]] = (0.0, {})
 
     @classmethod
     def wired(cls, services: Services) -> DiskService:
@@ -70,8 +69,10 @@ class DiskService:
 
     def use(self) -> DiskUse:
         """Who takes how much, measured once a minute."""
-        if (found := self._measured.get("all")) is None:
-            found = self._measured["all"] = self._disk.by_account()
+        until, found = self._measured
+        if until <= time.monotonic():
+            found = self._disk.by_account()
+            self._measured = time.monotonic() + SECONDS, found
         accounts = [AccountDisk(account, found.get(account.id, {})) for account in self._accounts.list()]
         limits = self._settings.disk_mb_per_account * 1_000_000, self._settings.disk_mb * 1_000_000
         return DiskUse(accounts, self._disk.of_all, *limits)

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from app.accounts.attempts import SignInError
-from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, cookie_of, form_token, is_same, read_form
+from app.accounts.forms import COOKIE, POLICY, address_of, browser_of, cookie_of, foreign_form, form_token, own_form
 from app.accounts.operations import browser_words
 from app.accounts.service import AccountService
 from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
@@ -48,9 +48,7 @@ class OwnAccountPages:
 
     def page(self, request: Request, status: int = 200, message: str = "", done: str = "") -> Response:
         """The page."""
-        account = visitor_asking(request).account
-        assert account is not None
-        secret = cookie_of(request, COOKIE)
+        account, secret = _account(request), cookie_of(request, COOKIE)
         present = self.accounts.held(secret)
         text = from_file(
             "accounts/own_account.html",
@@ -67,15 +65,15 @@ class OwnAccountPages:
         return Response(str(text), status, headers, "text/html")
 
     async def shown(self, request: Request) -> Response:
-        """The page, for who asks for it."""
+        """Show the page."""
         done = DONE.get(request.query_params.get("done", ""), "")
         return await run_in_threadpool(self.page, request, 200, "", done)
 
     async def ended(self, request: Request) -> Response:
         """End one sign-in, or all others."""
-        form, account, secret = await read_form(request), _account(request), cookie_of(request, COOKIE)
-        if not is_same(form.get("form"), form_token(secret)):
-            return _stranger()
+        account, secret = _account(request), cookie_of(request, COOKIE)
+        if (form := await own_form(request)) is None:
+            return foreign_form()
         asked = str(form.get("number", ""))
         number = int(asked) if asked.isdecimal() and len(asked) < 10 else None
         try:
@@ -83,13 +81,14 @@ class OwnAccountPages:
             await run_in_threadpool(self.accounts.end_sign_ins, account, number, secret, address_of(request))
         except (ServiceError, NotFoundError) as refusal:
             return await run_in_threadpool(self.page, request, _status(refusal), str(refusal))
-        return self._back(request, "one" if number is not None else "others")
+        done = "one" if number is not None else "others"
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/{OWN_ACCOUNT}?done={done}", 303)
 
     async def changed(self, request: Request) -> Response:
         """Change the password."""
-        form, account, secret = await read_form(request), _account(request), cookie_of(request, COOKIE)
-        if not is_same(form.get("form"), form_token(secret)):
-            return _stranger()
+        account, secret = _account(request), cookie_of(request, COOKIE)
+        if (form := await own_form(request)) is None:
+            return foreign_form()
         try:
             await run_in_threadpool(self._confirm, account, secret, str(form.get("password", "")), address_of(request))
             anew = await run_in_threadpool(
@@ -98,19 +97,16 @@ class OwnAccountPages:
             )  # fmt: skip
         except ServiceError as refusal:
             return await run_in_threadpool(self.page, request, _status(refusal), str(refusal))
-        return self.pages.signed_in(request, account, anew, f"{OWN_ACCOUNT}?done=password")
+        return await run_in_threadpool(self.pages.signed_in, request, account, anew, f"{OWN_ACCOUNT}?done=password")
 
     def _confirm(self, account: AccountRecord, secret: str, password: str, address: str) -> None:
-        """See to it that it is the owner who sits there."""
+        """Require the password again, or a recent sign-in by the provider."""
         if account.issuer is None:
             self.accounts.confirm(account, password, address)
             return
         held = self.accounts.held(secret)
         if held is None or utc_now() - held.created_at > RECENT:
             raise SignInError("You signed in too long ago for this. Sign out, sign in again, and come back here.")
-
-    def _back(self, request: Request, done: str) -> Response:
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/{OWN_ACCOUNT}?done={done}", 303)
 
 
 def _account(request: Request) -> AccountRecord:
@@ -123,7 +119,3 @@ def _status(refusal: Exception) -> int:
     if isinstance(refusal, SignInError):
         return 429 if refusal.throttled else 403
     return 404 if isinstance(refusal, NotFoundError) else 422
-
-
-def _stranger() -> Response:
-    return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)

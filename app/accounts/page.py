@@ -10,12 +10,11 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from app.accounts.deletion import ProjectDeletion, extent_words
 from app.accounts.disk import AccountDisk, DiskService, amount, disk_sentence, parts_words
 from app.accounts.operations import check_trail, write_trail
 from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.permissions import MAY
-from app.accounts.projects import ProjectService, ProjectView
+from app.accounts.projects import ProjectService, ProjectView, extent_words
 from app.accounts.service import AccountService
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, shown, shown_to
@@ -38,7 +37,6 @@ class AccountHandlers:
         """Keep the services, and a folder for downloads that lives as long as the page."""
         self._accounts, self._projects = services[AccountService], services[ProjectService]
         self._trail, self._disk = services[TrailRepository], services[DiskService]
-        self._deletion = services[ProjectDeletion]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-trail-")
 
     @shown
@@ -116,7 +114,7 @@ class AccountHandlers:
     @shown
     def delete_project(self, repeated: str, account_id: int | None, project_id: int | None) -> list[Any]:
         """Delete the shown project, whose name was typed again."""
-        sentence = self._deletion.delete(self._project(project_id), repeated)
+        sentence = self._projects.delete(self._project(project_id), repeated)
         return self._view(account_id, None, said=None, project_said=_said(sentence))
 
     @shown
@@ -209,7 +207,7 @@ class AccountHandlers:
         """What goes with a project, before anybody deletes it."""
         if project.record.id == DEFAULT:
             return "It cannot be deleted: what names no project belongs to it."
-        extent = self._deletion.extent(project.record.name)
+        extent = self._projects.extent(project.record.name)
         if not extent.rows:
             return "It is empty, and is deleted at once."
         return f"To delete it is to delete {extent_words(extent)}, for good. Type its name below first."

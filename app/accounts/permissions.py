@@ -6,7 +6,6 @@ those who may not work on its page.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,96 +26,59 @@ MAY: Mapping[Role, str] = {
 Rule = Need | Literal["open", "event", "tools"]
 """``open`` needs no account; for ``event`` and ``tools`` the request's content says what is asked for."""
 
-ROUTES: tuple[tuple[str, Rule], ...] = (
+ROUTES: tuple[tuple[Rule, str], ...] = (
     # Signing in, and what the pages consist of: scripts, styles and pictures, which are the same for everybody.
-    ("/sign-in", "open"),
-    ("/sign-in/{path:path}", "open"),
-    ("/sign-out", "open"),
-    ("/account", READ),
-    ("/account/project", READ),
-    ("/account/limits", READ),
-    ("/account/sign-ins", READ),
-    ("/account/sign-ins/end", READ),
-    ("/account/password", READ),
-    ("/own/{digest}/{path:path}", "open"),
-    ("/static/{path:path}", "open"),
-    ("/assets/{path:path}", "open"),
-    ("/svelte/{path:path}", "open"),
-    ("/favicon.ico", "open"),
-    ("/robots.txt", "open"),
-    ("/manifest.json", "open"),
-    ("/theme.css", "open"),
+    ("open", "/sign-in /sign-in/{path:path} /sign-out"),
+    (
+        READ,
+        "/account /account/project /account/limits /account/sign-ins /account/sign-ins/end /account/password",
+    ),
+    (
+        "open",
+        "/own/{digest}/{path:path} /static/{path:path} /assets/{path:path} /svelte/{path:path} "
+        "/favicon.ico /robots.txt /manifest.json /theme.css",
+    ),
     # What those outside check the signatures of bundles with.
-    ("/public-key.pem", "open"),
+    ("open", "/public-key.pem"),
     # What a proxy asks before it sends anybody here; whoever asks for the figures sends the token of an account.
-    ("/health", "open"),
-    ("/ready", "open"),
-    ("/metrics", READ),
-    ("/gradio_api/theme.css", "open"),
+    ("open", "/health /ready"),
+    (READ, "/metrics"),
+    ("open", "/gradio_api/theme.css"),
     # Gradio asks itself for this when it is launched: it starts the queue, once.
-    ("/gradio_api/startup-events", "open"),
+    ("open", "/gradio_api/startup-events"),
     # What pages ask for beside their events.
-    ("/config", READ),
-    ("/jobs", READ),
-    ("/jobs/seen", READ),
-    ("/jobs/dismissed", READ),
-    ("/address", READ),
-    ("/address/{page:path}", READ),
-    ("/audit/chain", READ),
-    ("/endpoints", READ),
-    ("/gradio_api/info", READ),
-    ("/gradio_api/openapi.json", READ),
-    ("/openapi.json", READ),
-    ("/gradio_api/app_id", READ),
-    ("/gradio_api/heartbeat/{session_hash}", READ),
-    ("/gradio_api/reset", READ),
-    ("/gradio_api/cancel", READ),
-    ("/gradio_api/queue/status", READ),
-    ("/gradio_api/queue/data", READ),
-    ("/gradio_api/upload", READ),
-    ("/gradio_api/upload_progress", READ),
-    ("/gradio_api/file={path_or_url:path}", READ),
-    ("/gradio_api/file/{path:path}", READ),
+    (
+        READ,
+        "/config /jobs /jobs/seen /jobs/dismissed /address /address/{page:path} /audit/chain "
+        "/endpoints /gradio_api/info /gradio_api/openapi.json /openapi.json /gradio_api/app_id "
+        "/gradio_api/heartbeat/{session_hash} /gradio_api/reset /gradio_api/cancel "
+        "/gradio_api/queue/status /gradio_api/queue/data /gradio_api/upload "
+        "/gradio_api/upload_progress /gradio_api/file={path_or_url:path} /gradio_api/file/{path:path}",
+    ),
     # Events of pages and operations.
-    ("/gradio_api/queue/join", "event"),
-    ("/gradio_api/run/{api_name}", "event"),
-    ("/gradio_api/api/{api_name}", "event"),
-    ("/gradio_api/call/v2/{api_name}", "event"),
-    ("/gradio_api/call/{api_name}", "event"),
-    ("/gradio_api/call/v2/{api_name}/{event_id}", READ),
-    ("/gradio_api/call/{api_name}/{event_id}", READ),
-    ("/gradio_api/mcp", "tools"),
-    ("/gradio_api/mcp/{path:path}", "tools"),
+    (
+        "event",
+        "/gradio_api/queue/join /gradio_api/run/{api_name} /gradio_api/api/{api_name} "
+        "/gradio_api/call/v2/{api_name} /gradio_api/call/{api_name}",
+    ),
+    (READ, "/gradio_api/call/v2/{api_name}/{event_id} /gradio_api/call/{api_name}/{event_id}"),
+    ("tools", "/gradio_api/mcp /gradio_api/mcp/{path:path}"),
     # Completions in the shape of OpenAI's interface.
-    ("/v1/models", READ),
-    ("/v1/completions", WORK),
-    ("/v1/chat/completions", WORK),
+    (READ, "/v1/models"),
+    (WORK, "/v1/completions /v1/chat/completions"),
     # What Gradio can do, and this program does not use.
-    ("/login", NOBODY),
-    ("/logout", NOBODY),
-    ("/pwa_icon", NOBODY),
-    ("/pwa_icon/{size}", NOBODY),
-    ("/monitoring", NOBODY),
-    ("/monitoring/summary", NOBODY),
-    ("/monitoring/{key}", NOBODY),
-    ("/gradio_api/deep_link", NOBODY),
-    ("/gradio_api/user", NOBODY),
-    ("/gradio_api/token", NOBODY),
-    ("/gradio_api/login_check", NOBODY),
-    ("/gradio_api/dev/reload", NOBODY),
-    ("/gradio_api/proxy={url_path:path}", NOBODY),
-    ("/gradio_api/component_server", NOBODY),
-    ("/gradio_api/custom_component/{id}/{environment}/{type}/{file_name}", NOBODY),
-    ("/gradio_api/process_recording", NOBODY),
-    ("/gradio_api/runs", NOBODY),
-    ("/gradio_api/run-history/{path:path}", NOBODY),
-    ("/gradio_api/stream/{path:path}", NOBODY),
-    ("/gradio_api/profiling/{path:path}", NOBODY),
-    ("/gradio_api/vibe-edit", NOBODY),
-    ("/gradio_api/undo-vibe-edit", NOBODY),
-    ("/gradio_api/vibe-code", NOBODY),
-    ("/gradio_api/vibe-starter-queries", NOBODY),
+    (
+        NOBODY,
+        "/login /logout /pwa_icon /pwa_icon/{size} /monitoring /monitoring/summary /monitoring/{key} "
+        "/gradio_api/deep_link /gradio_api/user /gradio_api/token /gradio_api/login_check "
+        "/gradio_api/dev/reload /gradio_api/proxy={url_path:path} /gradio_api/component_server "
+        "/gradio_api/custom_component/{id}/{environment}/{type}/{file_name} "
+        "/gradio_api/process_recording /gradio_api/runs /gradio_api/run-history/{path:path} "
+        "/gradio_api/stream/{path:path} /gradio_api/profiling/{path:path} /gradio_api/vibe-edit "
+        "/gradio_api/undo-vibe-edit /gradio_api/vibe-code /gradio_api/vibe-starter-queries",
+    ),
 )
+"""What a request to a path takes; the first pattern that fits counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +118,11 @@ def event_need(page: str, function: Callable[..., Any] | None, public: bool) -> 
     return declared or (ADMIN if public or needs is None else needs.working)
 
 
-def _compiled() -> list[tuple[re.Pattern[str], Rule]]:
-    return [(compile_path(pattern)[0], rule) for pattern, rule in ROUTES]
-
-
 class RouteTable:
     """Finds the row of a request's path; the first that fits counts, and what has none is for nobody."""
 
     def __init__(self) -> None:
-        self._rows = _compiled()
+        self._rows = [(compile_path(path)[0], rule) for rule, paths in ROUTES for path in paths.split()]
 
     def rule(self, path: str) -> Rule:
         """What a path takes; a slash at the end changes nothing."""

@@ -20,9 +20,11 @@ from app.accounts.forms import (
     browser_of,
     cookie_of,
     drop_cookie,
+    foreign_form,
     form_token,
     is_same,
     keep_cookie,
+    own_form,
     read_form,
     style,
 )
@@ -119,7 +121,7 @@ class SignInPages:
         return answer
 
     def shown(self, request: Request) -> Response:
-        """The page, for who asks for it."""
+        """Show the page."""
         return self.page(request, following=_next(request.query_params.get("next")))
 
     async def asked(self, request: Request) -> Response:
@@ -136,8 +138,7 @@ class SignInPages:
         except SignInError as refusal:
             status = 429 if refusal.throttled else 401
             return self.page(request, status, str(refusal), name[:100], following, refusal.choose)
-        await self._forget(request)
-        return self.signed_in(request, account, secret, following)
+        return await run_in_threadpool(self.signed_in, request, account, secret, following)
 
     async def sent(self, request: Request) -> Response:
         """Send a browser to the provider."""
@@ -146,7 +147,7 @@ class SignInPages:
             return self.shown(request)
         begun = Begun.new(_next(request.query_params.get("next")))
         try:
-            address = await run_in_threadpool(self.provider.address, begun, _returning(request))
+            address = await run_in_threadpool(self.provider.address, begun, _of_this_server(request, RETURNING))
         except SignInError as refusal:
             return self.page(request, 502, str(refusal), following=begun.following)
         answer = RedirectResponse(address, 303)
@@ -161,24 +162,20 @@ class SignInPages:
             return self.page(request, 401, "This sign-in was not begun in this browser, or is over. Try again.")
         try:
             given = dict(request.query_params)
-            person = await run_in_threadpool(self.provider.person, begun, given, _returning(request))
+            person = await run_in_threadpool(self.provider.person, begun, given, _of_this_server(request, RETURNING))
             account, secret = await run_in_threadpool(
                 self.accounts.admit, person, address_of(request), self.settings.oidc_project, browser_of(request)
             )
         except SignInError as refusal:
             answer = self.page(request, 401, str(refusal), following=begun.following)
         else:
-            await self._forget(request)
-            answer = self.signed_in(request, account, secret, _next(begun.following))
+            answer = await run_in_threadpool(self.signed_in, request, account, secret, _next(begun.following))
         drop_cookie(answer, request, PROVIDER_COOKIE)
         return answer
 
-    async def _forget(self, request: Request) -> None:
-        """End what the browser was signed in by before, so that nobody goes on by it."""
-        await run_in_threadpool(self.accounts.sign_out, cookie_of(request, COOKIE), address_of(request))
-
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
-        """Let a browser keep what signs it in, and send it where it wanted to go."""
+        """Let a browser keep its new sign-in in the place of the one before, and send it where it wanted to go."""
+        self.accounts.sign_out(cookie_of(request, COOKIE), address_of(request))
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{following}", 303)
         seconds = self.settings.sign_in_hours * 3600
         keep_cookie(answer, request, COOKIE, secret, seconds)
@@ -189,15 +186,13 @@ class SignInPages:
     async def left(self, request: Request) -> Response:
         """Sign out."""
         secret = cookie_of(request, COOKIE)
-        form = await read_form(request)
-        if secret and not is_same(form.get("form"), form_token(secret)):
-            return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
+        if secret and await own_form(request) is None:
+            return foreign_form()
         id_token = await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
         elsewhere = None
         if id_token and self.provider is not None:
-            elsewhere = await run_in_threadpool(
-                self.provider.end_address, id_token, _of_this_server(request, "/sign-in")
-            )
+            returning = _of_this_server(request, "/sign-in")
+            elsewhere = await run_in_threadpool(self.provider.end_address, id_token, returning)
         answer = RedirectResponse(elsewhere or f"{request.scope.get('root_path', '')}/sign-in", 303)
         # Drafts and choices that pages keep in the browser go with who leaves it.
         answer.headers["Clear-Site-Data"] = '"storage"'
@@ -221,20 +216,14 @@ class SignInPages:
 
     async def chosen(self, request: Request) -> Response:
         """Show another project from now on, on the page that the browser was on."""
-        form = await read_form(request)
-        if not is_same(form.get("form"), form_token(cookie_of(request, COOKIE))):
-            return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
+        if (form := await own_form(request)) is None:
+            return foreign_form()
         answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{_next(form.get('next'))}", 303)
         # What is no project of hers counts as none when it comes back.
         number = str(form.get("project", ""))[:20]
         seconds = self.settings.sign_in_hours * 3600
         keep_cookie(answer, request, PROJECT_COOKIE, quote(number), seconds)
         return answer
-
-
-def _returning(request: Request) -> str:
-    """Where the provider sends browsers back to."""
-    return _of_this_server(request, RETURNING)
 
 
 def _of_this_server(request: Request, path: str) -> str:

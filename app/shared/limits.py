@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cachetools import TTLCache
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
@@ -69,7 +68,7 @@ class DiskRoom:
         """Allow the store so many megabytes, and what each account made so many of them; 0 sets no limit."""
         self._database, self._disk = database, DiskRepository(database)
         self._most, self._each = megabytes * 1_000_000, per_account * 1_000_000
-        self._roomy: TTLCache[int, bool] = TTLCache(10_000, SECONDS)
+        self._roomy_until: dict[int, float] = {}
 
     @classmethod
     def wired(cls, services: Services) -> DiskRoom:
@@ -86,11 +85,11 @@ class DiskRoom:
             return ""
 
     def _of(self, account: AccountRecord) -> str:
-        if not self._each or account.id in self._roomy:
+        if not self._each or self._roomy_until.get(account.id, 0.0) > time.monotonic():
             return ""
         used = self._disk.of_account(account.id)
         if used < self._each:
-            self._roomy[account.id] = True
+            self._roomy_until[account.id] = time.monotonic() + SECONDS
             return ""
         return (
             f"What {account.name} has made takes {used / 1e6:,.0f} MB in the store, and this server allows each "

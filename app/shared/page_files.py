@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -134,18 +134,9 @@ _SCRIPT = re.compile(rb"<script\b(?P<attributes>[^>]*)>.*?</script>", re.DOTALL)
 
 
 def with_nonce(page: bytes, nonce: str) -> bytes:
-    """A page whose scripts carry a nonce; what stands inside of one, as text, is left as it is."""
+    """A page whose scripts carry a nonce; text inside of a script is left as it is."""
     mark = f'<script nonce="{nonce}"'.encode()
     return _SCRIPT.sub(lambda script: mark + script[0].removeprefix(b"<script"), page)
-
-
-def script_policy(nonce: str) -> str:
-    """What a page's scripts may be: the server's own files, and those in the page that carry the nonce.
-
-    Gradio makes functions of texts that its pages' configuration holds, which takes ``unsafe-eval``; a script that
-    somebody's text brought into the page would still not run.
-    """
-    return f"{EVERYWHERE_FORBIDDEN}; script-src 'self' 'unsafe-eval' 'nonce-{nonce}'; worker-src 'self' blob:"
 
 
 class PageHeads:
@@ -156,9 +147,9 @@ class PageHeads:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on, pages with their heads."""
-        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
-        head = self._heads.get(path.removeprefix("/"))
-        if scope["type"] != "http" or head is None:
+        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else None
+        head = None if path is None else self._heads.get(path.removeprefix("/"))
+        if head is None:
             await self._app(scope, receive, send)
             return
         begun: list[Message] = []
@@ -171,15 +162,18 @@ class PageHeads:
             body.extend(message.get("body", b""))
             if message.get("more_body"):
                 return
-            page = bytes(body)
-            if Headers(raw=begun[0]["headers"]).get("content-type", "").startswith("text/html"):
+            page, headers = bytes(body), MutableHeaders(raw=begun[0]["headers"])
+            if headers.get("content-type", "").startswith("text/html"):
                 page = page.replace(BASE, b"", 1).replace(b"<head>", b"<head>" + head[0].encode(), 1)
-                # what is shown may name the tag as well, in the settings that the head holds: the last one ends it
+                # What is shown may name the tag as well, in the settings that the head holds: the last one ends it.
                 above, end, below = page.rpartition(b"</head>")
                 nonce = secrets.token_urlsafe(16)
                 page = with_nonce(above + head[1].encode() + end + below, nonce)
-                MutableHeaders(raw=begun[0]["headers"])[POLICY] = script_policy(nonce)
-                MutableHeaders(raw=begun[0]["headers"])["content-length"] = str(len(page))
+                # Gradio makes functions of texts in its pages' configuration, which takes ``unsafe-eval``; a script
+                # that somebody's text brought into the page would still not run.
+                sources = f"'self' 'unsafe-eval' 'nonce-{nonce}'"
+                headers[POLICY] = f"{EVERYWHERE_FORBIDDEN}; script-src {sources}; worker-src 'self' blob:"
+                headers["content-length"] = str(len(page))
             await send(begun[0])
             await send({"type": "http.response.body", "body": page})
 

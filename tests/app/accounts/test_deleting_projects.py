@@ -2,7 +2,6 @@
 
 import pytest
 
-from app.accounts.deletion import ProjectDeletion
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.audit.service import AuditService
@@ -38,11 +37,11 @@ def doomed(served):
             AnnotationsRepository(wired.database).add(AnnotationFields(session_id=session.id, verdict=verdict))
     yield project
     if project in [view.record for view in wired[ProjectService].list()]:
-        wired[ProjectDeletion].delete("Doomed", "Doomed")
+        wired[ProjectService].delete("Doomed", "Doomed")
 
 
 def test_a_project_with_content_stays_until_its_name_is_repeated_and_an_empty_one_goes_at_once(served, doomed):
-    projects, deletion = served.wired[ProjectService], served.wired[ProjectDeletion]
+    projects = deletion = served.wired[ProjectService]
     for repeated in ("", "doomed", "Default"):
         with pytest.raises(ServiceError, match=r"1 session with 2 entries in verdict logs; .* Repeat the"):
             deletion.delete("doomed", repeated)
@@ -61,7 +60,7 @@ def test_a_project_with_content_stays_until_its_name_is_repeated_and_an_empty_on
 
 
 def test_its_members_see_it_no_more_and_its_tokens_open_nothing(served, doomed):
-    accounts, deletion = served.wired[AccountService], served.wired[ProjectDeletion]
+    accounts, deletion = served.wired[AccountService], served.wired[ProjectService]
     bound, free = (accounts.add_token("its lead", "tests", 1, only).token for only in ("Doomed", ""))
     with served.client() as client:
         headers = {name: {"Authorization": f"Bearer {token}"} for name, token in (("bound", bound), ("free", free))}
@@ -73,7 +72,7 @@ def test_its_members_see_it_no_more_and_its_tokens_open_nothing(served, doomed):
 
 def test_what_is_at_work_in_it_is_named_and_keeps_it_until_it_has_ended(served, doomed):
     wired = served.wired
-    audits, jobs, deletion = wired[AuditService], wired[JobService], wired[ProjectDeletion]
+    audits, jobs, deletion = wired[AuditService], wired[JobService], wired[ProjectService]
     lead = wired[AccountService].named("its lead")
     with answering(Visitor(lead.name, "", lead, doomed)):
         begun = audits.start(ASKED)

@@ -32,7 +32,7 @@ def bounded(served, monkeypatch):
     """A prompt set of a lead, which alone takes more than the megabyte that each account may have."""
     room = served.wired[DiskRoom]
     monkeypatch.setattr(room, "_each", 1_000_000)
-    room._roomy.clear()
+    room._roomy_until.clear()
     prompts = PromptSetsRepository(served.wired.database)
     with answering(visitor(served, "the lead")):
         kept = prompts.add("large", "large.csv", "0", [PromptRow(2, Example(token_hex(1_000_000)))])

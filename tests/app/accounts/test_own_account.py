@@ -37,7 +37,7 @@ def accounts(wired):
 @pytest.fixture
 def browser_of(wired, accounts):
     """A browser, and a server that asks its cookie who it is."""
-    pages = SignInPages(accounts, ProjectService(accounts._projects, accounts), wired.settings)
+    pages = SignInPages(accounts, ProjectService(wired), wired.settings)
     site = Starlette(routes=[*pages.routes, *OwnAccountPages(accounts, pages).routes])
 
     async def asked(scope, receive, send):

@@ -137,12 +137,12 @@ def accounts(wired):
 
 
 @pytest.fixture
-def browser(provider, accounts):
+def browser(provider, accounts, wired):
     settings = Settings(
         oidc_issuer=provider.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET, oidc_label="Example",
         oidc_roles="auditors=reviewer,audit-leads=lead",
     )  # fmt: skip
-    pages = SignInPages(accounts, ProjectService(accounts._projects, accounts), settings, Provider(settings))
+    pages = SignInPages(accounts, ProjectService(wired), settings, Provider(settings))
     return TestClient(Starlette(routes=pages.routes), base_url=SITE, follow_redirects=False)
 
 

@@ -50,9 +50,7 @@ def browser_of(wired, accounts):
     """A browser that asks over TLS, or without it."""
 
     def client(base_url="https://audit.example.org"):
-        app = Starlette(
-            routes=SignInPages(accounts, ProjectService(accounts._projects, accounts), wired.settings).routes
-        )
+        app = Starlette(routes=SignInPages(accounts, ProjectService(wired), wired.settings).routes)
         return TestClient(app, base_url=base_url, follow_redirects=False)
 
     return client
