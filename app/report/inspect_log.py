@@ -30,7 +30,7 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
     """An ``.eval`` file with a sample a branch."""
     try:
         # Loaded when it is asked for: nothing else of the program needs it.
-        from inspect_ai import log as logs
+        import inspect_ai.log as logs
     except ImportError as error:
         raise ServiceError(
             f"A log of Inspect needs the package inspect-ai, which cannot be imported ({error}); run pip install "
@@ -73,8 +73,8 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
 
 def _sample(data: SessionData, branch: BranchRecord) -> Any:
     """A branch's whole chain, with what may be claimed of it."""
-    from inspect_ai import log as logs
-    from inspect_ai import model as models
+    import inspect_ai.log as logs
+    import inspect_ai.model as models
     from inspect_ai.scorer import Score
 
     from coft_core.adapters.inspect_provider import log_probabilities

@@ -20,7 +20,6 @@ from app.shared.verdicts import verdict_at
 from coft_core.types import Span
 from db.assignments import AssignmentsRepository
 from db.types import StoreError
-from db.verdicts import Target
 from tests.conftest import load_tiny
 
 
@@ -233,18 +232,6 @@ def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give
     broken = verdicts.verify_log(session[0])
     assert (broken.whole, broken.broken_entry) == (False, 2)
     assert "Entry 2 was changed" in broken.sentence
-
-
-def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry():
-    from db.verdicts import AnnotationsRepository
-
-    public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
-    assert public == {"add", "histories", "history", "reviewers", "sessions_of", "tombstones"}
-
-
-def test_a_target_knows_what_it_is():
-    targets = (Target(), Target("0"), Target("0", None, 1, 1), Target("0", None, 1, 2))
-    assert [target.kind for target in targets] == ["session", "branch", "token", "span"]
 
 
 def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_said_in_a_blind_review(
