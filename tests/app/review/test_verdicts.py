@@ -384,8 +384,6 @@ def test_a_bundle_with_comments_verifies_and_one_whose_comment_judges_does_not(
     loaded = load(path)
     assert check_verdicts(loaded).status == "passed"
     assert "comments: why?" in wired[ReportService].html(session[0])
-    judged = [
-        part.model_copy(update={"verdict": "fair"}) if part.kind == "comment" else part for part in loaded.report.log
-    ]
-    forged = replace(loaded, report=loaded.report.model_copy(update={"log": tuple(judged)}))
-    assert any("it is a comment, and gives a verdict" in problem for problem in check_verdicts(forged).problems)
+    judged = [replace(entry, verdict="fair") if entry.kind == "comment" else entry for entry in loaded.report.log]
+    forged = replace(loaded, report=replace(loaded.report, log=tuple(judged)))
+    assert any("whether it gives a verdict" in problem for problem in check_verdicts(forged).problems)
