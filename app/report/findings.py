@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain as joined
 
 from app.report.tables import SessionData
 from app.report.words import printable_token
@@ -22,20 +20,17 @@ AROUND = 44
 
 
 @dataclass(frozen=True, slots=True)
-class DependentToken:
-    """A written token, and how much likelier it is with the marked words shown than with them masked."""
+class WrittenToken:
+    """A token that was written in a session, by its step."""
 
-    session_id: int
-    branch: str
-    words: tuple[str, ...]
-    step: int
-    token: str
-    before: str
-    after: str
-    factual: float
-    masked: float
-    log_ratio: float
-    forced: bool
+    data: SessionData
+    branch: BranchRecord
+    step: Step
+
+    @property
+    def log_ratio(self) -> float:
+        """How much likelier it is with the marked words shown than with them masked."""
+        return self.step.diagnostics.log_ratio
 
     @property
     def sensitive(self) -> bool:
@@ -43,9 +38,9 @@ class DependentToken:
         return abs(self.log_ratio) >= SENSITIVE
 
     @property
-    def factor(self) -> float:
-        """How many times likelier or less likely it is."""
-        return factor_of(self.log_ratio)
+    def words(self) -> tuple[str, ...]:
+        """The marked words."""
+        return masked_words(self.data.record.prompt, self.data.record.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,52 +49,24 @@ class Finding:
 
     tokens: int
     sensitive: int
-    strongest: tuple[DependentToken, ...]
+    strongest: tuple[WrittenToken, ...]
 
     @property
-    def listed(self) -> tuple[DependentToken, ...]:
+    def listed(self) -> tuple[WrittenToken, ...]:
         """Those that depend on the words."""
         return tuple(token for token in self.strongest if token.sensitive)
 
 
-def finding_of(data: SessionData) -> Finding:
-    """What a session found, over all its branches."""
-    own = [(branch, step) for branch in data.branches for step in data.chains[branch.id][branch.fork_step or 0 :]]
-    strongest = sorted(own, key=lambda item: -abs(item[1].diagnostics.log_ratio))[:MOST_TOKENS]
-    return Finding(
-        tokens=len(own),
-        sensitive=sum(abs(step.diagnostics.log_ratio) >= SENSITIVE for _, step in own),
-        strongest=tuple(_dependent(data, branch, step) for branch, step in strongest),
-    )
-
-
-def together(findings: Sequence[Finding]) -> Finding:
-    """The findings of several sessions as one."""
-    strongest = sorted(joined.from_iterable(each.strongest for each in findings), key=lambda item: -abs(item.log_ratio))
-    return Finding(
-        tokens=sum(each.tokens for each in findings),
-        sensitive=sum(each.sensitive for each in findings),
-        strongest=tuple(strongest[:MOST_TOKENS]),
-    )
-
-
-def _dependent(data: SessionData, branch: BranchRecord, step: Step) -> DependentToken:
-    chain = data.chains[branch.id]
-    before = data.record.prompt + "".join(each.token for each in chain[: step.index])
-    after = "".join(each.token for each in chain[step.index + 1 :])
-    return DependentToken(
-        session_id=data.record.id,
-        branch="" if len(data.branches) == 1 else printable_token(branch.name) if branch.name else branch.path,
-        words=masked_words(data.record.prompt, data.record.spans),
-        step=step.index + 1,
-        token=printable_token(step.token),
-        before=_ending(before) + (" " if step.token.startswith(" ") else ""),
-        after=_beginning(after),
-        factual=math.exp(step.log_p_factual),
-        masked=math.exp(step.log_p_masked),
-        log_ratio=step.diagnostics.log_ratio,
-        forced=step.forced,
-    )
+def finding_of(*sessions: SessionData) -> Finding:
+    """What sessions found, over all their branches."""
+    own = [
+        WrittenToken(data, branch, step)
+        for data in sessions
+        for branch in data.branches
+        for step in data.chains[branch.id][branch.fork_step or 0 :]
+    ]
+    strongest = sorted(own, key=lambda token: -abs(token.log_ratio))[:MOST_TOKENS]
+    return Finding(len(own), sum(token.sensitive for token in own), tuple(strongest))
 
 
 def _ending(text: str) -> str:
@@ -130,15 +97,21 @@ def lead(finding: Finding, say: Catalogue) -> str:
     if not finding.strongest:
         return say.say("finding.empty")
     first = finding.strongest[0]
-    token, step = say.quoted(first.token), say.whole(first.step)
-    shown, masked = say.probability(first.factual), say.probability(first.masked)
+    token, step = say.quoted(printable_token(first.step.token)), say.whole(first.step.index + 1)
+    shown, masked = _probabilities(first, say)
     if first.sensitive or not first.words:
         place = say.say("finding.place", token=token, step=step)
         return effect_sentence(first.log_ratio, first.words, shown, masked, say, place)
     return say.counted(
         "finding.none", finding.tokens, limit=say.number(math.exp(SENSITIVE)), words=named(first.words, say),
-        token=token, step=step, shown=shown, masked=masked, factor=say.factor(first.factor),
+        token=token, step=step, shown=shown, masked=masked, factor=say.factor(factor_of(first.log_ratio)),
     )  # fmt: skip
+
+
+def _probabilities(token: WrittenToken, say: Catalogue) -> tuple[str, str]:
+    """With the words shown, and with them masked."""
+    step = token.step
+    return say.probability(math.exp(step.log_p_factual)), say.probability(math.exp(step.log_p_masked))
 
 
 def counts(finding: Finding, say: Catalogue) -> str:
@@ -149,21 +122,23 @@ def counts(finding: Finding, say: Catalogue) -> str:
     return say.counted("finding.counts", finding.sensitive, tokens=tokens, limit=limit)
 
 
-def effect(token: DependentToken, say: Catalogue) -> str:
-    """How one token differs between the two readings, for a column."""
-    return say.say("finding.likelier" if token.log_ratio > 0 else "finding.unlikelier", factor=say.factor(token.factor))
-
-
-def row_of(token: DependentToken, say: Catalogue) -> dict[str, str]:
+def row_of(token: WrittenToken, say: Catalogue) -> dict[str, str]:
     """A token as a row of the table of the strongest."""
+    data, branch, step = token.data, token.branch, token.step
+    chain, place = data.chains[branch.id], say.whole(step.index + 1)
+    before = data.record.prompt + "".join(each.token for each in chain[: step.index])
+    shown, masked = _probabilities(token, say)
+    if len(data.branches) > 1:
+        place += f" ({printable_token(branch.name) if branch.name else branch.path})"
+    likelier = "finding.likelier" if token.log_ratio > 0 else "finding.unlikelier"
     return {
-        "session": say.whole(token.session_id),
-        "step": f"{say.whole(token.step)}{f' ({token.branch})' if token.branch else ''}",
-        "before": token.before,
-        "token": token.token,
-        "after": token.after,
-        "shown": say.probability(token.factual),
-        "masked": say.probability(token.masked),
-        "effect": effect(token, say),
-        "forced": say.say("page.forced") if token.forced else "",
+        "session": say.whole(data.record.id),
+        "step": place,
+        "before": _ending(before) + (" " if step.token.startswith(" ") else ""),
+        "token": printable_token(step.token),
+        "after": _beginning("".join(each.token for each in chain[step.index + 1 :])),
+        "shown": shown,
+        "masked": masked,
+        "effect": say.say(likelier, factor=say.factor(factor_of(token.log_ratio))),
+        "forced": say.say("page.forced") if step.forced else "",
     }

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
-from app.report.findings import Finding, counts, finding_of, lead, row_of, together
+from app.report.findings import Finding, counts, finding_of, lead, row_of
 from app.report.html import environment
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
@@ -123,7 +123,7 @@ def formal_batch(
     statement: Statement,
 ) -> str:
     """The formal report of a batch as HTML that needs nothing else."""
-    finding = together([finding_of(data) for data in sessions])
+    finding = finding_of(*sessions)
     steps = tuple(step for data in sessions for step in own_steps(data))
     warnings = tuple(dict.fromkeys(warning for data in sessions for warning in data.record.warnings))
     first = sessions[0].record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,19 +16,20 @@ from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.drawings import steps_chart, strip
 from app.report.findings import counts, finding_of, lead, row_of
 from app.report.tables import SessionData
-from app.shared.audits import FAMILY_NAMES, AuditSettings, preview_from_json, settings_from_json
+from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.format import plural, probability, signed, table_threshold, times
 from app.shared.json import span_state
-from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import set_size, shapes
+from app.shared.policies import info_of, own_parameters, parameters_line, policy_about, policy_name
+from app.shared.step_words import counted_claim, set_size, shapes
 from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
+from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK
 from coft_core.effects import visible
 from coft_core.messages import catalogue
 from coft_core.text.rendering import moment_of
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.audits import SessionRecord
 from db.verdicts import Target
 
@@ -46,6 +48,7 @@ def render(data: SessionData, report: ReportPart) -> str:
     folder = assets_path("reports")
     page = environment(str(folder)).get_template("report.html.j2")
     finding, english = finding_of(data), catalogue("en")
+    families = () if report.thresholds is None else report.thresholds.families
     return page.render(
         style=Markup((folder / "report.css").read_text(encoding="utf-8")),
         report=report,
@@ -54,8 +57,13 @@ def render(data: SessionData, report: ReportPart) -> str:
         preview=preview_from_json(data.record.policy_settings["preview"]),
         facts=_facts(data, report, settings),
         chains=chains,
-        claims=words.claims(report),
-        not_claimed=words.not_claimed(report),
+        certificate=Certificate.read(data.record.certificate),
+        info=info_of(settings.policy),
+        method=policy_name(settings.policy),
+        empty=words.is_empty(report),
+        contexts=max((entry.contexts for family in families for entry in family.bins), default=0),
+        limit=f"{math.exp(SENSITIVE):.2f}",
+        too_weak=f"{TOO_WEAK}: {WHY_WEAK}",
         verdicts=[(item, _about(item.target, report)) for item in verdicts],
         entries=[(entry, _about(entry.target, report)) for entry in data.log],
         reviews=reviews(data.log),
@@ -80,9 +88,17 @@ def environment(folder: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: dict[str, Any] = {"moment": words.moment, "plural": plural, "short": words.short}
+    filters: dict[str, Any] = {
+        "moment": words.moment, "plural": plural, "short": words.short, "in_line": _in_line,
+        "f": "{:.1f}".format,
+    }  # fmt: skip
     made.filters.update(filters)
     return made
+
+
+def _in_line(text: Markup) -> Markup:
+    """Sentences in one line, with nothing between items of a list."""
+    return Markup(re.sub(r" ?(</?li>) ?", r"\1", " ".join(text.split())))
 
 
 def _shown(value: Any) -> Any:
@@ -110,7 +126,10 @@ def _chain(
     return {
         "name": names[branch.id],
         "origin": origin,
-        "sentences": [*words.what_happened(summary, steps, settings), *_parts_told(data, steps)],
+        "summary": summary,
+        "strongest": words.strongest(summary, steps),
+        "claim": counted_claim(summary.certificate or ""),
+        "parts": _parts_told(data, steps),
         "chain_sentence": "" if certificate is None else certificate.sentence,
         "near_sentence": words.near_threshold(steps, session_noise(data.record)),
         "tokens": [_token(step, step.index < first, settings.policy) for step in steps],

@@ -43,16 +43,15 @@ class ImportedSession:
 class BundleImports:
     """Brings sessions in; a bundle that does not verify is refused, and nothing of it is kept."""
 
-    def __init__(self, imports: ImportsRepository, verifier: BundleVerifier, room: DiskRoom | None = None) -> None:
-        """Work on a store."""
-        self._imports = imports
-        self._verifier = verifier
-        self._room = room
+    def __init__(self, services: Services) -> None:
+        self._imports = services[ImportsRepository]
+        self._verifier = services[BundleVerifier]
+        self._room = services[DiskRoom]
 
     @classmethod
     def wired(cls, services: Services) -> BundleImports:
         """Built from the program's services."""
-        return cls(services[ImportsRepository], services[BundleVerifier], services[DiskRoom])
+        return cls(services)
 
     def add(self, path: Path, key: Path | None = None) -> ImportedSession:
         """Bring in the session of a bundle; one that stands here already is named, and not stored again."""
@@ -67,8 +66,7 @@ class BundleImports:
         signature = next(check for check in found.checks if check.name == SIGNATURE_CHECK)
         if known is not None:
             return ImportedSession(known, name, True, said, passed, signature)
-        if self._room is not None:
-            self._room.require()
+        self._room.require()
         try:
             past = _past(loaded, said)
             number = self._imports.add(past, _calibration(loaded), origin, bundle)

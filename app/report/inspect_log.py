@@ -30,17 +30,7 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
     """An ``.eval`` file with a sample a branch."""
     try:
         # Loaded when it is asked for: nothing else of the program needs it.
-        from inspect_ai.log import (
-            EvalConfig,
-            EvalDataset,
-            EvalLog,
-            EvalMetric,
-            EvalResults,
-            EvalScore,
-            EvalSpec,
-            EvalStats,
-            write_eval_log,
-        )
+        import inspect_ai.log as logs
     except ImportError as error:
         raise ServiceError(
             f"A log of Inspect needs the package inspect-ai, which cannot be imported ({error}); run pip install "
@@ -52,24 +42,24 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
     for key in (STRONGEST, HELD):
         values = [float(sample.scores[key].as_float()) for sample in samples if key in (sample.scores or {})]
         if values:
-            mean = EvalMetric(name="mean", value=sum(values) / len(values))
-            scores.append(EvalScore(name=key, scorer=key, scored_samples=len(values), metrics={"mean": mean}))
-    log = EvalLog(
+            mean = logs.EvalMetric(name="mean", value=sum(values) / len(values))
+            scores.append(logs.EvalScore(name=key, scorer=key, scored_samples=len(values), metrics={"mean": mean}))
+    log = logs.EvalLog(
         status="success",
-        eval=EvalSpec(
+        eval=logs.EvalSpec(
             eval_id=f"{PROVIDER}-{first.id}",
             run_id=f"{PROVIDER}-{first.id}",
             created=_moment(first.created_at),
             task=name,
             task_id=f"{PROVIDER}-{first.id}",
-            dataset=EvalDataset(name=name, samples=len(samples), sample_ids=[sample.id for sample in samples]),
+            dataset=logs.EvalDataset(name=name, samples=len(samples), sample_ids=[sample.id for sample in samples]),
             model=f"{PROVIDER}/{first.model}",
             model_args=_settings(sessions[0]),
-            config=EvalConfig(epochs=1),
+            config=logs.EvalConfig(epochs=1),
             metadata={"program": "coft-audit", "sessions": [data.record.id for data in sessions]},
         ),
-        results=EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=scores),
-        stats=EvalStats(
+        results=logs.EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=scores),
+        stats=logs.EvalStats(
             started_at=_moment(min(data.record.created_at for data in sessions)),
             completed_at=_moment(max(data.record.updated_at for data in sessions)),
         ),
@@ -77,19 +67,14 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
     )
     with tempfile.TemporaryDirectory(prefix="coft-inspect-") as folder:
         path = Path(folder) / "log.eval"
-        write_eval_log(log, str(path))
+        logs.write_eval_log(log, str(path))
         return path.read_bytes()
 
 
 def _sample(data: SessionData, branch: BranchRecord) -> Any:
     """A branch's whole chain, with what may be claimed of it."""
-    from inspect_ai.log import EvalSample
-    from inspect_ai.model import (
-        ChatCompletionChoice,
-        ChatMessageAssistant,
-        ModelOutput,
-        ModelUsage,
-    )
+    import inspect_ai.log as logs
+    import inspect_ai.model as models
     from inspect_ai.scorer import Score
 
     from coft_core.adapters.inspect_provider import log_probabilities
@@ -97,13 +82,13 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
     record, steps = data.record, data.chains[branch.id]
     certificate = Certificate.read(record.certificate).counted(steps)
     read = _read(record.prompt)
-    reply = ChatMessageAssistant(
+    reply = models.ChatMessageAssistant(
         content=_written(data, steps),
         model=record.model,
         source="generate",
         metadata={"certificate": certificate.text},
     )
-    choice = ChatCompletionChoice(
+    choice = models.ChatCompletionChoice(
         message=reply,
         stop_reason="stop" if branch.finished == "end" else "max_tokens",
         logprobs=log_probabilities(steps, TOP),
@@ -116,16 +101,16 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
         "warnings": list(record.warnings),
         "steps": [finite(step_numbers(step)) for step in steps],
     }
-    return EvalSample(
+    return logs.EvalSample(
         id=f"{record.id}.{branch.id}",
         epoch=1,
         input=read if turns_of(record.prompt) else read[0].text,
         target="",
         messages=[*read, reply],
-        output=ModelOutput(
+        output=models.ModelOutput(
             model=record.model,
             choices=[choice],
-            usage=ModelUsage(output_tokens=len(steps), total_tokens=len(steps)),
+            usage=models.ModelUsage(output_tokens=len(steps), total_tokens=len(steps)),
             metadata={PROVIDER: [figures]},
         ),
         scores={key: Score(value=value) for key, value in _scores(steps, certificate).items()},
@@ -181,10 +166,8 @@ def _scores(steps: Sequence[Step], certificate: Certificate) -> Mapping[str, flo
 
 def _settings(data: SessionData) -> dict[str, Any]:
     record = data.record
-    return {
-        name: getattr(record, name)
-        for name in ("policy", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "max_new_tokens")
-    }
+    names = ("policy", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "max_new_tokens")
+    return {name: getattr(record, name) for name in names}
 
 
 def _moment(when: datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,7 +75,6 @@ class ReportService:
     """Writes what leaves the program of stored sessions; the same session gives the same bytes."""
 
     def __init__(self, services: Services) -> None:
-        """Take what is stored of sessions and calibrations from the program's services."""
         self._services = services
         self._sessions = services[SessionsRepository]
         self._logits = services[KeptLogits]
@@ -144,9 +144,7 @@ class ReportService:
         """The formal report of a batch."""
         if kind not in FORMAL:
             raise ServiceError(f"There is no formal report {kind!r}; choose {', '.join(FORMAL)}.")
-        sessions = [data for number in batch.sessions if (data := self._found(number)) is not None]
-        if not sessions:
-            raise ServiceError(f"The batch “{batch.name}” has no finished session to report; run it first.")
+        sessions = self._found(batch.name, batch.sessions)
         record = sessions[0].record
         calibration = self._calibration(record)
         reading = None if calibration is None else calibration[1]
@@ -155,10 +153,7 @@ class ReportService:
 
     def inspect_batch(self, name: str, sessions: Sequence[int]) -> bytes:
         """The sessions of a batch as a log of Inspect; those that have been deleted are left out."""
-        found = [data for number in sessions if (data := self._found(number)) is not None]
-        if not found:
-            raise ServiceError(f"The batch “{name}” has no finished session to export; run it first.")
-        return inspect_log(found, name)
+        return inspect_log(self._found(name, sessions), name)
 
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
@@ -213,15 +208,17 @@ class ReportService:
                 )
             return archive.read(file)
 
-    def _found(self, session_id: int) -> SessionData | None:
-        """A session with its chains and its log, without what certifies them; None if it has been deleted."""
-        try:
-            record = self._sessions.get(session_id)
-        except NotFoundError:
-            return None
-        branches = self._sessions.branches(session_id)
-        chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
-        return SessionData(record, branches, chains, self._verdicts.whole_history(session_id), {}, None)
+    def _found(self, batch: str, numbers: Sequence[int]) -> list[SessionData]:
+        """Sessions of a batch that are still there, with chains and log, without what certifies them."""
+        found = []
+        for number in numbers:
+            with suppress(NotFoundError):
+                record, branches = self._sessions.get(number), self._sessions.branches(number)
+                chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
+                found.append(SessionData(record, branches, chains, self._verdicts.whole_history(number), {}, None))
+        if not found:
+            raise ServiceError(f"The batch “{batch}” has no finished session to report; run it first.")
+        return found
 
     def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
         settings = settings_from_json(data.record.policy_settings["settings"])

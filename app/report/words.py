@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from app.report.document import ReportPart, SummaryPart, ThresholdsPart
-from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
-from app.shared.format import plural, probability, shown_token, times_likelier
-from app.shared.policies import info_of, policy_name
-from app.shared.step_words import counted_claim, has_threshold
-from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
+from app.report.document import ReportPart, SummaryPart
+from app.shared.format import probability, shown_token, times_likelier
+from app.shared.policies import info_of
+from app.shared.step_words import has_threshold
+from coft_core.conformal.informative import silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step
 
@@ -35,87 +34,12 @@ def short(digest: str) -> str:
     return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
 
 
-def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:
-    """The summary of one chain in sentences."""
-    if not steps:
-        return ("No token has been written yet.",)
-    opening = f"The model wrote {plural(summary.steps, 'token')}."
-    claim = counted_claim(summary.certificate or "")
-    sentences = (*_sensitivity_sentences(summary, steps), *_threshold_sentences(summary, settings))
-    return (opening, *sentences, *([claim] if claim else []))
-
-
-def _threshold_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
-    if summary.uncertified == summary.steps:
-        if not info_of(settings.policy).certifies:
-            return [f"The method, {policy_name(settings.policy)}, has no threshold that could hold or be missed."]
-        return ["There is no threshold: no calibration of this very policy is used."]
-    if summary.uninformative == summary.steps:
-        return [
-            "The thresholds are too weak to say anything."
-            if summary.too_weak
-            else "The thresholds say nothing: the calibration has too few texts for this risk level, so every token "
-            "passes."
-        ]
-    counted = "every token" if summary.certified == summary.steps else plural(summary.certified, "token")
-    readings = (
-        "when the masked words are visible; nothing is said of the reading in which they are masked"
-        if info_of(settings.policy).certified_in == "factual"
-        else "both when the masked words are visible and when they are masked"
-    )
-    sentences = [f"The threshold held at {counted}: likely enough {readings}."]
-    if summary.inherited:
-        sentences.append(
-            f"At {plural(summary.inherited, 'token')} a threshold held that is borrowed from other steps, because no "
-            "calibration text reached so far."
-        )
-    weak = summary.too_weak or 0
-    if weak:
-        sentences.append(f"At {plural(weak, 'step')} {TOO_WEAK}: {WHY_WEAK}.")
-    if summary.uninformative > weak:
-        sentences.append(
-            f"At {plural(summary.uninformative - weak, 'step')} there were too few calibration texts for this risk "
-            "level, so that every token passes and nothing is shown."
-        )
-    if summary.fallback:
-        enough = _enough(info_of(settings.policy))
-        sentences.append(
-            f"At {plural(summary.fallback, 'step')} no token was {enough}, so the threshold was missed and the "
-            "likeliest one was written (fallback)."
-        )
-    if summary.forced:
-        sentences.append(_forced_sentence(summary))
-    return sentences
-
-
-def _enough(info: PolicyInfo) -> str:
-    """What every token was not at a step without a certified one."""
-    if info.certified_in != "factual":
-        return "likely enough in both readings"
-    sentence = "likely enough in the prompt as typed"
-    return f"{sentence} and within the method's own limit" if info.kind == "constraint" else sentence
-
-
-def _forced_sentence(summary: SummaryPart) -> str:
-    outside = min(summary.outside - summary.fallback, summary.forced)
-    sentence = f"The reviewer forced {plural(summary.forced, 'token')}"
-    if outside <= 0:
-        return f"{sentence}."
-    if summary.forced == 1:
-        return f"{sentence}, which is outside the certified set."
-    return f"{sentence}, {outside} of them outside the certified set."
-
-
-def _sensitivity_sentences(summary: SummaryPart, steps: Sequence[Step]) -> list[str]:
-    factor = f"{math.exp(SENSITIVE):.2f}"
+def strongest(summary: SummaryPart, steps: Sequence[Step]) -> str:
+    """The token that differs most between the readings, in a sentence; empty before the first one."""
     if summary.most_sensitive_step is None or summary.largest_log_ratio is None:
-        return []
+        return ""
     step = steps[summary.most_sensitive_step]
-    strongest = f"{_quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
-    if not summary.sensitive:
-        return [f"No token is {factor} times likelier in one reading than in the other; the nearest is {strongest}."]
-    many = f"{plural(summary.sensitive, 'token')} {_are(summary.sensitive)}"
-    return [f"{many} at least {factor} times likelier in one reading than in the other. The strongest is {strongest}."]
+    return f"{_quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
 
 
 def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
@@ -142,95 +66,6 @@ def stamp(report: ReportPart) -> str:
     if not certificate.certified:
         return f"no certificate: {certificate.reason}"
     return "too weak to say anything" if is_empty(report) else "of a calibration that fits these settings"
-
-
-def claims(report: ReportPart) -> tuple[str, ...]:
-    """What thresholds that hold claim, as sentences; a single one where they claim nothing."""
-    session, thresholds = report.session, report.thresholds
-    certificate = Certificate.read(session.certificate)
-    if not certificate.certified:
-        return (f"Nothing: {certificate.reason}.",)
-    if thresholds is None:
-        return ("Nothing that could still be read: the calibration has been deleted.",)
-    if is_empty(report):
-        return (
-            f"Nothing: at the risk level {thresholds.alpha:g} the calibration “{thresholds.calibration}” has too few "
-            "texts for a threshold, so that every token passes.",
-        )
-    level = f"{1 - thresholds.alpha:.6g}"
-    group = "" if thresholds.group is None else f" of the group “{thresholds.group}”"
-    contexts = max((entry.contexts for family in thresholds.families for entry in family.bins), default=0)
-    info = info_of(session.policy)
-    reached = "is in the certified set" if info.kind != "constraint" else "reaches the threshold τ"
-    return (
-        f"In a new text{group} like those of the calibration “{thresholds.calibration}”, the true next token {reached} "
-        f"with probability at least {level}, averaged over such texts and over the steps that share a threshold; "
-        "nothing is promised of single steps.",
-        *_held_tokens(info),
-        f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
-        *_differing(thresholds),
-    )
-
-
-def _differing(thresholds: ThresholdsPart) -> tuple[str, ...]:
-    """Which ranges of steps hold steps that differ from each other."""
-    if not thresholds.uneven:
-        return ()
-    return (
-        f"Beyond noise, the steps within {', '.join(thresholds.uneven)} differ from each other: at some of them the "
-        "true token can be missed more often.",
-    )
-
-
-def _held_tokens(info: PolicyInfo) -> tuple[str, ...]:
-    """What is true of every token whose threshold held under a method."""
-    if info.certified_in != "factual":
-        return (
-            "Every token whose threshold held has at least the probability τ of its step in the fused reading and, at "
-            "the same time, in the reading in which the sensitive words are masked.",
-        )
-    sentence = (
-        "Every token whose threshold held has at least the probability τ of its step in the prompt as typed; nothing "
-        "is claimed of the reading in which the sensitive words are masked.",
-    )
-    if info.kind != "constraint":
-        return sentence
-    return (
-        *sentence,
-        "The method also refuses tokens by a limit of its own, and how often that takes the true one is not "
-        "calibrated.",
-    )
-
-
-def not_claimed(report: ReportPart) -> tuple[str, ...]:
-    """What must not be read into a threshold that held."""
-    sentences = [
-        f"That this text, or the model, is fair. A threshold that held means {_meaning(report)}, and no more; a token "
-        "can pass it and still depend on the attribute.",
-        "Anything about this one prompt: the level is an average over texts like those of the calibration.",
-        "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
-        "Anything about words of the prompt that were not masked, or that hint at an attribute unnoticed.",
-    ]
-    source = report.session.fingerprint.get("source")
-    if source == "reference":
-        sentences.append(
-            "An exact level for texts that the policy writes itself: the calibration followed given texts, so that the "
-            "level is approximate where its own beginnings differ from them."
-        )
-    if report.session.fingerprint.get("estimator") == "pooled":
-        sentences.append(
-            "A level that holds although tokens of one text depend on each other: these thresholds count tokens as if "
-            "they were independent, as the paper does."
-        )
-    if report.thresholds is not None:
-        sentences.append("Anything about prompts of another kind than the calibration's.")
-    return tuple(sentences)
-
-
-def _meaning(report: ReportPart) -> str:
-    if info_of(report.session.policy).certified_in == "factual":
-        return "likely enough in the prompt as typed"
-    return "likely enough in both readings"
 
 
 def _support(step: Step, policy: str) -> float:
@@ -292,10 +127,6 @@ def tau_of(step: Step) -> float:
 
 def _quoted(token: str) -> str:
     return f"“{printable_token(token)}”"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _capital(text: str) -> str:

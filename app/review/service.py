@@ -7,7 +7,7 @@ blind review. Without accounts blindness is a rule between people who use their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -177,12 +177,7 @@ def verdicts_json(current: CurrentVerdicts, log: tuple[AnnotationRecord, ...]) -
         "log": [entry_json(entry) for entry in log],
         "hidden": current.hidden,
         "reviews": [
-            {
-                "reviewer": item.reviewer,
-                "blind": item.blind,
-                "started_at": item.started_at.isoformat(),
-                "finished_at": None if item.finished_at is None else item.finished_at.isoformat(),
-            }
+            {name: it.isoformat() if isinstance(it, datetime) else it for name, it in asdict(item).items()}
             for item in current.reviews
         ],
     }

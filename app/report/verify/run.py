@@ -8,34 +8,34 @@ from functools import partial
 from pathlib import Path
 
 from app.report.signing import Signer, key_file, trusted_keys
+from app.report.verify import numbers, prompts, structure, thresholds
 from app.report.verify.findings import Check, Verification, failed
 from app.report.verify.loaded import Loaded, load
-from app.report.verify.numbers import (
-    check_certified,
-    check_choices,
-    check_derived,
-    check_fusion,
-    check_ranges,
-    check_summary,
-)
-from app.report.verify.prompts import check_preview, check_settings
 from app.report.verify.replay import check_calibration, check_logits, check_replay
-from app.report.verify.structure import (
-    check_branches,
-    check_digests,
-    check_files,
-    check_signature,
-    check_tables,
-    check_times,
-    check_verdicts,
-)
-from app.report.verify.thresholds import check_certificate, check_chains, check_thresholds
 from app.report.verify.untold import untold
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
 from app.shared.planning import detector_of
 from app.shared.wiring import Services
 from coft_core.text.detection import SpanDetector
+
+CHECKS: tuple[Callable[[Loaded], Check], ...] = (
+    prompts.check_settings,
+    prompts.check_preview,
+    structure.check_times,
+    structure.check_verdicts,
+    thresholds.check_certificate,
+    thresholds.check_thresholds,
+    numbers.check_fusion,
+    numbers.check_certified,
+    numbers.check_derived,
+    numbers.check_choices,
+    numbers.check_ranges,
+    thresholds.check_chains,
+    numbers.check_summary,
+    check_logits,
+)
+"""What is checked of the content, in this order; digests and tables come before."""
 
 OWN = "this server"
 """The name of this server's own key."""
@@ -66,8 +66,8 @@ class BundleVerifier:
         """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read."""
         known = self._own_key() if key is None else trusted_keys(key)
         loaded = load(path)
-        signature = check_signature(loaded, known, require_signature or key is not None)
-        checks = [check_files(loaded), signature, check_branches(loaded)]
+        signature = structure.check_signature(loaded, known, require_signature or key is not None)
+        checks = [structure.check_files(loaded), signature, structure.check_branches(loaded)]
         if checks[-1].status == "failed":
             checks.append(
                 failed("Everything else", "Its branches do not hold together, so that nothing can be checked.")
@@ -94,24 +94,8 @@ class BundleVerifier:
 
 def _of_content(loaded: Loaded) -> list[Check]:
     try:
-        return [
-            check_digests(loaded),
-            *check_tables(loaded),
-            check_settings(loaded),
-            check_preview(loaded),
-            check_times(loaded),
-            check_verdicts(loaded),
-            check_certificate(loaded),
-            check_thresholds(loaded),
-            check_fusion(loaded),
-            check_certified(loaded),
-            check_derived(loaded),
-            check_choices(loaded),
-            check_ranges(loaded),
-            check_chains(loaded),
-            check_summary(loaded),
-            check_logits(loaded),
-        ]
+        tables = structure.check_tables(loaded)
+        return [structure.check_digests(loaded), *tables, *(check(loaded) for check in CHECKS)]
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         # Settings are kept as the program had them, without a schema; a forged one can be of any shape.
         raise ServiceError(

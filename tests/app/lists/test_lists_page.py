@@ -10,7 +10,6 @@ from playwright.sync_api import Page, expect
 from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over
@@ -119,17 +118,3 @@ def test_a_picked_list_marks_its_terms_keeps_others_and_shows_the_mismatch(
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".count")).to_contain_text("1 of 64")
     assert services[AuditService].view(newest(services)).settings.user_list_id == 1
-
-
-@pytest.mark.slow
-def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, services: Services):
-    save(lists, tmp_path)
-    page = visit("/calibrate")
-    page.locator("#prompt-set input[type=file]").set_input_files(prompt_set(tmp_path, {8: 20}))
-    page.locator("#fold-mask .label-wrap").click()
-    choose(page)
-    page.locator("#run").click()
-    expect(page.locator("#job")).to_contain_text("finished")
-    request = services[JobService].list()[0].payload["request"]
-    assert request["user_list_id"] == 1
-    assert tuple(request["masked_families"]) == services[AuditService].masked_families

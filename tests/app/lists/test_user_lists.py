@@ -154,22 +154,6 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
     assert json.dumps("suggested") in report.replace('""', '"')
 
 
-def test_without_a_list_the_report_names_none_and_the_families_that_are_masked(wired):
-    view = start(wired, masked_families=("gender", "family"))
-    assert view.user_list == ""
-    assert [PROMPT[s.start : s.end] for s in view.spans if s.masked] == ["his", "cousin"]
-    wired[AuditService].step(view.session_id)
-    assert "gender family" in wired[ReportService].csv(view.session_id)
-
-
-def test_spans_come_back_from_the_store_with_score_and_suggestion(wired, settings):
-    view = start(wired, masked_families=("gender",))
-    with services(settings, loader=load_tiny) as other:
-        assert other[AuditService].view(view.session_id).spans == view.spans
-    assert {span.suggested for span in view.spans} == {True, False}
-    assert all(span.score is not None for span in view.spans)
-
-
 def calibrate(wired, tmp_path, **changes):
     request = replace(CalibrationRequest(name="set", model="tiny", top_p=1.0), **changes)
     return calibrated_on(wired, tmp_path, prompt_set_csv(), request)

@@ -59,17 +59,6 @@ def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(audited
     assert (code, "has no auditor" in error) == (1, True)
 
 
-def test_text_formats_go_to_standard_output_and_others_need_a_file(audited, run):
-    number = audited.sessions["joint"]
-    assert run("report", number)[1].startswith("session_id,step")
-    assert json.loads(run("report", number, "--format", "json")[1])["kind"] == "coft-audit-report"
-    code, _, error = run("report", number, "--format", "bundle")
-    assert (code, "--out" in error) == (1, True)
-    branch = audited.wired[AuditService].view(number).branches[1].id
-    assert run("report", number, "--branch", branch)[1].count("\r\n") > 1
-    assert run("report", number, "--branch", branch, "--format", "html")[0] == 1
-
-
 def test_a_forged_an_unsigned_or_no_bundle_ends_with_1_and_says_why(audited, run, tmp_path):
     steps = files_of(audited.bundles["joint"])["steps.csv"].decode()
     path = tmp_path / "forged.zip"

@@ -8,12 +8,12 @@ import zipfile
 import pytest
 
 from app.report import bundle as archive
-from app.report.bundle import MANIFEST, pack, unpack
 from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.bundle import pack, unpack
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
-from tests.app.report.conftest import files_of, with_file
+from tests.app.report.conftest import files_of
 
 
 def zipped(entries):
@@ -92,11 +92,6 @@ def test_an_archive_that_unpacks_to_too_much_is_not_read(audited, verify, monkey
         verify(audited.bundles["joint"])
 
 
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
-    with pytest.raises(ServiceError, match="There is no file"):
-        unpack(tmp_path / "none.zip")
-
-
 def test_a_bundle_has_the_calibrations_prompts_only_where_they_are_asked_for(audited):
     exports, number = audited.wired[ReportService], audited.sessions["joint"]
     assert PROMPTS not in files_of(exports.content(number, "bundle"))
@@ -105,14 +100,3 @@ def test_a_bundle_has_the_calibrations_prompts_only_where_they_are_asked_for(aud
     for kind in ("uncalibrated", "deleted"):
         with pytest.raises(ServiceError, match="choose the bundle without"):
             exports.content(audited.sessions[kind], "bundle-with-prompts")
-
-
-def test_a_bundle_says_whether_it_is_signed(audited, verify):
-    manifest = json.loads(files_of(audited.bundles["joint"])[MANIFEST])
-    assert len(manifest.pop("signatures")) == 1
-    for signatures, status in (([], "unknown"), (["x", "y"], "failed"), (None, "unknown")):
-        changed = manifest if signatures is None else manifest | {"signatures": signatures}
-        found = verify(with_file(audited.bundles["joint"], MANIFEST, json.dumps(changed).encode()))
-        assert {check.name: check.status for check in found.checks}["Signature"] == status
-        untold = [item for item in found.beyond if item.fields == ("signatures",)]
-        assert len(untold) == (status == "unknown")

@@ -160,8 +160,3 @@ def test_a_bundle_names_the_digests_of_all_that_the_audit_rests_on_and_has_a_cal
     assert "calibration.zip" in files_of(audited.bundles["factorized"])
     for kind in ("uncalibrated", "vanilla", "deleted", "empty"):
         assert "calibration.zip" not in files_of(audited.bundles[kind])
-
-
-def test_an_unknown_kind_of_export_is_refused(audited, tmp_path):
-    with pytest.raises(ServiceError, match="no export 'docx'"):
-        audited.wired[ReportService].write(audited.sessions["joint"], "docx", tmp_path)

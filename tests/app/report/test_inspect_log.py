@@ -52,12 +52,6 @@ def test_a_log_has_a_sample_for_each_branch_and_inspects_data_frame_reads_it_wit
         assert list(frame[f"score_{HELD}"]) == pytest.approx(expected)
 
 
-def test_every_kind_of_session_can_be_exported(audited, tmp_path):
-    for name, session in audited.sessions.items():
-        path = audited.wired[ReportService].write(session, "inspect", tmp_path)
-        assert read_eval_log(str(path)).samples, name
-
-
 def test_without_inspect_one_sentence_says_what_is_missing(audited, monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
     with pytest.raises(ServiceError, match="pip install inspect-ai"):

@@ -105,13 +105,3 @@ def test_the_key_is_made_once_for_its_owner_alone_and_a_damaged_one_is_left_as_i
         with pytest.raises(ServiceError, match="holds no Ed25519 key"):
             Signer(path)
         assert path.read_text() == content
-
-
-def test_a_file_that_is_no_public_key_is_refused_in_one_sentence(audited, checker, tmp_path):
-    empty, wrong = tmp_path / "empty", tmp_path / "wrong.pem"
-    empty.mkdir()
-    for text in ("", "no key"):
-        wrong.write_text(text)
-        for file in (wrong, tmp_path, empty):
-            with pytest.raises(ServiceError, match="no public key"):
-                checked(checker, audited.bundles["joint"], tmp_path, file)

@@ -1,7 +1,6 @@
 """Verification: what was exported holds, and whatever was changed afterwards is named with its place."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -149,28 +148,6 @@ def test_what_is_forged_together_with_every_table_and_digest_is_named_with_its_p
     assert "Files of the bundle" not in found
 
 
-def test_a_step_written_anew_from_other_numbers_is_found_by_replay_alone(audited, verify, tmp_path):
-    """Numbers that fit each other can be made up; only the model tells them from its own."""
-
-    def change(report):
-        step = step_of(report)
-        for row in (*step["candidates"], step):
-            for view in ("factual", "masked", "fused"):
-                row[f"log_p_{view}"] -= 0.02
-        step["margin"] -= 0.02
-        for row in step["candidates"]:
-            row["certified"] = min(row["log_p_masked"], row["log_p_fused"]) >= step["log_tau"]
-        kept = [row for row in step["candidates"] if row["certified"]]
-        step["set_size"] = max(len(kept), step["set_size"])
-        step["certified_mass"] = math.fsum(math.exp(row["log_p_fused"]) for row in kept)
-
-    bundle = forged(audited.bundles["joint"], change, tmp_path)
-    summed = {"Summary numbers", "Certificates of whole chains", "Certified tokens", "Thresholds by step"}
-    assert set(failures(verify(bundle))) <= summed
-    replayed = failures(verify(bundle, replay=True))["Replay on the model"]
-    assert any(problem.startswith(f"{PLACE}: log_p_") for problem in replayed)
-
-
 def test_a_replay_on_another_model_stops_before_it_begins(audited, tmp_path):
     path = tmp_path / "evidence.zip"
     path.write_bytes(audited.bundles["joint"])
@@ -178,15 +155,6 @@ def test_a_replay_on_another_model_stops_before_it_begins(audited, tmp_path):
     (problem,) = check_named(other.verify(path, replay=True), "Replay on the model").problems
     assert "other weights" in problem
     assert "load the very same model" in problem
-
-
-def test_a_replay_says_which_token_comes_out_otherwise_and_goes_on_after_it(audited, verify, tmp_path):
-    def change(report):
-        report["session"]["seed"] = report["session"]["policy_settings"]["settings"]["seed"] = 12345
-
-    found = failures(verify(forged(audited.bundles["joint"], change, tmp_path), replay=True))
-    assert set(found) == {"Replay on the model"}
-    assert any("the emitted token" in problem for problem in found["Replay on the model"])
 
 
 def test_another_calibration_in_place_of_the_sessions_own_is_found(audited, verify):

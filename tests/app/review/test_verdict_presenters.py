@@ -4,23 +4,14 @@ import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from markupsafe import Markup
-
-from app.review.agreement import cohen_kappa
-from app.review.service import CurrentVerdicts, DisputedTarget, DisputeQueue, ReviewerAgreement, ReviewSheet
+from app.review.service import CurrentVerdicts, DisputedTarget, DisputeQueue, ReviewSheet
 from app.review.words import (
-    SHOWN_ENTRIES,
-    agreement,
-    agreement_message,
     disputes,
-    given_sentence,
-    link,
     sheet_message,
-    target_message,
     verdicts_message,
 )
 from app.shared.prompt_rows import row_views
-from app.shared.verdicts import LogCheck, ReviewView, standing
+from app.shared.verdicts import LogCheck, standing
 from coft_core.types import Example
 from db.batches import BatchRowRecord
 from db.prompt_sets import PromptRow
@@ -46,23 +37,6 @@ def sheet(*log, review=None, check=None):
     return ReviewSheet(1, "Ward", "The <b>nurse</b>", current, log, found, {TOKEN.key: " <he>"}, {7: "main"}, names)
 
 
-def test_a_target_has_the_mark_and_the_sentence_of_how_it_stands():
-    for log, mark, sentence in (
-        ([entry(1, "A", "fair")], "fair", "One opinion: A says fair."),
-        ([entry(1, "A", "fair"), entry(2, "B", "fair")], "fair", "Agreed: 2 reviewers say fair."),
-        ([entry(1, "A", "fair"), entry(2, "B", "unfair")], "disputed", "Disputed: 1 fair, 1 unfair."),
-        (
-            [entry(1, "A", "fair"), entry(2, "B", "unfair"), entry(3, "C", "unclear", kind="adjudication")],
-            "unclear",
-            "Decided by C: unclear. A new verdict opens the question again.",
-        ),
-        ([entry(1, "A", "fair"), entry(2, "A", None)], "", "Withdrawn: nobody says anything of this any more."),
-    ):
-        (item,) = standing(log)
-        made = target_message(item, "A")
-        assert (made["mark"], made["sentence"]) == (mark, sentence)
-
-
 def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
     log = (entry(1, "A", "fair", note="a\nb"), entry(2, "B", "unfair"))
     message = verdicts_message(CurrentVerdicts(1, standing(log), newest=2), "A")
@@ -72,27 +46,6 @@ def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
     assert [(item["who"], item["v"]) for item in target["says"]] == [("A", "fair"), ("B", "unfair")]
     (unnamed,) = verdicts_message(CurrentVerdicts(1, standing(log)), "")["targets"]
     assert unnamed["own"] is None
-
-
-def test_an_open_blind_review_is_told_that_others_are_hidden_and_a_visitor_that_there_is_one():
-    def told(review):
-        return str(verdicts_message(CurrentVerdicts(1, (), review=review), "A")["review"])
-
-    assert "hidden until you finish it" in told(ReviewView("A", True, NOW))
-    assert told(ReviewView("A", False, NOW)) == told(ReviewView("A", True, NOW, NOW)) == told(None) == ""
-    hidden = replace(sheet(), current=CurrentVerdicts(1, (), hidden=2))
-    assert "Somebody is reviewing this session blind" in str(sheet_message(hidden, "")["targets"])
-    assert "Nobody has judged anything" in str(sheet_message(sheet(), "")["targets"])
-
-
-def test_what_was_written_is_said_with_its_entry_and_links_open_the_page_at_the_target():
-    assert given_sentence(entry(7, "A", "unfair", SPAN)) == "Saved: unfair on steps 3–6, log entry 7."
-    assert given_sentence(entry(8, "A", None, Target())) == "Withdrawn on the whole session, log entry 8."
-    assert given_sentence(entry(9, "A", "fair", Target("0", 7))) == "Saved: fair on the whole branch, log entry 9."
-    assert link(3, TOKEN) == "./?session=3&branch=7&step=3"
-    assert link(3, SPAN) == "./?session=3&branch=7&step=3&last=6"
-    assert link(3, Target("0", 7)) == "./?session=3&branch=7&on=branch"
-    assert link(3, Target()) == "./?session=3&on=session"
 
 
 def test_the_sheet_stays_closed_to_a_newcomer_until_she_chooses():
@@ -131,41 +84,6 @@ def test_a_dispute_of_a_session_and_of_the_list_is_offered_to_a_third_person_alo
     assert "&lt;Ward&gt;" in third
     assert "<b>" not in third
     assert re.findall(r"\d+ \w+", queue.sentence) == ["1 target", "1 session", "2 sessions"]
-
-
-def test_a_broken_log_says_where_and_a_long_one_shows_its_newest_entries_first():
-    log = tuple(entry(number, "A", "fair") for number in range(1, SHOWN_ENTRIES + 3))
-    made = sheet_message(sheet(*log), "A")
-    assert "The chain of 27 entries holds." in str(made["check"])
-    assert "Show 2 older entries" in str(made["log"])
-    broken = sheet(*log, check=LogCheck(27, "", 4, "Entry 4 was changed."))
-    assert "The chain breaks. Entry 4 was changed." in str(sheet_message(broken, "A")["check"])
-
-
-def test_an_open_review_is_finished_and_a_seen_session_cannot_be_reviewed_blind():
-    opened = sheet_message(sheet(review=ReviewView("A", True, NOW)), "A")
-    assert "Finish the review" in str(opened["review"])
-    assert "hidden until you finish it" in str(opened["review"])
-    assert "You have judged nothing" in str(opened["targets"])
-    seen = sheet(entry(1, "A", "fair"))
-    late = ReviewSheet(*(getattr(seen, name) for name in ReviewSheet.__slots__[:-1]), may_be_blind=False)
-    assert "cannot be blind any more" in str(sheet_message(late, "A")["review"])
-    assert "Enter your name" in str(sheet_message(seen, "", reveal=True)["review"])
-
-
-def found(pairs):
-    return ReviewerAgreement("A", "<B>", cohen_kappa(pairs, ("fair", "unfair", "unclear")), 0, 1)
-
-
-def test_kappa_is_placed_on_its_scale_with_the_counts_of_who_said_what_and_too_few_are_unscored():
-    markup = agreement(found([("fair", "fair")] * 10 + [("unfair", "unfair")] * 10 + [("fair", "unfair")] * 2))
-    assert "κ 0.82" in Markup(markup).striptags()
-    assert 'style="left:91.0%"' in markup
-    assert '<td class="n same">10</td><td class="n">2</td><td class="n none">0</td>' in markup
-    assert "Columns: &lt;B&gt;." in markup
-    assert "unscored" in agreement(found([("fair", "fair")]))
-    assert "have not judged the same" in agreement(found([]))
-    assert "only A has judged" in agreement_message(("A",), None)["html"]
 
 
 def test_a_batch_says_nothing_of_a_session_that_is_under_blind_review():

@@ -310,22 +310,6 @@ def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(a
     assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
 
 
-@pytest.mark.slow
-def test_verdicts_on_their_way_at_a_reload_are_given_once(reviewer, services: Services, writing: threading.Event):
-    page = reviewer()
-    pick(page, 2)
-    writing.clear()
-    page.keyboard.press("u")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("c")
-    page.reload()
-    writing.set()
-    expect(mark(page, 2)).to_contain_text("verdict unfair", timeout=3 * PATIENCE_MS)
-    expect(mark(page, 3)).to_contain_text("verdict fair", timeout=3 * PATIENCE_MS)
-    expect(page.locator("#verdicts .said")).not_to_have_text("Saving …")
-    assert sorted({entry[1:] for entry in log(services)}, key=str) == [("fair", 2, 2), ("unfair", 1, 1)]
-
-
 WALK = """async () => {
   const press = (key) => document.querySelector(".strip .tok.sel").dispatchEvent(
     new KeyboardEvent("keydown", { key, code: key, bubbles: true, cancelable: true }));

@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
 from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
-from app.sessions.words import SIZES, export_sentence, page_message
-from app.shared.audits import AuditSettings, StartAudit
+from app.sessions.words import page_message
 from app.shared.errors import ServiceError
-from app.shared.markup import laid_out
-from app.shared.prompt_words import BEGINNING, beginning, draft_message
-from coft_core.types import Span
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
@@ -63,16 +57,6 @@ def test_every_filter_reaches_the_query_and_what_cannot_be_asked_for_is_refused(
             library_query({"until": "2026-05-04", name: value})
 
 
-def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
-    markup = laid_out("sessions/browser.html", sizes=SIZES)
-    for name in ("certificate", "judged", "tag", "policy", "model", "archived", "since", "until"):
-        assert f'<label for="f-{name}">' in markup
-        assert f'id="f-{name}" name="{name}"' in markup
-    for value in ("certified", "uncertified", "mismatch"):
-        assert library_query({"certificate": value}).certificate == value
-        assert f'value="{value}"' in markup
-
-
 def test_the_sorted_column_and_the_place_of_a_page_are_said():
     markup = str(shown(ENTRY, query=LibraryQuery(order="name", descending=False, page_size=25))["html"])
     assert (
@@ -86,24 +70,6 @@ def test_the_sorted_column_and_the_place_of_a_page_are_said():
     assert shown(ENTRY, total=26, query=second)["where"] == "26–26 of 26 sessions"
     assert shown(ENTRY)["where"] == "1 session"
     assert shown()["where"] == "0 sessions"
-
-
-def test_an_empty_library_teaches_how_to_begin_and_an_empty_page_how_to_see_more():
-    query = LibraryQuery()
-    empty = page_message(FoldedPage((), 0, 0, 1, 1), NONE, query)
-    assert "Start an audit" in str(empty["html"])
-    missed = str(shown(query=LibraryQuery(text="<b>", tag="ward"))["html"])
-    assert "No session matches “&lt;b&gt;” with these filters. Archived ones are left out." in missed
-    assert "Show all sessions" in missed
-    assert "left out" not in str(shown(query=LibraryQuery(archived=None))["html"])
-
-
-def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
-    markup = str(shown(replace(ENTRY, archived_at=NOW, certificate="uncertified: no calibration"))["html"])
-    assert '<span class="badge uninformative">uncertified: no calibration</span>' in markup
-    assert "archived</span>" in markup
-    assert [f">{number}<" in markup for number in (3, 2, 1)] == [True, True, True]
-    assert 'aria-label="Remove tag ward from Ward"' in markup
 
 
 def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_them():
@@ -124,16 +90,3 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
     assert "of 8 judged, 2 hidden<" in said(hidden_count=2)
     later = FoldedPage((BatchFold(batch), ENTRY), 60, 27, 2, 2)
     assert page_message(later, STORED, LibraryQuery(page=2, page_size=25))["where"] == "26–27 of 27 rows, 60 sessions"
-
-
-def test_a_long_prompt_is_cut_and_exports_and_copies_say_what_is_missing():
-    assert beginning("one\n\ttwo") == "one two"
-    assert len(beginning("word " * 100)) <= BEGINNING + 2
-    assert beginning("word " * 100).endswith(" …")
-    assert export_sentence(BulkExport(Path("x"), 2, 0)) == "2 sessions in one ZIP file, with an index."
-    assert export_sentence(BulkExport(Path("x"), 1, 1)).endswith("index; 1 no longer exists.")
-    request = StartAudit("he ran", AuditSettings(), (Span(0, 2, "gender", "user"),), "Copy of Ward")
-    message = draft_message(request, ("The list is gone.",), "There is no model.")
-    assert message["notes"] == ["The list is gone.", "There is no model."]
-    assert message["preview"] is None
-    assert message["saved"] == "Copy of Ward, not started yet"

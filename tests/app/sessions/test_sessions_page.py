@@ -243,29 +243,6 @@ def test_a_batch_is_one_row_until_its_button_opens_it_and_is_chosen_whole(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1440, 768])
-def test_columns_stand_under_their_titles_and_names_are_whole(visit, services: Services, width: int):
-    long = "A name that says in very many words what somebody wanted to know of the nurse on the night shift of ward 4"
-    services[SessionLibrary].rename(1, long)
-    page = visit("/sessions", width=width)
-    expect(page.get_by_role("link", name=long)).to_be_visible()
-    assert page.get_by_role("link", name=long).evaluate("(node) => node.scrollWidth <= node.parentElement.clientWidth")
-    faults = page.evaluate("""() => {
-      const table = document.querySelector('table.sessions');
-      const left = (cell) => cell.getBoundingClientRect().left, said = (cell) => cell.textContent.trim();
-      const seen = (row) => [...row.cells].filter((cell) => cell.checkVisibility());
-      const heads = seen(table.tHead.rows[0]);
-      const over = heads.filter((cell) => cell.scrollWidth > cell.clientWidth + 1);
-      const off = [...table.tBodies[0].rows].flatMap((row) =>
-        seen(row).filter((cell, at) => Math.abs(left(cell) - left(heads[at])) > 1));
-      return [...over, ...off].map(said);
-    }""")
-    assert faults == []
-    for title in ("Strongest sensitivity", "Verdicts"):
-        expect(page.get_by_role("columnheader", name=title)).to_be_attached()
-
-
-@pytest.mark.slow
 def test_a_session_is_duplicated_and_a_bundle_of_another_server_is_imported(
     page: Page, visit, services: Services, tmp_path: Path
 ):
