@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from app.shared.decoding import DecodingSettings, setting
 from coft_core.conformal.bins import BinEvenness
@@ -269,8 +271,7 @@ class StartAudit:
     repeats: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MaskPiece:
+class MaskPiece(NamedTuple):
     """A run of the masked prompt: text as it stays, or one sentinel per masked token."""
 
     text: str
@@ -360,39 +361,17 @@ class SettingsFit:
     adoptable: bool = False
 
 
-def preview_to_json(preview: MaskPreview) -> JsonObject:
-    """A preview as JSON, so that a session reopens without its model."""
-    return {**asdict(preview), "pieces": [[piece.text, piece.masked] for piece in preview.pieces]}
+_PREVIEW, _SETTINGS = TypeAdapter(MaskPreview), TypeAdapter(AuditSettings)
 
 
 def preview_from_json(data: JsonObject) -> MaskPreview:
-    """The inverse of :func:`preview_to_json`."""
-    return MaskPreview(
-        pieces=tuple(MaskPiece(text, bool(masked)) for text, masked in data["pieces"]),
-        token_count=int(data["token_count"]),
-        masked_count=int(data["masked_count"]),
-        warnings=tuple(data["warnings"]),
-        branches=tuple(data.get("branches", ())),
-        sentinel=str(data.get("sentinel", "")),
-    )
+    """A preview as it is stored with a session, which reopens without its model."""
+    return _PREVIEW.validate_python(data)
 
 
 def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
-    families = data.get("masked_families")
-    return AuditSettings(
-        **data
-        | {
-            "masked_families": None if families is None else tuple(families),
-            "whitelist": tuple(data.get("whitelist", ())),
-            "parameters": tuple((name, _value(value)) for name, value in data.get("parameters", ())),
-        }
-    )
-
-
-def _value(value: ParameterValue | list[str]) -> ParameterValue:
-    """JSON knows lists alone; settings hold tuples."""
-    return tuple(value) if isinstance(value, list) else value
+    return _SETTINGS.validate_python(data)
 
 
 @dataclass(frozen=True, slots=True)
