@@ -32,7 +32,6 @@ from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
-from coft_core.effects import masked_words
 from coft_core.types import Span, Step
 
 STATES = {
@@ -65,7 +64,7 @@ def print_audit(view: AuditView) -> None:
         print(f"\n{claim}")
     if view.steps:
         strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
-        said = finding(strongest, masked_words(view.prompt, view.spans))
+        said = finding(strongest, view.masked)
         print(f"\nStrongest at step {strongest.index + 1}, {quoted(strongest.token)}. {said}")
 
 

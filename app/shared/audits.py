@@ -310,7 +310,20 @@ class ThinkingView:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditView:
+class ChainProgress:
+    """What each further step changes of a chain as a whole, and the prompt's masked words."""
+
+    finished: str | None
+    certificate: str = ""
+    chain: ChainCertificate | None = None
+    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
+    computed: tuple[Computation, ...] = ()
+    masked: tuple[str, ...] = ()
+    thinking: ThinkingView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(ChainProgress):
     """A session as a page shows it: one branch's whole chain, and the tree around it."""
 
     session_id: int
@@ -323,8 +336,6 @@ class AuditView:
     branch_id: int
     branches: tuple[BranchOutline, ...]
     steps: tuple[Step, ...]
-    finished: str | None
-    certificate: str
     fingerprint_digest: str
     calibration: CalibrationSummary | None
     user_list: str
@@ -332,24 +343,7 @@ class AuditView:
     warnings: tuple[str, ...]
     created_at: datetime
     updated_at: datetime
-    chain: ChainCertificate | None = None
     drift: DriftReport | None = None
-    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
-    computed: tuple[Computation, ...] = ()
-    thinking: ThinkingView | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChainProgress:
-    """What each further step changes of a chain as a whole, and the prompt's masked words; see :class:`AuditView`."""
-
-    finished: str | None
-    certificate: str = ""
-    chain: ChainCertificate | None = None
-    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
-    computed: tuple[Computation, ...] = ()
-    masked: tuple[str, ...] = ()
-    thinking: ThinkingView | None = None
 
 
 @dataclass(frozen=True, slots=True)
