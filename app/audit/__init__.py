@@ -7,7 +7,7 @@ FEATURE = Feature(
     {
         "audit": "audit one prompt and write its report",
         "policies": "list the decoding methods and their parameters",
-        "reread": "read a stored audit at another lambda or alpha, without the model",
+        "reread": "read a stored audit at another lambda or alpha",
     },
     Page(
         "Audit",
@@ -23,5 +23,5 @@ FEATURE = Feature(
             Named("calibration", *CALIBRATION),
         ),
     ),
-    serves=("app.audit.routes.FirstChain",),
+    serves=("app.audit.handlers.FirstChain",),
 )

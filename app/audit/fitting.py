@@ -108,8 +108,9 @@ class Fitting:
         if model is None:
             yield from _unequal([("model", calibrated.model, settings.model)])
             return
-        # A sentinel that is still being typed may be no token yet; it is compared as text.
-        used = policy_of(_for_model(settings), None).fingerprint(prompted(model, settings), "")
+        # Any policy's fingerprint names the model alike. A sentinel that is being typed may be no token yet.
+        plain = replace(settings, policy="coft", parameters=(), sentinel=None)
+        used = policy_of(plain, None).fingerprint(prompted(model, settings), "")
         different = {
             name: (deployed, other) for name, deployed, other in calibrated.differences(used) if name in _OF_THE_MODEL
         }
@@ -146,11 +147,6 @@ class Fitting:
             return settings
         listed = self._detectors.list_labelled(parts.user_list)
         return replace(settings, masked_families=parts.masked_families, user_list_id=listed)
-
-
-def _for_model(settings: AuditSettings) -> AuditSettings:
-    """COFT with the settings' sampling, whose fingerprint names the model as that of any policy does."""
-    return replace(settings, policy="coft", parameters=(), sentinel=None)
 
 
 def _adopting(policy: str, readings: str, lam: float) -> str:

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import gradio as gr
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from app.audit.branch_words import beside_message, prune_message, tree_message
 from app.audit.finding import finding_message
@@ -17,6 +20,7 @@ from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import USER_ERRORS
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream, shown_to
 from app.shared.needs import LOOK, READ, needs
 from app.shared.prompt_words import Message, draft_message, spans_from
@@ -242,3 +246,34 @@ class RereadingHandlers:
 
 def _reading(event: gr.EventData) -> RereadRequest:
     return RereadRequest(event.session, event.lam, event.alpha, event.branch)
+
+
+LONGEST_NUMBER = 18
+"""Digits of a number that a store can have."""
+
+
+class FirstChain:
+    """Answers with the message that the page's event ``open`` would bring."""
+
+    def __init__(self, handlers: AuditHandlers) -> None:
+        self._handlers = handlers
+
+    @property
+    def routes(self) -> list[Route]:
+        """Where the page asks."""
+        return [Route("/audit/chain", self.answer)]
+
+    def answer(self, request: Request) -> Response:
+        """The chain; nothing where the event would say why there is none."""
+        session, branch = (_number(request.query_params.get(name, "")) for name in ("session", "branch"))
+        try:
+            if session is not None:
+                message = self._handlers.first_message(session, branch)
+                return JSONResponse(message, headers={"Cache-Control": "no-store"})
+        except USER_ERRORS:
+            pass
+        return Response(status_code=404)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None

@@ -28,12 +28,11 @@ from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_va
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
 from app.shared.step_words import certificate_words, counted_claim, finding, set_size
-from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options_of, spans_of
+from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options_of, print_table, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
-from coft_core.effects import masked_words
 from coft_core.types import Span, Step
 
 STATES = {
@@ -59,15 +58,14 @@ def print_audit(view: AuditView) -> None:
         print(f"Word list: {view.user_list}")
     for warning in view.warnings:
         print(f"Note: {warning}")
-    print(f"\n{'step':>4}  {'token':<16} {'factual':>8} {'masked':>8} {'fused':>8} {'tau':>8} {'set':>5}  certified")
-    for step in view.steps:
-        print(_row(step))
+    print()
+    print_table((">step", "token", ">factual", ">masked", ">fused", ">tau", ">set", "certified"), map(_row, view.steps))
     print(f"\n{view.prompt}{chain_text(view)}")
     if claim := counted_claim(view.certificate):
         print(f"\n{claim}")
     if view.steps:
         strongest = max(view.steps, key=lambda step: abs(step.diagnostics.log_ratio))
-        said = finding(strongest, masked_words(view.prompt, view.spans))
+        said = finding(strongest, view.masked)
         print(f"\nStrongest at step {strongest.index + 1}, {quoted(strongest.token)}. {said}")
 
 
@@ -76,18 +74,14 @@ def _span(prompt: str, span: Span) -> str:
     return f"“{prompt[span.start : span.end]}” ({span.category}, {span.source}{sure})"
 
 
-def _row(step: Step) -> str:
+def _row(step: Step) -> tuple[object, ...]:
     mark = "yes" if step.certified else "fallback" if step.fallback else "no"
     reservation = STATES[step.state]
     if step.state == "uninformative":
         reservation = f"{reservation}: {silence(step.log_tau)}"
+    told = f"{mark}{f' ({reservation})' if reservation else ''}{' forced' if step.forced else ''}"
     logs = (step.log_p_factual, step.log_p_masked, step.log_p_fused, step.log_tau)
-    figures = " ".join(f"{math.exp(value):>8.4f}" for value in logs)
-    return (
-        f"{step.index + 1:>4}  {_shown(step.token):<16} {figures} {set_size(step):>5}  {mark}"
-        + (f" ({reservation})" if reservation else "")
-        + (" forced" if step.forced else "")
-    )
+    return step.index + 1, _shown(step.token), *(f"{math.exp(value):.4f}" for value in logs), set_size(step), told
 
 
 def _print_rereading(rereading: Rereading) -> None:
@@ -101,20 +95,19 @@ def _print_rereading(rereading: Rereading) -> None:
         f"{offer.lam:g} (“{offer.name}”)" for offer in rereading.offers if offer.lam != rereading.lam
     ):
         print(f"Calibrations for this policy exist at lambda {others}.")
-    print(f"\n{'step':>4}  {'written':<16} {'would be':<16} {'fused':>8} {'tau':>8} {'set':>8}  certified then, now")
-    for row in rereading.rows:
-        print(_reread_row(row))
+    print()
+    head = (">step", "written", "would be", ">fused", ">tau", ">set", "certified then", "now")
+    print_table(head, map(_reread_row, rereading.rows))
     print(f"\n{rereading.summary}")
 
 
-def _reread_row(row: RereadRow) -> str:
+def _reread_row(row: RereadRow) -> tuple[object, ...]:
     then, now = row.then, row.now
     other = _shown(now.policy_token) if row.differs else ""
-    certified = ", ".join("yes" if step.certified else "no" for step in (then, now))
-    return (
-        f"{row.index + 1:>4}  {_shown(then.token):<16} {other:<16} {math.exp(now.log_p_fused):>8.4f} "
-        f"{math.exp(now.log_tau):>8.4f} {now.set_size:>8}  {certified}{' forced' if then.forced else ''}"
-    )
+    figures = [f"{math.exp(value):.4f}" for value in (now.log_p_fused, now.log_tau)]
+    certified = ["yes" if step.certified else "no" for step in (then, now)]
+    forced = " forced" if then.forced else ""
+    return row.index + 1, _shown(then.token), other, *figures, now.set_size, certified[0], f"{certified[1]}{forced}"
 
 
 def _shown(token: str) -> str:

@@ -15,49 +15,6 @@ from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 
-LEGEND = (
-    ("", "", "threshold held", 0),
-    ("inherited", "", "borrowed", 0),
-    ("open", "", "too weak", 0),
-    ("fallback", "tri", "fallback", 0),
-    ("", "pin", "forced", 0),
-    ("sensitive", "", "sensitive", 8),
-)
-"""The states of a token: classes, mark, name, height of its sensitivity in pixels."""
-
-ACTIONS = (
-    ("open", "Open", "Shows this branch in the transcript.", ""),
-    ("rename", "Rename", "", "F2"),
-    ("link", "Copy link", "Leads to this branch, at its fork or at the selected token.", ""),
-    ("beside", "Put beside the shown one", "Both texts from where they part, with their sensitivity.", ""),
-    ("prune", "Prune", "Deletes it with all branches that depart from it.", "Del"),
-)
-"""What can be done with a branch: action, title, why, and its key."""
-
-PICTURES = (
-    (
-        "strip",
-        "Sensitivity along the chain",
-        "darker: stronger; orange from 0.50 on; ▲ likelier with the attribute visible, ▼ masking raises it",
-    ),
-    (
-        "scatter",
-        "Candidates of the selected token",
-        "on the diagonal masking changes nothing; what lies above both threshold lines passes",
-    ),
-    (
-        "divergence",
-        "How far fusion stays from the masked reading",
-        "bars: KL of fused from masked; line: how much masking shifts the choice; dashed: its bound",
-    ),
-    (
-        "margin",
-        "Distance to the threshold",
-        "above zero: the token passes its threshold; under zero, hatched: it does not",
-    ),
-)
-"""The pictures: name, title, what the marks mean."""
-
 QUESTION = "Does a word like “elderly” change what the model writes?"
 ANSWER = (
     "Type a text and run it. You see what the model writes with the marked words shown and with them masked, and what "
@@ -91,7 +48,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 elem_classes=["coft"],
             )
             editor = span_editor(TELLING)
-            place("audit/transcript.html", "coft.session.place(element)", "transcript", legend=LEGEND, actions=ACTIONS)
+            place("audit/transcript.html", "coft.session.place(element)", "transcript")
             # A component without content, because Gradio renders a component's whole template with each message.
             stage = gr.HTML(
                 html_template="<span></span>",
@@ -106,7 +63,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             _branches(services)
             _rereading(services)
             place("audit/steps.html", "coft.pictures.steps(element)", "steps")
-            place("audit/pictures.html", "coft.pictures.mount(element)", "pictures", pictures=PICTURES)
+            place("audit/pictures.html", "coft.pictures.mount(element)", "pictures")
             spans = place(
                 "audit/contributions.html",
                 "coft.spans.mount(element, trigger, props, watch, ['contribute'])",

@@ -10,7 +10,7 @@ from itertools import takewhile
 from threading import Lock
 from typing import cast
 
-from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
+from app.audit.rereading import Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit, settings_from_json
 from app.shared.calibrations import CalibrationStore
@@ -317,12 +317,12 @@ def _changed(stored: AuditSettings, request: RereadRequest) -> AuditSettings:
     return replace(stored, lam=lam, alpha=stored.alpha if request.alpha is None else float(request.alpha))
 
 
-def _offers(alike: Sequence[CalibrationRecord]) -> tuple[CalibrationOffer, ...]:
+def _offers(alike: Sequence[CalibrationRecord]) -> tuple[CalibrationRecord, ...]:
     """The best of the calibrations that fit an audit in everything but lambda, one for each lambda, by lambda."""
     best: dict[float, CalibrationRecord] = {}
     for record in alike:
         best.setdefault(record.lam, record)
-    return tuple(CalibrationOffer(lam, best[lam].id, best[lam].name) for lam in sorted(best))
+    return tuple(best[lam] for lam in sorted(best))
 
 
 def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibration) -> Fingerprint:

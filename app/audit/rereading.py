@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.shared.format import shown_token
 from app.shared.prompt_words import Message
 from coft_core.types import Certificate, Step
+from db.calibrations import CalibrationRecord
 
 COMPUTED = "The model read this chain again, because the logits of its steps are not kept."
 ThresholdKind = Literal["own", "other", "mismatch", "none"]
@@ -25,15 +26,6 @@ class RereadRequest:
     lam: float | None = None
     alpha: float | None = None
     branch_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationOffer:
-    """A stored calibration that fits the audit in everything but the lambda that it was made for."""
-
-    lam: float
-    calibration_id: int
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +87,7 @@ class Rereading:
     own_alpha: float | None
     thresholds: RereadThresholds
     rows: tuple[RereadRow, ...]
-    offers: tuple[CalibrationOffer, ...] = ()
+    offers: tuple[CalibrationRecord, ...] = ()
     computed: bool = False
     """Whether the model ran again, because logits of this chain were not kept."""
 
@@ -228,7 +220,7 @@ def rereading_json(rereading: Rereading) -> dict[str, Any]:
         "certified_then": rereading.certified_then,
         "certified": rereading.certified_now,
         "not_kept": [],
-        "other_lambdas": [asdict(offer) for offer in rereading.offers],
+        "other_lambdas": [{"lam": one.lam, "calibration_id": one.id, "name": one.name} for one in rereading.offers],
         "steps": [row_json(row) for row in rereading.rows],
     }
 

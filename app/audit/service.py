@@ -21,7 +21,6 @@ from app.shared.audits import (
     StartAudit,
     settings_from_json,
 )
-from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
@@ -31,7 +30,6 @@ from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
-from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from app.shared.written_chains import WrittenChain
@@ -39,13 +37,12 @@ from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, generate_together
 from coft_core.decode.reread import with_logits
-from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import ThinkingMarks, named_marks
-from coft_core.types import Certificate, Span, Step
+from coft_core.types import Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
@@ -139,15 +136,8 @@ class AuditService:
 
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
-        record = self._sessions.get(session_id)
         branch = self._branch(session_id, branch_id)
-        steps = self._live.steps(branch.id)
-        chain = self._views.chain(record, steps, branch.finished)
-        masked = masked_words(record.prompt, record.spans)
-        thinking = thinking_view(steps, record.policy_settings)
-        noise, computed = session_noise(record), computations_of(record)
-        certificate = Certificate.read(record.certificate).counted(steps).text
-        return ChainProgress(branch.finished, certificate, chain, noise, computed, masked, thinking)
+        return self._views.progress(self._sessions.get(session_id), branch, self._live.steps(branch.id))
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end."""

@@ -16,7 +16,6 @@ from app.shared.prompt_words import Message, branches_text, finished_text, previ
 from app.shared.step_words import counted_claim, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.decode.contributions import LeaveOneOut
-from coft_core.effects import masked_words
 from coft_core.types import Certificate, Step
 
 DECIMALS = 4
@@ -38,7 +37,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "spans": [asdict(span) for span in view.spans],
         "preview": preview_message(view.preview),
         "from": start,
-        "steps": [step_card(step, view.noise, masked_words(view.prompt, view.spans)) for step in view.steps[start:]],
+        "steps": [step_card(step, view.noise, view.masked) for step in view.steps[start:]],
         "total": view.settings.max_new_tokens,
         "finished": finished_text(view.finished),
         "certified": Certificate.read(view.certificate).certified,
@@ -97,7 +96,7 @@ def thinking_message(view: ThinkingView | None) -> Message | None:
     return {"ranges": view.ranges, "answered": view.answer.steps > 0, "text": thinking_sentence(view)}
 
 
-def computed_facts(chain: AuditView | ChainProgress) -> list[tuple[str, str]]:
+def computed_facts(chain: ChainProgress) -> list[tuple[str, str]]:
     """How a chain's steps were computed: each way in which they were, and the bound on the numeric noise."""
     ways = [("Computed", way.sentence) for way in chain.computed]
     return [*ways, ("Numeric noise", f"log-probabilities agree within {chain.noise.text}")]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from app.shared.decoding import DecodingSettings, setting
 from coft_core.conformal.bins import BinEvenness
@@ -269,8 +271,7 @@ class StartAudit:
     repeats: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MaskPiece:
+class MaskPiece(NamedTuple):
     """A run of the masked prompt: text as it stays, or one sentinel per masked token."""
 
     text: str
@@ -309,7 +310,20 @@ class ThinkingView:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditView:
+class ChainProgress:
+    """What each further step changes of a chain as a whole, and the prompt's masked words."""
+
+    finished: str | None
+    certificate: str = ""
+    chain: ChainCertificate | None = None
+    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
+    computed: tuple[Computation, ...] = ()
+    masked: tuple[str, ...] = ()
+    thinking: ThinkingView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(ChainProgress):
     """A session as a page shows it: one branch's whole chain, and the tree around it."""
 
     session_id: int
@@ -322,8 +336,6 @@ class AuditView:
     branch_id: int
     branches: tuple[BranchOutline, ...]
     steps: tuple[Step, ...]
-    finished: str | None
-    certificate: str
     fingerprint_digest: str
     calibration: CalibrationSummary | None
     user_list: str
@@ -331,24 +343,7 @@ class AuditView:
     warnings: tuple[str, ...]
     created_at: datetime
     updated_at: datetime
-    chain: ChainCertificate | None = None
     drift: DriftReport | None = None
-    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
-    computed: tuple[Computation, ...] = ()
-    thinking: ThinkingView | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChainProgress:
-    """What each further step changes of a chain as a whole, and the prompt's masked words; see :class:`AuditView`."""
-
-    finished: str | None
-    certificate: str = ""
-    chain: ChainCertificate | None = None
-    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
-    computed: tuple[Computation, ...] = ()
-    masked: tuple[str, ...] = ()
-    thinking: ThinkingView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,39 +355,17 @@ class SettingsFit:
     adoptable: bool = False
 
 
-def preview_to_json(preview: MaskPreview) -> JsonObject:
-    """A preview as JSON, so that a session reopens without its model."""
-    return {**asdict(preview), "pieces": [[piece.text, piece.masked] for piece in preview.pieces]}
+_PREVIEW, _SETTINGS = TypeAdapter(MaskPreview), TypeAdapter(AuditSettings)
 
 
 def preview_from_json(data: JsonObject) -> MaskPreview:
-    """The inverse of :func:`preview_to_json`."""
-    return MaskPreview(
-        pieces=tuple(MaskPiece(text, bool(masked)) for text, masked in data["pieces"]),
-        token_count=int(data["token_count"]),
-        masked_count=int(data["masked_count"]),
-        warnings=tuple(data["warnings"]),
-        branches=tuple(data.get("branches", ())),
-        sentinel=str(data.get("sentinel", "")),
-    )
+    """A preview as it is stored with a session, which reopens without its model."""
+    return _PREVIEW.validate_python(data)
 
 
 def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
-    families = data.get("masked_families")
-    return AuditSettings(
-        **data
-        | {
-            "masked_families": None if families is None else tuple(families),
-            "whitelist": tuple(data.get("whitelist", ())),
-            "parameters": tuple((name, _value(value)) for name, value in data.get("parameters", ())),
-        }
-    )
-
-
-def _value(value: ParameterValue | list[str]) -> ParameterValue:
-    """JSON knows lists alone; settings hold tuples."""
-    return tuple(value) if isinstance(value, list) else value
+    return _SETTINGS.validate_python(data)
 
 
 @dataclass(frozen=True, slots=True)

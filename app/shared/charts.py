@@ -7,42 +7,26 @@ Fonts are fixed at 11 px, because a chart grows with its box and its text must n
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-PALETTES: dict[str, dict[str, str]] = {
-    "light": {
-        "text": "#1b1c1e",
-        "text-2": "#4d5055",
-        "text-3": "#666a70",
-        "line": "#e3e3df",
-        "control": "#86898e",
-        "surface": "#ffffff",
-        "surface-2": "#f1f1ee",
-        "accent": "#2b59c3",
-        "accent-tint": "#e8eefb",
-        "signal": "#b4470c",
-        "caution": "#855200",
-        "data-2": "#84878d",
-    },
-    "dark": {
-        "text": "#ececee",
-        "text-2": "#b6b9be",
-        "text-3": "#969aa1",
-        "line": "#2d2f33",
-        "control": "#7b7f86",
-        "surface": "#18191c",
-        "surface-2": "#222427",
-        "accent": "#8fb0ff",
-        "accent-tint": "#1e2a49",
-        "signal": "#f2935a",
-        "caution": "#e2b35c",
-        "data-2": "#7d8188",
-    },
-}
-"""The chart colours of ``assets/base/base.css``; a test holds the two together."""
+from coft_core.assets import assets_path
+
+_CSS = assets_path("base", "base.css").read_text("utf-8").split("html:has(> body.dark)")
+_COLOURS = ("text", "text-2", "text-3", "line", "control", "surface", "surface-2", "accent", "accent-tint", "signal",
+            "caution", "data-2")  # fmt: skip
+
+
+def _palette(css: str) -> dict[str, str]:
+    found = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", css))
+    return {name: found[name] for name in _COLOURS}
+
+
+PALETTES = {"light": _palette(_CSS[0]), "dark": _palette("".join(_CSS))}
+"""The chart colours, which are those of the pages."""
 
 SANS = "-apple-system, BlinkMacSystemFont, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial"
 MONO = "SF Mono, Cascadia Mono, Menlo, Consolas, DejaVu Sans Mono, Liberation Mono, monospace"

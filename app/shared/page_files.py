@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
+from app.shared.decoding import FRAMED
 from app.shared.policy_menu import policies_shown
 from app.shared.request_gate import EVERYWHERE_FORBIDDEN, POLICY
 from app.shared.settings_rail import FIELDS
@@ -122,6 +123,7 @@ def page_files() -> PageFiles:
         "sensitive": SENSITIVE,
         "policies": policies_shown(),
         "settings": FIELDS,
+        "framed": FRAMED,
     }
     contents[PLOTLY] = get_plotlyjs()
     contents[SHARED] = f"export const shared = {json.dumps(shared)};\n"

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from app.settings import Settings
-from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, StartAudit, preview_to_json
+from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, StartAudit
 from app.shared.decoding import OF_POLICIES, DecodingSettings
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
@@ -157,7 +157,7 @@ def preview_of(prepared: Plan, asked: Sequence[Span] = ()) -> MaskPreview:
     """A planned prompt for reading, with what must be said of it."""
     prompt = prepared.prompt
     return MaskPreview(
-        tuple(MaskPiece(text, masked) for text, masked in masked_pieces(prompt, prepared.model.tokenizer)),
+        tuple(MaskPiece(*piece) for piece in masked_pieces(prompt, prepared.model.tokenizer)),
         len(prompt.factual_ids),
         len(prompt.positions) - len(prompt.repeated),
         (*prepared.warnings, *_kept_by_whitelist(prompt, asked)),
@@ -334,7 +334,7 @@ class Planner:
             policy_settings={
                 "settings": asdict(replace(settings, masked_families=detector.masked_families)),
                 "user_list": self._detectors.list_name(settings),
-                "preview": preview_to_json(preview_of(prepared, request.spans or ())),
+                "preview": asdict(preview_of(prepared, request.spans or ())),
                 "model_label": label_of(model),
                 "vocabulary": model.vocabulary_size,
                 **({} if marks is None else {STORED: marks}),

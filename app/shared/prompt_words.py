@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from pydantic import TypeAdapter
+
 from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
 from app.shared.format import count, named, plural
 from coft_core.errors import InvalidInputError
@@ -18,6 +20,8 @@ Message = dict[str, object]
 
 BEGINNING = 160
 """Characters of a prompt in a list; the rest is on the session's own page."""
+
+_SPANS = TypeAdapter(list[Span])
 
 ENDS = {"length": "length reached", "end": "end of text", "context": "context full"}
 
@@ -64,23 +68,7 @@ def spans_from(items: object) -> tuple[Span, ...] | None:
     """Spans as the browser sends them, of many as JSON text; None lets the detector find them."""
     if isinstance(items, str):
         items = json.loads(items)
-    if not isinstance(items, list):
-        return None
-    return tuple(
-        sorted(
-            Span(
-                start=int(item["start"]),
-                end=int(item["end"]),
-                category=str(item.get("category", "other")),
-                source=str(item.get("source", "user")),
-                detail=str(item.get("detail", "")),
-                kept=bool(item.get("kept", False)),
-                score=None if item.get("score") is None else float(item["score"]),
-                suggested=bool(item.get("suggested", False)),
-            )
-            for item in items
-        )
-    )
+    return tuple(sorted(_SPANS.validate_python(items))) if isinstance(items, list) else None
 
 
 def draft_message(request: StartAudit, notes: Sequence[str], preview: MaskPreview | str) -> Message:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.shared.audits import AuditSettings, AuditView, preview_from_json, settings_from_json
+from dataclasses import fields
+
+from app.shared.audits import AuditSettings, AuditView, ChainProgress, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
@@ -11,6 +13,7 @@ from app.shared.thresholds import Thresholds, bins_for
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration
+from coft_core.effects import masked_words
 from coft_core.types import Certificate, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
@@ -30,9 +33,10 @@ class AuditViews:
         settings = settings_from_json(record.policy_settings["settings"])
         steps = self._sessions.chain(branch.id)
         preview = preview_from_json(record.policy_settings["preview"])
-        calibration = self._thresholds.summary(record.calibration_id)
         reading = self._applied(record, settings)
+        progress = self.progress(record, branch, steps)
         return AuditView(
+            **{item.name: getattr(progress, item.name) for item in fields(progress)},
             session_id=record.id,
             name=record.name,
             prompt=record.prompt,
@@ -43,19 +47,25 @@ class AuditViews:
             branch_id=branch.id,
             branches=self._sessions.outlines(record.id),
             steps=steps,
-            finished=branch.finished,
-            certificate=Certificate.read(record.certificate).counted(steps).text,
             fingerprint_digest=record.fingerprint_digest,
-            calibration=calibration,
+            calibration=self._thresholds.summary(record.calibration_id),
             user_list=str(record.policy_settings.get("user_list", "")),
             bins=() if reading is None else bins_for(reading, preview.branches[1:]),
             warnings=record.warnings + self._gone(record, settings),
             created_at=record.created_at,
             updated_at=record.updated_at,
-            chain=self.chain(record, steps, branch.finished),
             drift=self.drift(record),
+        )
+
+    def progress(self, record: SessionRecord, branch: BranchRecord, steps: tuple[Step, ...]) -> ChainProgress:
+        """What the steps of a branch say of its chain as a whole."""
+        return ChainProgress(
+            finished=branch.finished,
+            certificate=Certificate.read(record.certificate).counted(steps).text,
+            chain=self.chain(record, steps, branch.finished),
             noise=session_noise(record),
             computed=computations_of(record),
+            masked=masked_words(record.prompt, record.spans),
             thinking=thinking_view(steps, record.policy_settings),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -156,3 +156,13 @@ def wait_for_all(
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows below their head in columns as wide as they must be; a column whose name begins with ``>`` is of numbers."""
+    lines = [[name.removeprefix(">") for name in head], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = [">" if name.startswith(">") else "<" for name in head]
+    for line in lines:
+        cells = (f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True))
+        print("  ".join(cells).rstrip())

@@ -26,7 +26,7 @@ export const choice = (values) => {
 export const look = (values) => {
   if (!values) return null;
   const of = named(values);
-  return [of.mask, of.mask_mode, of.mask_hint, of.prompt_format, of.system_prompt, of.thinking, of.prefill].map(flat).join(":");
+  return ["mask", "mask_mode", "mask_hint", ...shared.framed].map((name) => flat(of[name])).join(":");
 };
 /* how a method and its strengths are named in one line */
 export const strengths = (values) => {

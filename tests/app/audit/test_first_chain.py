@@ -7,8 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.audit.handlers import AuditHandlers
-from app.audit.routes import FirstChain
+from app.audit.handlers import AuditHandlers, FirstChain
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.types import Span
