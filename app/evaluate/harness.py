@@ -184,8 +184,7 @@ def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, fl
     """The main figure of the item alone; empty where it has none."""
     if outcome.unread or suite.kind not in ALONE:
         return {}
-    figures = suite.figures([outcome], outside)
-    main = next((figure for figure in figures if figure.key == suite.main and not figure.part), None)
+    main = suite.main_figure([outcome], outside)
     return {} if main is None or main.value is None else {suite.main: main.value / scale(main)}
 
 
