@@ -93,8 +93,7 @@ def _shortened(ask: Ask, most: int) -> Ask:
 
 def _tokens_read(model: LanguageModel, item: Item) -> int:
     texts = [text for ask in item.asks for text in (ask.prompt, *(ask.texts if isinstance(ask, Choices) else ()))]
-    encoded = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-    return sum(len(tokens) for tokens in encoded)
+    return sum(map(len, model.tokenizer(texts, add_special_tokens=False)["input_ids"]))
 
 
 def _too_few(work: EvaluationWork) -> list[str]:

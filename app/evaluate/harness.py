@@ -19,7 +19,7 @@ import numpy as np
 
 from app.evaluate.exports import finite, json_text, table_json
 from app.evaluate.layout import Elsewhere, Published
-from app.evaluate.runs import EvaluationView
+from app.evaluate.runs import EvaluationView, SuitePlan
 from app.evaluate.tables import Cell, Column, Table
 from app.shared.errors import ServiceError
 from app.shared.json import settings_json
@@ -55,26 +55,29 @@ def results_json(
     unknown: Mapping[str, str] | None = None,
 ) -> str:
     """A results file."""
+    plans, by_suite = {plan.suite: plan for plan in view.plans}, {table.suite: table for table in tables}
     content: dict[str, Any] = {
-        "results": {table.suite: _results(table) for table in tables},
-        "configs": {table.suite: _config(table, view) for table in tables},
-        "versions": {plan.suite: plan.release for plan in view.plans},
+        "results": {key: _results(table) for key, table in by_suite.items()},
+        "configs": {key: _config(table, plans.get(key)) for key, table in by_suite.items()},
+        "versions": {key: plan.release for key, plan in plans.items()},
         "higher_is_better": {
-            table.suite: {metric(column): HIGHER.get(column.better) for column in table.columns} for table in tables
+            key: {metric(column): HIGHER.get(column.better) for column in table.columns}
+            for key, table in by_suite.items()
         },
-        "n-samples": {table.suite: _counts(table, view) for table in tables},
+        "n-samples": {key: _counts(table, plans.get(key)) for key, table in by_suite.items()},
         "config": {
             "model": view.request.model,
             "methods": {
-                method.label: {**settings_json(method.settings), "calibrated": method.calibrated,
-                               "dropped": method.dropped}
+                method.label: {
+                    **settings_json(method.settings), "calibrated": method.calibrated, "dropped": method.dropped,
+                }
                 for method in view.request.methods
             },
         },
         "evaluation": {
             "name": view.name,
             "unknown": dict(unknown or {}),
-            "tables": {table.suite: table_json(table) for table in tables},
+            "tables": {key: table_json(table) for key, table in by_suite.items()},
         },
         **({} if samples is None else {"samples": samples}),
     }  # fmt: skip
@@ -108,22 +111,16 @@ def _standard_error(column: Column, cell: Cell) -> float | str:
     return error if math.isfinite(error) else "N/A"
 
 
-def _config(table: Table, view: EvaluationView) -> dict[str, Any]:
-    plan = next((plan for plan in view.plans if plan.suite == table.suite), None)
-    return {
-        "task": table.suite,
-        "metric_list": [
-            {"metric": metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns
-        ],
-        "metadata": {"outside": table.outside, "seeds": list(table.seeds), **({} if plan is None else asdict(plan))},
-    }
+def _config(table: Table, plan: SuitePlan | None) -> dict[str, Any]:
+    metrics = [{"metric": metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns]
+    told = {"outside": table.outside, "seeds": list(table.seeds), **({} if plan is None else asdict(plan))}
+    return {"task": table.suite, "metric_list": metrics, "metadata": told}
 
 
-def _counts(table: Table, view: EvaluationView) -> dict[str, int]:
+def _counts(table: Table, plan: SuitePlan | None) -> dict[str, int]:
     """Items of the suite, and how many every method read, over all seeds."""
-    readings = [reading for row in table.rows for reading in row.readings]
-    original = next((plan.items for plan in view.plans if plan.suite == table.suite), 0)
-    return {"original": original, "effective": min((reading.compared for reading in readings), default=0)}
+    compared = [reading.compared for row in table.rows for reading in row.readings]
+    return {"original": 0 if plan is None else plan.items, "effective": min(compared, default=0)}
 
 
 # Samples.
@@ -187,8 +184,7 @@ def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, fl
     """The main figure of the item alone; empty where it has none."""
     if outcome.unread or suite.kind not in ALONE:
         return {}
-    figures = suite.figures([outcome], outside)
-    main = next((figure for figure in figures if figure.key == suite.main and not figure.part), None)
+    main = suite.main_figure([outcome], outside)
     return {} if main is None or main.value is None else {suite.main: main.value / scale(main)}
 
 

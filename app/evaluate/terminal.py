@@ -16,6 +16,7 @@ from app.evaluate.layout import Head, Layout, Shown, laid_out, readings_laid_out
 from app.evaluate.opening import OpenedItem
 from app.evaluate.runs import CalibrationNote, EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
 from app.evaluate.table_service import EvaluationTable
+from app.shared.step_words import duration
 from coft_core.effects import visible
 
 
@@ -126,17 +127,11 @@ def print_estimate(estimate: EvaluationEstimate) -> None:
         written = f", up to {suite.written:,} tokens written" if suite.written else ""
         print(
             f"{suite.suite:<22} {suite.items:,} items, {suite.asks:,} asks, {suite.read:,} tokens read{written} "
-            f"by each method; about {_duration(suite.seconds)} for all"
+            f"by each method; {duration(suite.seconds)} for all"
         )
-    print(f"About {_duration(estimate.seconds)} of the model's time, without fitting thresholds.")
+    print(f"{duration(estimate.seconds).capitalize()} of the model's time, without fitting thresholds.")
     for sentence in estimate.missing:
         print(sentence)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def print_opened(opened: OpenedItem) -> None:

@@ -69,21 +69,27 @@ def read_tuning_set(path: Path, filename: str | None = None, max_bytes: int = 20
 
 
 def _item(cells: Mapping[str, Any]) -> TuningItem:
-    prompt = readable("prompt", str(cells.get("prompt") or ""))
-    if not prompt.strip():
-        raise RowProblem("prompt", "is empty; type at least one word")
-    answer = readable("answer", str(cells.get("answer") or ""))
-    if not answer.strip():
-        raise RowProblem("answer", "is empty; give the right continuation")
-    pair = cells.get("pair")
+    given = {name: None if isinstance(cell, str) and not cell.strip() else cell for name, cell in cells.items()}
+    prompt = _required(given, "prompt", "type at least one word")
+    pair, graded = given.get("pair"), given.get("graded")
+    graded = "yes" if graded is None else str(graded).strip().lower()
+    if graded not in (*_YES, *_NO):
+        raise RowProblem("graded", "must be yes or no")
     return TuningItem(
         prompt=prompt,
-        answer=_continuing(answer),
-        others=tuple(_continuing(readable("others", other)) for other in _others(cells.get("others"))),
-        pair=None if pair is None or not str(pair).strip() else readable("pair", str(pair).strip()),
-        spans=_spans(prompt, cells.get("spans")),
-        graded=_graded(cells.get("graded")),
+        answer=_continuing(_required(given, "answer", "give the right continuation")),
+        others=tuple(_continuing(readable("others", other)) for other in _others(given.get("others"))),
+        pair=None if pair is None else readable("pair", str(pair).strip()),
+        spans=_spans(prompt, given.get("spans")),
+        graded=graded not in _NO,
     )
+
+
+def _required(given: Mapping[str, Any], column: str, wanted: str) -> str:
+    text = readable(column, str(given.get(column) or ""))
+    if not text.strip():
+        raise RowProblem(column, f"is empty; {wanted}")
+    return text
 
 
 def _continuing(text: str) -> str:
@@ -92,8 +98,6 @@ def _continuing(text: str) -> str:
 
 
 def _others(cell: Any) -> list[str]:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return []
     if isinstance(cell, str):
         if not cell.lstrip().startswith("["):
             return [part for part in cell.split("|") if part.strip()]
@@ -101,13 +105,14 @@ def _others(cell: Any) -> list[str]:
             cell = json.loads(cell)
         except (ValueError, RecursionError) as error:
             raise RowProblem("others", "is no list; separate answers by |, or give a JSON list") from error
-    if not isinstance(cell, list) or not all(isinstance(other, str) and other.strip() for other in cell):
+    texts = [] if cell is None else cell
+    if not isinstance(texts, list) or not all(isinstance(other, str) and other.strip() for other in texts):
         raise RowProblem("others", "must hold texts; separate answers by |, or give a JSON list")
-    return cell
+    return texts
 
 
 def _spans(prompt: str, cell: Any) -> tuple[Span, ...] | None:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
+    if cell is None:
         return None
     try:
         listed = json.loads(cell) if isinstance(cell, str) else cell
@@ -116,12 +121,3 @@ def _spans(prompt: str, cell: Any) -> tuple[Span, ...] | None:
     except (ValueError, TypeError, OverflowError, RecursionError, InvalidInputError) as error:
         raise RowProblem("spans", f"cannot be used ({error}); give a JSON list of [start, end, family]") from error
     return spans
-
-
-def _graded(cell: Any) -> bool:
-    if cell is None or isinstance(cell, bool):
-        return True if cell is None else cell
-    word = str(cell).strip().lower()
-    if word and word not in (*_YES, *_NO):
-        raise RowProblem("graded", "must be yes or no")
-    return word not in _NO

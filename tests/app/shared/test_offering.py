@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
+from typing import Annotated
 
 import gradio as gr
 import pytest
@@ -13,7 +15,7 @@ from app.cli import main
 from app.server import finish_agents
 from app.shared.endpoints import callable_of
 from app.shared.errors import ServiceError
-from app.shared.operations import operation, text_of
+from app.shared.operations import OnTerminal, operation, text_of
 
 
 def weigh(wired: int, prompt: str, settings: dict[str, float] | None = None) -> float:
@@ -48,6 +50,16 @@ def test_what_gradio_calls_does_the_same_and_reads_the_same_to_it():
     assert description == text_of(weigh).description
     assert arguments == text_of(weigh).arguments
     assert returns == ["Its weight, in grams."]
+
+
+def test_what_is_for_the_terminal_is_not_offered_to_programs():
+    def read(wired: int, name: str, out: Annotated[str, OnTerminal()] = "none") -> str:
+        """Read."""
+        return f"{name} {out}"
+
+    call = callable_of(operation()(read), 1)
+    assert list(inspect.signature(call).parameters) == ["name"]
+    assert call("a") == "a none"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, tuning_csv, tuning_json
 from app.tune.service import TuningService
 from app.tune.sets import TuningSet
-from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence, time_sentence
+from app.tune.words import run_details
 from coft_core.errors import InvalidInputError
 from coft_core.tuning.measure import measure_many
 from coft_core.tuning.sweep import LAMS
@@ -65,8 +65,6 @@ def test_the_forecast_is_what_the_tried_prompts_took_for_all_prompts_under_every
     moments = iter((0.0, 6.0, 6.0, 36.0, 36.0, 39.0))
     request = TuningRequest("set", ("coft", "sdd"), TINY)
     assert wired[TuningService].forecast(tuning_set, request, lambda: next(moments)) == 20 * (2 + 10 + 1)
-    assert "Takes about 5 min on this computer" in time_sentence(24 * 13.0)
-    assert "once the model is loaded" in time_sentence(None)
     assert not wired[TuningService].at_hand("elsewhere/large")
 
 
@@ -98,8 +96,6 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     ]  # fmt: skip
     assert (view.measured, view.planned) == (9, 19)
     assert all(own.best is None for own in view.methods)
-    said = kept_sentence(view)
-    assert all(part in said for part in ("cancelled after 9 of 19", "COFT 9 of 9", "Detox decoding 0 of 5"))
     assert wired[TuningService].tuned(TINY) is None
     with pytest.raises(ServiceError, match="COFT"):
         wired[TuningService].applied(TINY)
@@ -112,7 +108,6 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     assert view.vanilla == finished.vanilla
     assert [run.id for run in wired[TuningService].list()] == [whole.id, job.id]
     assert wired[TuningService].tuned(TINY).run_id == whole.id
-    assert kept_sentence(finished) == ""
 
 
 @pytest.mark.slow
@@ -123,12 +118,7 @@ def test_a_cancelled_run_is_marked_on_the_page_in_the_table_and_in_json(
     number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
     wired[JobService].wait(number)
     view = wired[TuningService].view(number)
-    head, table = run_details(view)
-    assert "This run was cancelled after 9 of 14 points" in table
-    assert "<strong>chosen</strong>" not in table
-    assert "no point keeps enough accuracy" not in table
-    assert "filled marks" not in head
-    assert "was cancelled, 9 of 14 points, nothing chosen" in runs_list([view], number)
+    assert "<strong>chosen</strong>" not in run_details(view)[1]
     rows = list(csv.DictReader(io.StringIO(tuning_csv(view).removeprefix("\ufeff"), newline="")))
     assert {row["run"] for row in rows} == {"cancelled"}
     assert {row["chosen"] for row in rows} <= {"False", "false", ""}
@@ -165,7 +155,6 @@ def test_a_run_that_fails_midway_keeps_its_points_too(
     assert wired[JobService].wait(number).error == "the disk is full"
     view = wired[TuningService].view(number)
     assert (view.status, view.measured, view.planned) == ("failed", 9, 14)
-    assert "This run failed after 9 of 14 points" in kept_sentence(view)
 
 
 @pytest.mark.slow
@@ -176,7 +165,6 @@ def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services
         number = wired[TuningService].submit(tuning_set, TuningRequest(f"at {temperature}", ("coft",), settings))
         assert wired[JobService].wait(number).error is None
         found[temperature] = wired[TuningService].view(number)
-        assert sampling_sentence(found[temperature]) == f"temperature {temperature:g}, top-p 0.8, top-k 7"
         best = found[temperature].methods[0].best
         offered = wired[TuningService].tuned(settings)
         assert (offered is None) == (best is None)
@@ -212,7 +200,4 @@ def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_refe
         {"lam": lam, "alpha": alpha} for lam in LAMS for alpha in (0.2, 0.4)
     ]
     assert (view.calibrated_on, view.calibration_source) == ("prompts.csv", "rollout")
-    said = calibrated_sentence(view)
-    assert "on rollouts, what it writes itself on the prompts of prompts.csv in up to 4 steps at alpha 0.1" in said
-    assert "on rollouts" in run_details(view)[0]
     assert tuning_json(view)["calibration_source"] == "rollout"
