@@ -6,7 +6,7 @@ import builtins
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -294,32 +294,34 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
 
     def work(self, row: BatchRecord, context: JobContext) -> JsonObject:
         """Begin the sessions of prompts that have none, go on with those that were cut off, and run each to its end."""
-        sessions, prompts = _sessions(row, self._prompts(row)), self._batches.rows(row.id)
+        prompts = self._batches.rows(row.id)
         left = [prompt for prompt in prompts if prompt.is_open]
-        tally = _Tally(len(prompts), len(prompts) - len(left))
-        context.begin_phase(tally.share(), tally.sentence)
-        run = _BatchRun(context, row.id, sessions, tally)
+        run = _BatchRun(
+            context, row.id, _sessions(row, self._prompts(row)), len(prompts), finished=len(prompts) - len(left)
+        )
+        context.begin_phase(run.share(), run.sentence)
         with self.workers.hired(context) as workers:
             if workers.elsewhere:
                 self._share_out(run, left, workers)
             else:
                 for prompt in left:
                     context.check_cancelled()
-                    self._end_row(run, prompt, partial(self._run_row, run, prompt))
-        return {"prompts": tally.total, "failed": tally.failed}
+                    with self._ended(run, prompt):
+                        self._run_row(run, prompt)
+        return {"prompts": run.total, "failed": run.failed}
 
-    def _end_row(self, run: _BatchRun, row: BatchRowRecord, work: Callable[[], object]) -> None:
-        """Do what ends a row, or note beside it why that cannot be done."""
+    @contextmanager
+    def _ended(self, run: _BatchRun, row: BatchRowRecord) -> Iterator[None]:
+        """What ends a row; why that cannot be done is noted beside it, and does not stop the others."""
         try:
-            work()
+            yield
         except (*OF_THE_WHOLE_BATCH, JobCancelled):
             raise
         except Exception as error:
-            # What is wrong with one row must not stop the others; it stands beside the row.
-            run.tally.failed += 1
+            run.failed += 1
             self._batches.fail(run.batch_id, row.line, sentence_of(error))
-        run.tally.finished += 1
-        run.context.progress(run.tally.share(), run.tally.sentence)
+        run.finished += 1
+        run.context.progress(run.share(), run.sentence)
 
     def _share_out(self, run: _BatchRun, left: Sequence[BatchRowRecord], workers: Workers) -> None:
         """Have chains written by workers, and store each whole, in the order of the rows."""
@@ -330,12 +332,9 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
                 try:
                     place = self._begun(row, run.sessions[row.line])
                     work = self._audits.chain_work(*place)
-                except (*OF_THE_WHOLE_BATCH, JobCancelled):
-                    raise
-                except NotFoundError:
-                    self._end_row(run, row, _nothing)
                 except Exception as error:
-                    self._end_row(run, row, partial(_refused, error))
+                    with self._ended(run, row), suppress(NotFoundError):
+                        raise error
                 else:
                     begun.append((row, *place))
                     yield partial(_chain_or_error, work)
@@ -343,15 +342,11 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         for chain in workers.each(works()):
             run.context.check_cancelled()
             row, session_id, branch_id = begun.popleft()
-            self._end_row(run, row, partial(self._take, session_id, branch_id, chain))
-
-    def _take(self, session_id: int, branch_id: int, chain: WrittenChain | Exception) -> None:
-        """Store a chain that a worker wrote."""
-        if isinstance(chain, Exception):
-            raise chain
-        # A reviewer may have deleted the session meanwhile; the batch shows its row as deleted.
-        with suppress(NotFoundError):
-            self._audits.take_chain(session_id, branch_id, chain)
+            with self._ended(run, row):
+                if isinstance(chain, Exception):
+                    raise chain
+                with suppress(NotFoundError):
+                    self._audits.take_chain(session_id, branch_id, chain)
 
     def _begun(self, row: BatchRowRecord, request: StartAudit) -> tuple[int, int]:
         """Session and branch of a row, begun if need be."""
@@ -362,7 +357,7 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
 
     def _run_row(self, run: _BatchRun, row: BatchRowRecord) -> None:
         """Begin a row's session, or take it up where it was left, and run it to its end."""
-        context, tally, request = run.context, run.tally, run.sessions[row.line]
+        context, request = run.context, run.sessions[row.line]
         session_id, branch_id = self._begun(row, request)
         # A reviewer may delete the session meanwhile; the batch shows its row as deleted.
         with suppress(NotFoundError):
@@ -371,13 +366,16 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
                 for step in steps:
                     context.check_cancelled()
                     done = (step.index + 1) / request.settings.max_new_tokens
-                    context.progress(tally.share(done), f"{tally.sentence} · line {row.line}, token {step.index + 1}")
+                    context.progress(run.share(done), f"{run.sentence} · line {row.line}, token {step.index + 1}")
 
 
 @dataclass(slots=True)
-class _Tally:
-    """How far a batch is; ``finished`` counts the rows that are over, however they ended."""
+class _BatchRun:
+    """A job's run of a batch, with each line's session; ``finished`` counts the rows that are over, however."""
 
+    context: JobContext
+    batch_id: int
+    sessions: Mapping[int, StartAudit]
     total: int
     finished: int
     failed: int = 0
@@ -392,16 +390,6 @@ class _Tally:
         return f"{self.finished} of {self.total} prompts{failed}"
 
 
-@dataclass(frozen=True, slots=True)
-class _BatchRun:
-    """A job's run of a batch, with the request of each line's session."""
-
-    context: JobContext
-    batch_id: int
-    sessions: Mapping[int, StartAudit]
-    tally: _Tally
-
-
 def _chain_or_error(work: Callable[[], WrittenChain]) -> WrittenChain | Exception:
     """What a worker gives for a row: what is wrong with it does not end the others."""
     try:
@@ -410,14 +398,6 @@ def _chain_or_error(work: Callable[[], WrittenChain]) -> WrittenChain | Exceptio
         raise
     except Exception as error:
         return sendable(error)
-
-
-def _nothing() -> None:
-    """For a row whose session a reviewer has deleted."""
-
-
-def _refused(error: Exception) -> None:
-    raise error
 
 
 def batch_request(stored: JsonObject) -> BatchRequest:

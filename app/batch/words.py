@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from app.batch.impact import SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes, ratio_interval
+from app.batch.impact import SMALL_SHARE, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchService, BatchSummary, BatchView
 from app.shared.audits import SENSITIVE
@@ -23,9 +23,9 @@ from app.shared.format import (
 )
 from app.shared.glossary import explained_titles
 from app.shared.job_watch import ENDED, OF_ANOTHER, job_said, job_status
-from app.shared.markup import from_file, html, scrolled, table
+from app.shared.markup import from_file, html, laid_out, scrolled
 from app.shared.policies import info_of, parameters_line
-from app.shared.prompt_rows import BatchRowView, MeanInterval
+from app.shared.prompt_rows import BatchRowView
 from app.shared.prompt_words import beginning
 from coft_core.types import Certificate
 
@@ -232,42 +232,14 @@ def _is_sensitive(row: BatchRowView) -> bool:
 
 def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Markup:
     """The finding with which the batch begins; empty where there is none yet."""
-    return html(
-        """
-        {% if finding %}<p class="effect{{ " strong" if strong }}">{{ finding | explained }}</p>
-        <p class="hint"><button type="button" class="link" data-do="to-impact">{% if ratio %}Selection rates of all
-        groups{% else %}Say which words mean that somebody is selected{% endif %}</button>
-        {%- if not ratio %}, and the impact ratio stands here{% endif %}.</p>{% endif %}
-        """,
-        finding=finding,
-        strong=strong,
-        ratio=ratio,
-    )
+    return laid_out("batch/lead.html", finding=finding, strong=strong, ratio=ratio)
 
 
 def batch_status(view: BatchView) -> Markup:
     """How far it is, with the button that stops it or goes on."""
-    if view.running:
-        return html(
-            """
-            <div class="batchrun">{{ status }}
-            {% if own %}<button type="button" class="btn" data-do="cancel">Cancel</button>{% endif %}</div>
-            """,
-            own=view.own,
-            status=job_status(view.job, BatchService.kept if view.own else OF_ANOTHER),
-        )
     sentence, stopped = _ending(view)
-    return html(
-        """
-        {% if resumable %}<div class="batchrun">{% endif %}
-        {% if stopped %}<ul class="cautions"><li>{{ icon("tri") }}<span>{{ sentence }}</span></li></ul>
-        {% else %}<p class="sub batchdone">{{ icon("tick") }}<span>{{ sentence }}</span></p>{% endif %}
-        {% if resumable %}<button type="button" class="btn primary" data-do="resume">Resume</button></div>{% endif %}
-        """,
-        resumable=view.resumable and view.own,
-        stopped=stopped,
-        sentence=sentence,
-    )
+    status = job_status(view.job, BatchService.kept if view.own else OF_ANOTHER)
+    return laid_out("batch/status.html", view=view, status=status, sentence=sentence, stopped=stopped)
 
 
 def _ending(view: BatchView) -> tuple[str, bool]:
@@ -284,20 +256,7 @@ def _ending(view: BatchView) -> tuple[str, bool]:
 
 def estimate_line(estimate: BatchEstimate) -> Markup:
     """What a batch will take."""
-    return html(
-        """
-        <div class="estimate"><p class="sub tnum"><strong>{{ prompts | plural("prompt") }},
-        {{ contexts | plural("context") }}, {{ groups | plural("group") if groups else "no groups" }}</strong>:
-        {{ prompts | plural("session") }} with {{ tokens | count }} tokens at most.</p>
-        <p class="sub tnum">The model takes {{ seconds | duration }} for them here if every text runs to its last step,
-        judged by a trial with one prompt.</p></div>
-        """,
-        prompts=estimate.prompts,
-        contexts=estimate.contexts,
-        groups=estimate.groups,
-        tokens=estimate.tokens,
-        seconds=estimate.seconds,
-    )
+    return laid_out("batch/estimate.html", it=estimate)
 
 
 def batches_list(batches: Sequence[BatchSummary]) -> Markup:
@@ -320,32 +279,8 @@ def totals_table(groups: Sequence[GroupTotals]) -> str:
     """Every measure of every group with its interval."""
     if not groups:
         return ""
-    head = [("Group", ""), ("Rows", "n"), ("Contexts", "n"), *((title, "n") for title in MEASURES.values())]
-    rows = [
-        [
-            html('<th scope="row">{{ name }}</th>', name=group_name(group.group)),
-            count(group.rows),
-            count(group.contexts),
-            *(_mean(group.mean(name)) for name in MEASURES),
-        ]
-        for group in groups
-    ]
-    return scrolled("Totals by group", Markup(table(head, rows, "plain totals", "Means by group with 95 % intervals")))
-
-
-def _mean(mean: MeanInterval) -> str:
-    if mean.mean is None:
-        return NONE
-    low, high = measured(mean.measure, mean.low), measured(mean.measure, mean.high)
-    return html(
-        """
-        {{ mean }}<span class="hint between">{{ interval }}
-        {% if left_out %}<br>{{ left_out | plural("row") }} without{% endif %}</span>
-        """,
-        mean=measured(mean.measure, mean.mean),
-        interval="no interval" if mean.low is None else html("{{ low }} to {{ high }}", low=low, high=high),
-        left_out=mean.left_out,
-    )
+    shown = laid_out("batch/totals_table.html", groups=groups, measures=MEASURES, measured=measured, name=group_name)
+    return scrolled("Totals by group", shown)
 
 
 def impact_message(
@@ -365,33 +300,8 @@ def impact_message(
 
 def impact_rows(impact: ImpactTable) -> Markup:
     """The table itself."""
-    head = [
-        ("Group", ""), ("Applicants", "n"), ("Selected", "n"), ("Selection rate, 95 % interval", "n"),
-        ("Impact ratio", "n"), ('<span class="vh">Remarks</span>', "mark"),
-    ]  # fmt: skip
-    rows = [
-        [
-            html('<th scope="row">{{ group }}</th>', group=row.group), count(row.total), count(row.selected),
-            f'{row.rate:.3f}<span class="hint between">{row.low:.3f} to {row.high:.3f}</span>',
-            "" if row.ratio is None else f"{row.ratio:.2f}", _remarks(row),
-        ]
-        for row in impact.rows
-    ]  # fmt: skip
-    shown = Markup(table(head, rows, "plain impact", "Selection rates and impact ratios by group"))
+    shown = laid_out("batch/impact_rows.html", rows=impact.rows, small=f"{SMALL_SHARE:.0%}")
     return scrolled("Selection rates and impact ratios", shown)
-
-
-def _remarks(row: ImpactRow) -> Markup:
-    return html(
-        """
-        <span class="marks">{% if row.reference %}<span>{{ icon("tick") }}most selected</span>
-        {% elif row.ratio is none %}<span class="hint">no ratio</span>{% endif %}
-        {% if row.below_four_fifths %}<span class="caution">{{ icon("tri") }}below four fifths</span>{% endif %}
-        {% if row.small %}<span class="hint">below {{ small }} of the rows</span>{% endif %}</span>
-        """,
-        row=row,
-        small=f"{SMALL_SHARE:.0%}",
-    )
 
 
 def impact_finding(impact: ImpactTable) -> str:
@@ -439,18 +349,8 @@ def _preview(rule: OutcomeRule, outcomes: Outcomes | str | None, most: int = 12)
         counts.append(("undecided", len(undecided)))
     if outcomes.unfinished:
         counts.append(("not finished", len(outcomes.unfinished)))
-    return html(
-        """
-        <p class="sub tnum">{% for state, n in counts %}<b>{{ n | count }}</b>{{ " " ~ state }}
-        {%- if not loop.last %}{{ ", " }}{% endif %}{% endfor %}.</p>
-        {% if lines %}<p class="hint tnum">Undecided: line{{ "" if undecided == 1 else "s" }} {{ lines }}
-        {%- if undecided > most %}{{ " and " }}{{ (undecided - most) | count }} more{% endif %}.</p>{% endif %}
-        """,
-        counts=counts,
-        undecided=len(undecided),
-        most=most,
-        lines=", ".join(count(line) for line in undecided[:most]),
-    )
+    lines = ", ".join(count(line) for line in undecided[:most])
+    return laid_out("batch/preview.html", counts=counts, undecided=len(undecided), most=most, lines=lines)
 
 
 def _report(

@@ -55,9 +55,6 @@ LEAST_DONE = 0.03
 WINDOW_SECONDS = 60.0
 """Reports that count: a job whose phases differ, or that was resumed, is judged by what it does now."""
 
-SPACING_SECONDS = 0.5
-"""Least time between two reports that are kept, the newest one aside."""
-
 
 class Rate:
     """Reports of one job's progress, and the time left that follows from them."""
@@ -69,8 +66,6 @@ class Rate:
         """Take note of the share done at a moment, in monotonic seconds."""
         if self._reports and self._reports[-1][1] == fraction:
             return
-        if len(self._reports) > 1 and now - self._reports[-2][0] < SPACING_SECONDS:
-            self._reports.pop()
         self._reports.append((now, fraction))
         # The newest report older than the window stays, so that a slow job has two to compare.
         while len(self._reports) > 2 and self._reports[1][0] <= now - WINDOW_SECONDS:
@@ -127,9 +122,9 @@ class JobContext:
             raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
         self.state = (fraction, self.state[1] if message is None else message)
         now = self._clock()
-        self._rate.note(now, fraction)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
+            self._rate.note(now, fraction)
             self._jobs.set_progress(self.job_id, *self.state)
 
     def waiting(self, waits: bool) -> None:

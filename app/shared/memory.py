@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Condition, Event
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -90,17 +90,6 @@ Waiting = Callable[[bool], None]
 """Told True, about every second, while memory is waited for, and then False; raising from it gives up."""
 
 
-class Idle(Protocol):
-    """Memory that nobody uses at the moment and that can be given back."""
-
-    @property
-    def idle_size(self) -> int:
-        """Bytes held."""
-
-    def close_oldest(self) -> bool:
-        """Give back what was unused for longest; False where there is nothing."""
-
-
 class MemoryBudget:
     """Bytes of keys and values of everything that decodes: sessions, calibrations, comparisons and measurements.
 
@@ -113,7 +102,7 @@ class MemoryBudget:
         self.changed = Condition()
         """Guards all that is counted here; holders of idle memory use it as their own lock."""
         self._limit = None if megabytes is None else megabytes * MEGABYTE
-        self._idle: list[Idle] = []
+        self._idle: list[tuple[Callable[[], int], Callable[[], bool]]] = []
         self._in_use = 0
         self._queue: deque[object] = deque()
 
@@ -128,9 +117,12 @@ class MemoryBudget:
         with self.changed:
             return self._in_use + self._idle_size()
 
-    def count_idle(self, idle: Idle) -> None:
-        """Count idle memory from now on, and have it given back where others need it."""
-        self._idle.append(idle)
+    def count_idle(self, size: Callable[[], int], close_oldest: Callable[[], bool]) -> None:
+        """Count idle memory from now on, and give back what was unused for longest where others need it.
+
+        ``close_oldest`` says whether there was anything to give back.
+        """
+        self._idle.append((size, close_oldest))
 
     @contextmanager
     def room(
@@ -172,7 +164,7 @@ class MemoryBudget:
     def close_idle(self) -> None:
         """Give back all idle memory, where the device itself has run out."""
         with self.changed:
-            while any(idle.close_oldest() for idle in self._idle):
+            while any(close_oldest() for _, close_oldest in self._idle):
                 pass
             self.changed.notify_all()
 
@@ -196,7 +188,7 @@ class MemoryBudget:
             return False
         claim()
         while self._limit is not None and self._in_use + self._idle_size() + size > self._limit:
-            if not any(idle.close_oldest() for idle in self._idle):
+            if not any(close_oldest() for _, close_oldest in self._idle):
                 break
         return True
 
@@ -204,7 +196,7 @@ class MemoryBudget:
         return self._limit is None or self._in_use == 0 or self._in_use + size <= self._limit
 
     def _idle_size(self) -> int:
-        return sum(idle.idle_size for idle in self._idle)
+        return sum(size() for size, _ in self._idle)
 
 
 Result = TypeVar("Result")

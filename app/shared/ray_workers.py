@@ -67,7 +67,10 @@ def cluster(settings: Settings) -> Iterator[Callable[[], RayWorker]]:
     if not connected:
         _connect(ray, settings)
     try:
-        yield _hiring(ray, settings)
+        taken = {"num_cpus": settings.ray_threads, "num_gpus": settings.ray_gpus}
+        kind = ray.remote(**taken, max_restarts=0, max_task_retries=0)(Bench)
+        told = worker_settings(settings)
+        yield lambda: RayWorker(kind.remote(told, settings.ray_threads))
     finally:
         if not connected:
             ray.shutdown()
@@ -85,10 +88,3 @@ def _connect(ray: Any, settings: Settings) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         why = " ".join(str(error).split())[:200]
         raise ServiceError(UNREACHABLE.format(address=settings.ray_address, why=why)) from error
-
-
-def _hiring(ray: Any, settings: Settings) -> Callable[[], RayWorker]:
-    taken = {"num_cpus": settings.ray_threads, "num_gpus": settings.ray_gpus}
-    kind = ray.remote(**taken, max_restarts=0, max_task_retries=0)(Bench)
-    told = worker_settings(settings)
-    return lambda: RayWorker(kind.remote(told, settings.ray_threads))

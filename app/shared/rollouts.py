@@ -33,7 +33,7 @@ class RolloutPool:
         self._owners: dict[Hashable, str | None] = {}
         self._left: WeakSet[torch.nn.Module] = WeakSet()
         self._changed = memory.budget.changed
-        memory.budget.count_idle(self)
+        memory.budget.count_idle(lambda: self.idle_size, self.close_oldest)
 
     @classmethod
     def wired(cls, services: Services) -> RolloutPool:

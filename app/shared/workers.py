@@ -67,37 +67,24 @@ class Worker(Protocol):
         """End it at once, whatever it does."""
 
 
-class Workers(Protocol):
-    """Does work at one place or at several."""
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether work leaves this process."""
-
-    def each(self, works: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """Results in the order of the work."""
-
-    def room(self, room: Room) -> Room:
-        """A room whose batches are run by these workers; the caller holds a turn."""
-
-
 class ThisProcess:
     """All work is done here, one piece after the other, each in a turn of its own."""
 
     elsewhere = False
+    """Whether work leaves this process."""
 
     def __init__(self, host: ModelHost) -> None:
         self._turn = host.turn
 
     def each(self, works: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """See :class:`Workers`."""
+        """Results in the order of the work."""
         for work in works:
             with self._turn():
                 result = work()
             yield result
 
     def room(self, room: Room) -> Room:
-        """The room itself."""
+        """The room whose batches are run here; the caller holds a turn."""
         return room
 
 
@@ -151,7 +138,7 @@ class Crew:
         self._threads.shutdown(cancel_futures=True)
 
     def each(self, works: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """See :class:`Workers`."""
+        """Results in the order of the work."""
         works, ahead = iter(works), deque[Future[bytes]]()
         try:
             while True:
@@ -226,6 +213,10 @@ class Crew:
                 worker.dismiss()
                 self._hired.discard(worker)
                 self._begun.discard(worker)
+
+
+Workers = ThisProcess | Crew
+"""Does work at one place or at several."""
 
 
 class CrewRoom:

@@ -22,7 +22,6 @@ from app.batch.words import (
     percent,
     rows_message,
     rows_table,
-    settings_line,
     strongest_finding,
     totals_table,
 )
@@ -171,19 +170,6 @@ def test_a_finished_batch_says_so_and_names_its_claim_and_its_sessions(view):
     assert message["groups"][0] == ("g:white", "white (6)")
 
 
-def test_different_claims_are_each_named_with_their_number(view):
-    first = replace(view.rows[0], certificate="uncertified: no calibration")
-    head = batch_message(replace(view, rows=(first, *view.rows[1:])), BatchQuery(1))["head"]
-    assert "under thresholds (23)" in head
-    assert "uncertified: no calibration (1)" in head
-
-
-def test_the_settings_of_vanilla_batches_name_no_masks():
-    request = BatchRequest("x", AuditSettings(policy="vanilla", greedy=True), same_seed=True)
-    assert settings_line(request) == "demo, Vanilla, greedy, 64 steps at most, seed 0, the same for all"
-    assert "λ 0.60, α 0.10, one mask" in settings_line(BatchRequest("x", group_thresholds=True))
-
-
 def test_the_list_opens_deletes_and_teaches_when_it_is_empty(view):
     listed = batches_list([BatchSummary(own.id, own.name, NOW, len(own.rows), own.job) for own in (half(), view)])
     assert listed.index("Half") < listed.index("Hiring")
@@ -202,13 +188,6 @@ def test_the_chart_draws_each_group_at_its_mean_with_its_interval_or_as_an_open_
     assert tuple(figure.data[INTERVALS].x) == (first.low, first.high, None)
     assert "no interval" in figure.data[DOTS].hovertext[1]
     assert tuple(figure.layout.yaxis.ticktext) == ("white", "Black")
-
-
-def test_the_axis_of_a_share_ends_at_all_of_it(view):
-    whole = tuple(replace(m, mean=1.0, low=None, high=None) for m in view.groups[0].means)
-    figure = totals_figure((replace(view.groups[0], means=whole),), "certified_share")
-    assert tuple(figure.layout.xaxis.range) == (0.95, 1.02)
-    assert totals_figure(view.groups, "steps").layout.xaxis.range is None
 
 
 def test_the_numbers_hold_every_measure_of_every_group(view):

@@ -14,13 +14,10 @@ from app.compare.words import (
     cell,
     chain_names,
     chains_from,
-    claim,
     comparison_message,
     differences_table,
     memory,
-    parting,
     row_sentences,
-    settings_line,
     summary_table,
 )
 from app.compare.words import compared_columns_from as columns_from
@@ -87,37 +84,6 @@ def test_names_say_no_more_than_what_tells_columns_apart():
     twin = replace(fork, id=22)
     twins = [changed(coft, branch_id=own.id, branches=(fork, twin)) for own in (fork, twin)]
     assert chain_names(twins) == ["2 he (21)", "2 he (22)"]
-
-
-def test_headers_say_how_a_column_was_decoded_and_what_may_be_claimed():
-    assert settings_line(chain(1, TEXTS[0], VANILLA)) == "the model as it is"
-    assert settings_line(chain(1, TEXTS[0])) == "λ 0.60, α 0.10, calibrated, 412 contexts"
-    bare = replace(COFT, calibration_id=None, mask_layout="factorized")
-    assert settings_line(chain(1, TEXTS[0], bare)) == "λ 0.60, no calibration, one mask for each family"
-    assert claim("certified") == ("calibrated", "under thresholds")
-    assert claim("uncertified: policy mismatch (lam)") == ("uninformative", "uncertified: policy mismatch")
-
-
-def test_it_is_said_where_texts_part_and_what_each_writes_there(both):
-    (sentence,) = parting(both, ["Vanilla", "COFT"])
-    assert sentence == (
-        "Vanilla and COFT differ from token 2 on: “Latino” in Vanilla, “driver” in COFT; 1 left out and 1 added, "
-        "3 shared."
-    )
-    equal = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0], VANILLA))
-    assert parting(equal, ["a", "b"]) == ["a and b write the same 4 tokens."]
-    shorter = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0][:1], VANILLA))
-    assert "“Latino” in a, nothing more in b" in parting(shorter, ["a", "b"])[0]
-    empty = comparison(chain(1, []), chain(2, [], VANILLA))
-    assert parting(empty, ["a", "b"]) == ["a and b have written nothing yet."]
-
-
-def test_only_where_the_texts_part_are_probabilities_held_against_each_other(both):
-    said = row_sentences(both, ["Vanilla", "COFT"])
-    assert said[0] == "All write “The”."
-    assert said[1].startswith("After the same text Vanilla writes “Latino” and COFT writes “driver”.")
-    assert said[2] == "All write “driver”. Their texts differ before it."
-    assert "belong to different texts" in said[3]
 
 
 def test_a_token_that_certification_refuses_is_said_to_be_left_out_for_that_reason():

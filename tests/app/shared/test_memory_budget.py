@@ -76,7 +76,7 @@ def memory(budget):
 
 def test_idle_memory_is_given_back_only_as_far_as_it_takes(budget):
     idle = Idle(3, parts=3)
-    budget.count_idle(idle)
+    budget.count_idle(lambda: idle.idle_size, idle.close_oldest)
     with budget.room(4 * MEGABYTE):
         assert idle.parts == 2
         assert budget.size == 10 * MEGABYTE
@@ -114,7 +114,7 @@ def test_a_small_one_does_not_overtake_a_large_one_that_asked_before_it(budget):
 
 def test_one_that_needs_more_than_the_budget_runs_alone(budget):
     idle, order = Idle(5, parts=1), []
-    budget.count_idle(idle)
+    budget.count_idle(lambda: idle.idle_size, idle.close_oldest)
     larger, after = Asking(budget, 60, order, "larger"), Asking(budget, 1, order, "after")
     with budget.room(50 * MEGABYTE):
         assert idle.parts == 0
@@ -228,7 +228,7 @@ def test_steps_and_batches_that_each_fill_the_budget_all_end(memory):
 
 def test_where_memory_runs_out_idle_memory_is_closed_and_the_work_is_done_once_more(memory):
     idle, tries = Idle(1, parts=3), []
-    memory.budget.count_idle(idle)
+    memory.budget.count_idle(lambda: idle.idle_size, idle.close_oldest)
 
     def work():
         tries.append(idle.parts)

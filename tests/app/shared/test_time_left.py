@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from app.shared.jobs import JobContext, JobService, Rate
+from app.shared.jobs import JobContext, JobService
 from db.jobs import JobsRepository
 from db.types import ConflictError
 
@@ -70,14 +70,6 @@ def test_a_new_phase_is_judged_by_its_own_speed(context: JobContext, clock: Mova
     assert context.seconds_left is None
     advance(context, clock, (30, 0.3))
     assert context.seconds_left == pytest.approx(140)
-
-
-def test_many_reports_are_kept_as_few(clock: MovableClock) -> None:
-    rate = Rate()
-    for part in range(10_000):
-        rate.note(part / 1000, part / 20_000)
-    assert len(rate._reports) < 50
-    assert rate.seconds_left(10.0) == pytest.approx(10.0, rel=0.02)
 
 
 def test_the_runner_knows_of_running_jobs_alone(runner: JobService, clock: MovableClock) -> None:

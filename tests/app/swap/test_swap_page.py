@@ -66,7 +66,7 @@ def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> threading.Event
             for item in stream:
                 yield item
                 while isinstance(item, SwapProgress) and item.decoding == "coft" and not let_go.wait(0.05):
-                    service._runs._running[in_present(item.number)].check()
+                    service._running[in_present(item.number)].check()
                     yield item
 
     monkeypatch.setattr(service, "run", until_let_go)
@@ -290,7 +290,7 @@ def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_
 
     monkeypatch.setattr(services[SwapService], "_distributions", never)
     # As after a restart of the program, nothing is in its memory.
-    services[SwapService]._runs._kept.clear()
+    services[SwapService]._kept.clear()
     page.reload()
     expect(page.locator(".lead")).to_have_text(second)
     expect(page.locator("#prompt")).to_have_value(BOTH)

@@ -23,7 +23,6 @@ from app.swap.words import (
     chain_claim,
     drawn_tokens,
     form_message,
-    lead,
     marked_text,
     result_message,
     swap_figure,
@@ -157,17 +156,6 @@ def test_every_replacement_is_marked_where_it_stands_now_and_markup_in_prompts_i
     assert "pronoun replaced: was “her”, to be checked" in shown
 
 
-def test_a_form_without_variants_says_what_to_do_next():
-    def told(spans, text):
-        return form_message(swap_targets(PROMPT, spans), None, (), text)["refusal"]
-
-    nothing_yet = "There are not two different variants to compare; choose pronouns or groups to put in place."
-    assert told((), nothing_yet).startswith("Nothing in this prompt is masked")
-    assert told(SPANS[:1], nothing_yet) == "Choose at least one group to put in place of “Muslim”."
-    assert told(SPANS, nothing_yet).startswith("Choose pronouns or groups")
-    assert told(SPANS, "A group is empty; write a word, or leave it out.").startswith("A group is empty")
-
-
 def test_only_pronouns_that_could_be_something_else_are_asked_about():
     message = form_message(swap_targets("He said his aunt saw her go", ()), None, (), "x")
     assert [(item["text"], item["role"], item["sure"]) for item in message["pronouns"]] == [
@@ -175,14 +163,6 @@ def test_only_pronouns_that_could_be_something_else_are_asked_about():
         ("her", "possessive", False),
     ]
     assert [role for role, _ in message["pronouns"][1]["roles"]] == ["object", "possessive"]
-
-
-def test_the_largest_distances_are_said_in_one_sentence():
-    assert lead(result_of()) == (
-        "Swapping what was typed for “Sikh” moves 41\N{NO-BREAK SPACE}% of the probability of token 1; after fusion "
-        "14\N{NO-BREAK SPACE}%, among the certified tokens 12\N{NO-BREAK SPACE}%, masked 0\N{NO-BREAK SPACE}%."
-    )
-    assert "certified tokens" not in lead(result_of(calibration=None))
 
 
 def test_a_heat_table_holds_every_pair_both_ways_and_nothing_on_its_diagonal():
