@@ -140,7 +140,7 @@ class _Maker:
         if not outcomes:
             return ()
         if self.extent != "main":
-            return self.suite.figures(outcomes, self.outside)
+            return list(self.suite.figures(outcomes, self.outside))
         main = self.suite.main_figure(outcomes, self.outside)
         return () if main is None else (main,)
 

@@ -185,7 +185,7 @@ def _described(suite: Suite) -> dict[str, Any]:
 
 
 def _has_hub(suite: Suite) -> bool:
-    return type(suite).items_from_hub is not Suite.items_from_hub
+    return suite.hub is not None
 
 
 def _from_hub(suite: Suite) -> list[Item]:

@@ -52,7 +52,7 @@ def point_of(
     outside: Outside = "floor",
 ) -> Point:
     """The point of a setting."""
-    figures = {key: suites[key].figures(outcomes[key], outside) for key in averaged.suites}
+    figures = {key: list(suites[key].figures(outcomes[key], outside)) for key in averaged.suites}
 
     def mean(key: str, title: str, parts: Sequence[Part]) -> Figure:
         found = {part.suite: shown_as(figure_of(suites[part.suite], figures[part.suite], part), part.shown)

@@ -19,7 +19,7 @@ from app.shared.planning import Detectors
 from app.shared.wiring import Services
 from app.shared.workers import WorkerPool
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataFolder, HubUnreachableError
+from coft_core.suites.files import DataFolder, HubSplit, HubUnreachableError
 from coft_core.suites.reading import Reader
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
@@ -82,6 +82,7 @@ class Far(Quiz):
     """On a hub that does not answer."""
 
     key, title = "far", "Far away"
+    hub = HubSplit("far/away", None, "test")
 
     def items_from_hub(self) -> list[Item]:
         raise HubUnreachableError("The data set far/away is")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored, Written
@@ -30,8 +30,9 @@ def wrote(text: str, *, unit: str, empty: tuple[int, ...] = (), tokens: int = 4,
     return Outcome(unit, unit, more.pop("facts", {}), (answer,), **more)
 
 
-def by_key(figures: Sequence[Figure]) -> dict[tuple[str, str], Figure]:
+def by_key(made: Iterable[Figure]) -> dict[tuple[str, str], Figure]:
     """Figures by key and part, each there once."""
+    figures = list(made)
     found = {(figure.key, figure.part): figure for figure in figures}
     assert len(found) == len(figures)
     return found

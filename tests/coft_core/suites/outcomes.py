@@ -27,13 +27,14 @@ def drawn(items: Iterable[Item], seed: int) -> list[Outcome]:
     return [outcome(item, *(scored(*lots.normal(-20, 4, len(ask.texts))) for ask in item.asks)) for item in items]
 
 
-def by_key(figures: Sequence[Figure]) -> dict[tuple[str, str], Figure]:
+def by_key(made: Iterable[Figure]) -> dict[tuple[str, str], Figure]:
     """Figures by key and part, each of which has to be there once."""
+    figures = list(made)
     found = {(figure.key, figure.part): figure for figure in figures}
     assert len(found) == len(figures)
     return found
 
 
-def values(figures: Sequence[Figure], part: str = "") -> dict[str, float | None]:
+def values(figures: Iterable[Figure], part: str = "") -> dict[str, float | None]:
     """Values of a part by key."""
     return {figure.key: figure.value for figure in figures if figure.part == part}
