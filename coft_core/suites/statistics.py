@@ -99,17 +99,8 @@ def drawn_figure(
 ) -> Figure:
     """A figure that is a function of sums over items, with its percentile bootstrap interval over units.
 
-    Args:
-        key: See :class:`Figure`, as of all that is not named here.
-        title: See there.
-        units: The unit of each item, N of them, unscored ones included: methods are then compared on the same draws.
-        values: What is summed, ``(N, K)``; zeros for an item that is not counted.
-        statistic: From sums ``(R, K)`` to figures ``(R,)``; NaN where nothing is counted.
-        n: How many are counted.
-        what: What is counted.
-        unscored: How many are not.
-        better: Which values are good.
-        part: Of which part it is.
+    Units are of all N items, unscored ones included, so that methods are compared on the same draws; values ``(N, K)``
+    are zeros for an item that is not counted. The statistic makes figures ``(R,)`` of sums ``(R, K)``.
     """
     none = Figure(key, title, None, n=n, what=what, unscored=unscored, better=better, part=part)
     if not n:
