@@ -11,7 +11,7 @@ import pytest
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.bbq import UNKNOWN, Bbq, BbqIntersectional
 from coft_core.suites.files import DataError, DataFolder
-from tests.coft_core.suites.outcomes import by_key, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, outcome, scored, values
 
 SUITE = Bbq()
 

@@ -14,7 +14,7 @@ from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.crows_pairs import CrowsPairs
 from coft_core.suites.files import DataFolder
 from coft_core.types import Span
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = CrowsPairs()
 FIELDS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "annotations", "anon_writer", "anon_annotators")

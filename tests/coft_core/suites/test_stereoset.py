@@ -11,7 +11,7 @@ from coft_core.suites import stereoset
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.files import DataError, DataFolder, Line
 from coft_core.suites.stereoset import StereoSet
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = StereoSet()
 

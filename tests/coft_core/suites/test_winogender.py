@@ -11,7 +11,7 @@ import yaml
 from coft_core.suites.base import Choices
 from coft_core.suites.coreference import Winogender
 from coft_core.suites.files import DataError, DataFolder
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = Winogender()
 
