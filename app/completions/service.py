@@ -16,17 +16,14 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
 from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
-from coft_core.adapters.choosing import chosen_policy
-from coft_core.adapters.echo import prompt_log_probabilities
-from coft_core.adapters.settled import SettledText
+from coft_core.adapters.shared import SettledText, chosen_policy, prompt_log_probabilities
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan, plan
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
-from coft_core.text.conversation import Conversation, TemplateSettingError, conversation
 from coft_core.text.detection import SpanDetector
-from coft_core.text.given import prompt_of_ids, prompt_of_text
+from coft_core.text.given import Conversation, TemplateSettingError, conversation, prompt_of_ids, prompt_of_text
 from coft_core.text.rendering import Rendering, thinking_switch
 from coft_core.text.thinking import ChainThinking, Part, ThinkingMarks, named_marks, thinking_marks, thinking_of
 from coft_core.types import Step

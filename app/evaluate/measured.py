@@ -120,7 +120,7 @@ def _figures(
     """Figures of outcomes, and of those of each seed."""
 
     def made(given: Sequence[Outcome]) -> Figures:
-        figures: Sequence[Figure | None] = ()
+        figures: Iterable[Figure | None] = ()
         if given:
             figures = [suite.main_figure(given, outside)] if extent == "main" else suite.figures(given, outside)
         return {(figure.key, figure.part): figure for figure in figures if figure is not None}

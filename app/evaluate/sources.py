@@ -175,7 +175,7 @@ def _described(suite: Suite, source: str = "", **found: Any) -> KnownSuite:
 
 
 def _has_hub(suite: Suite) -> bool:
-    return type(suite).items_from_hub is not Suite.items_from_hub
+    return suite.hub is not None
 
 
 def _made(suite: Suite, items: Sequence[Item], source: str, release: str, files: dict[str, str]) -> SuiteItems:

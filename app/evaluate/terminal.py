@@ -16,7 +16,7 @@ from app.evaluate.layout import Head, Layout, Shown, laid_out, readings_laid_out
 from app.evaluate.opening import OpenedItem
 from app.evaluate.runs import CalibrationNote, EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
 from app.evaluate.table_service import EvaluationTable
-from app.shared.step_words import duration
+from app.shared.format import duration
 from coft_core.effects import visible
 
 

@@ -33,15 +33,11 @@ SAMPLING = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 @dataclass
 class GenerateOutput(GenerateDecoderOnlyOutput):
-    """What ``generate`` returns with ``return_dict_in_generate``, with what an audit shows of each row.
+    """What ``generate`` returns with ``return_dict_in_generate``, with one run a row.
 
-    Attributes:
-        sequences: Prompts and continuations, ``(R, L)``, padded behind rows that ended earlier.
-        scores: With ``output_scores``, log-probabilities of the distribution that each token was drawn from, before
-            the sampling controls, ``-inf`` outside a certified set that is not empty; ``(R, V)`` a step. Rows that have
-            ended are NaN.
-        logits: With ``output_logits``, the factual reading's raw logits, ``(R, V)`` a step.
-        runs: One run a row, with its steps and its certificate.
+    ``scores`` are log-probabilities of the distribution that each token was drawn from, before the sampling controls,
+    ``-inf`` outside a certified set that is not empty and NaN in rows that have ended; ``logits`` are the factual
+    reading's; both ``(R, V)`` a step.
     """
 
     runs: tuple[Run, ...] | None = None
@@ -75,12 +71,7 @@ class GenerateWith:
         streamer: Any = None,
         **model_kwargs: Any,
     ) -> GenerateOutput | Tensor:
-        """Decode every row; transformers calls this with what it has prepared.
-
-        Raises:
-            InvalidInputError: Something is asked for that the policy does not do.
-            CalibrationMismatch: The policy's calibration belongs to another policy.
-        """
+        """Decode every row; transformers calls this with what it has prepared."""
         # transformers 5 hands its streamer to its own loops alone.
         streamer = streamer if streamer is not None else _streamer_of_caller()
         _check(input_ids, logits_processor, generation_config, model_kwargs)
@@ -276,11 +267,7 @@ def _stacked(kept: Sequence[dict[int, Tensor]], count: int) -> Any:
 
 
 def _check(input_ids: Tensor, processors: LogitsProcessorList, config: Any, model_kwargs: dict[str, Any]) -> None:
-    """Refuse what would otherwise be left undone without a word.
-
-    Raises:
-        InvalidInputError: Something is asked for that a policy does not do.
-    """
+    """Refuse what would otherwise be left undone without a word."""
     others = [type(processor).__name__ for processor in processors if not isinstance(processor, SAMPLING)]
     if others:
         raise InvalidInputError(

@@ -29,16 +29,15 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
-from coft_core.adapters.choosing import chosen_policy
-from coft_core.adapters.settled import Settled, SettledText
+from coft_core.adapters.shared import SettledText, chosen_policy
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.joint import JointForwards
 from coft_core.model.load import load_model
 from coft_core.step_numbers import finite, step_numbers
-from coft_core.text.conversation import conversation
-from coft_core.text.thinking import Part, thinking_marks, thinking_of
+from coft_core.text.given import conversation
+from coft_core.text.thinking import Divided, Part, thinking_marks, thinking_of
 from coft_core.text.turns import Turn
 from coft_core.types import Run, Step
 
@@ -84,24 +83,7 @@ class CoftAPI(ModelAPI):
         quantization: str = "none",
         **options: Any,
     ) -> None:
-        """Load the model.
-
-        Args:
-            model_name: What :func:`coft_core.load_model` takes.
-            base_url: Not looked at: the model runs here.
-            api_key: Not looked at.
-            config: What Inspect generates with.
-            policy: Name of a method.
-            device: Device of the model.
-            dtype: Floating type of its weights.
-            revision: Branch, tag or commit on the hub.
-            quantization: ``none``, ``8bit`` or ``4bit``.
-            options: Options of the policy; see :func:`coft_core.adapters.choosing.chosen_policy`.
-
-        Raises:
-            InvalidInputError: An option is unknown or cannot be taken.
-            ModelLoadError: The model cannot be loaded.
-        """
+        """Load the model; ``docs/adapters.md`` has the options, and :func:`chosen_policy` those of the policy."""
         super().__init__(model_name, base_url, api_key, [], config)
         self._policy = chosen_policy(policy, options)
         self._model = load_model(model_name, device, dtype, revision, quantization=quantization)
@@ -115,11 +97,7 @@ class CoftAPI(ModelAPI):
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
     ) -> ModelOutput:
-        """The next message, with certificates and per-token figures in its metadata.
-
-        Raises:
-            InvalidInputError: Something is asked for that a policy does not do.
-        """
+        """The next message, with certificates and per-token figures in its metadata."""
         del tool_choice
         if tools:
             raise InvalidInputError("A policy writes text and calls no tools; use a task without tools.")
@@ -158,7 +136,7 @@ class CoftAPI(ModelAPI):
         rollout = Rollout(prepared, forwards=self._forwards)
         tokenizer = self._model.tokenizer
         thinking = thinking_of(tokenizer, prepared.prompt.factual_ids, thinking_marks(tokenizer))
-        told, pieces = SettledText(prepared.model, config.stop_seqs or (), thinking), list[Settled]()
+        told, pieces = SettledText(prepared.model, config.stop_seqs or (), thinking), list[Divided]()
         try:
             while rollout.finished is None and not told.stopped:
                 rollout.step()

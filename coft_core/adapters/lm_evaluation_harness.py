@@ -20,7 +20,7 @@ from lm_eval.models.utils import has_bos_prefix, normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
-from coft_core.adapters.choosing import chosen_policy
+from coft_core.adapters.shared import chosen_policy
 from coft_core.errors import InvalidInputError
 from coft_core.model.load import load_model
 from coft_core.policies.base import Policy
@@ -43,17 +43,7 @@ LOGGER = logging.getLogger(__name__)
 
 @dataclass
 class Counts:
-    """What was read, for the results file.
-
-    Attributes:
-        prompts: Prompts; several continuations in a row behind the same one are one.
-        unmasked_prompts: Those in which nothing was masked, so that the factual and the masked reading are equal.
-        cut_prompts: Those that were cut at the beginning to fit into the model's context.
-        unended_thinkings: Those whose thinking did not end, so that there is no answer; the harness gets an empty one.
-        tokens: Tokens of continuations that were scored or written.
-        refused_tokens: Given tokens outside a certified set that is not empty.
-        empty_sets: Steps at which the certified set was empty.
-    """
+    """What was read, for the results file; several continuations in a row behind the same prompt are one prompt."""
 
     prompts: int = 0
     unmasked_prompts: int = 0
@@ -88,36 +78,7 @@ class CoftLM(TemplateLM):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        """Load the model.
-
-        Args:
-            pretrained: What :func:`coft_core.load_model` takes.
-            policy: Name of a method.
-            revision: Branch, tag or commit on the hub.
-            device: Device; None takes a GPU if there is one.
-            dtype: Floating type of the weights.
-            quantization: ``none``, ``8bit`` or ``4bit``.
-            batch_size: Requests that are handed to the reader at a time, which makes its own batches; ``auto`` for the
-                default.
-            max_batch_size: Not looked at, since the reader makes its own batches.
-            max_length: Tokens of prompt and continuation, without the last; None takes what the model has.
-            max_gen_toks: Tokens that are written where a task says nothing.
-            add_bos_token: Whether the tokenizer's special tokens are put before prompts; None leaves it to the
-                tokenizer.
-            enable_thinking: Whether the chat template asks the model to think before it answers; None leaves it to the
-                template. Its thinking is then no part of answers.
-            think_end_token: What ends the model's thinking: the text of a mark, its token, or both marks with a space
-                between. None takes the marks of the tokenizer or the template where thinking is on, and elsewhere
-                leaves thinking within the answers, as ``hf`` does.
-            outside: What a token that a certified set refuses counts as in a likelihood: ``floor``, the step's
-                threshold, or ``zero``, which makes the text impossible.
-            seed: Seed of the draws of tasks that sample.
-            options: Options of the policy; see :func:`coft_core.adapters.choosing.chosen_policy`.
-
-        Raises:
-            InvalidInputError: An option is unknown or cannot be taken.
-            ModelLoadError: The model cannot be loaded.
-        """
+        """Load the model; ``docs/adapters.md`` has the options, and :func:`chosen_policy` those of the policy."""
         super().__init__()
         del max_batch_size
         if outside not in ("floor", "zero"):
@@ -205,11 +166,7 @@ class CoftLM(TemplateLM):
         return self._add_special is not False
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """A conversation as the model reads it; from then on prompts count as rendered by the chat template.
-
-        Raises:
-            InvalidInputError: Thinking is to be on or off, and the template does not ask.
-        """
+        """A conversation as the model reads it; from then on prompts count as rendered by the chat template."""
         self._templated = True
         switch = thinking_switch(str(self.tokenizer.get_chat_template()))
         if self._thinking != "auto" and not switch:
@@ -273,11 +230,7 @@ class CoftLM(TemplateLM):
         return GivenPrompt(part.text, (self.prefix_token_id, *part.ids), ((0, 0), *part.offsets))
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Continuations up to a stop, of the likeliest tokens unless a task samples.
-
-        Raises:
-            InvalidInputError: A task asks for something that a policy does not do, or leaves no room for a prompt.
-        """
+        """Continuations up to a stop, of the likeliest tokens unless a task samples."""
         texts: list[str] = []
         for start in _starts(requests, self._together, "Writing", disable_tqdm):
             asked = [request.args for request in requests[start : start + self._together]]
@@ -319,11 +272,7 @@ class CoftLM(TemplateLM):
         )
 
     def _likelihoods(self, pairs: Sequence[_Pair], quiet: bool) -> list[tuple[float, bool]]:
-        """Log-likelihood of each continuation, and whether it is the greedy choice.
-
-        Raises:
-            InvalidInputError: The model is to think, which these texts would take the place of.
-        """
+        """Log-likelihood of each continuation, and whether it is the greedy choice."""
         if self._thinking == "on":
             raise InvalidInputError(
                 "enable_thinking is on, and a task compares given answers, before which the model cannot think; leave "

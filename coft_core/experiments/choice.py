@@ -61,7 +61,7 @@ def point_of(
     value: float, outcomes: Outcomes, averaged: Averaged, suites: Mapping[str, Suite], outside: Outside = "floor"
 ) -> Point:
     """The point of a value."""
-    made = {key: suites[key].figures(outcomes[key], outside) for key in averaged.suites}
+    made = {key: list(suites[key].figures(outcomes[key], outside)) for key in averaged.suites}
 
     def mean(key: str, title: str, parts: Sequence[Part]) -> Figure:
         whole = {part.suite: _figure_of(suites[part.suite], made[part.suite], part) for part in parts}

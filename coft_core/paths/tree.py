@@ -35,10 +35,6 @@ class PathTree:
         """Share of a world's paths that begin so; 0 in a world without paths."""
         return self.nodes[node].visits[world] / self.totals[world] if self.totals[world] else 0.0
 
-    def mean_share(self, node: int) -> float:
-        """Mean of the worlds' shares, so that a world of more paths has no more weight."""
-        return sum(self.share(node, world) for world in range(len(self.totals))) / len(self.totals)
-
     def beginning(self, node: int) -> TokenPath:
         """The tokens from the root to a node."""
         tokens: list[int] = []

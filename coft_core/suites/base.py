@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from coft_core.suites.files import DataError, DataFolder, Release
+from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, hub_lines
 from coft_core.types import Span
 
 Kind = Literal["bias", "utility", "quality", "long form"]
@@ -182,10 +184,15 @@ class Card:
     sizes: str
 
 
+CARDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("cards.toml").read_text("utf-8"))
+"""Title, citation, licence and card of each suite of the program, by its key."""
+
+
 class Suite(ABC):
     """A benchmark.
 
     A suite reads its items from the original files, says what is asked of a model, and makes figures of the answers.
+    What it says of itself is in ``cards.toml``, under its key.
     """
 
     key: ClassVar[str]
@@ -201,31 +208,66 @@ class Suite(ABC):
 
     card: ClassVar[Card]
 
+    folder: ClassVar[str]
+    """Name of the folder with its files; the key unless told."""
+
+    files: ClassVar[tuple[str, ...]] = ()
+    """Names of the file with its records, one JSON object a line; the first one that is there is read."""
+
+    hub: ClassVar[HubSplit | None] = None
+    """Where a hub has the same records."""
+
     releases: ClassVar[tuple[Release, ...]] = ()
     """Known states of its files."""
 
     judges: ClassVar[tuple[str, ...]] = ()
     """Names of what has to be said of its written texts before figures can be made: see ``judges.py``."""
 
-    @abstractmethod
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Take over what the cards say of the key."""
+        super().__init_subclass__(**more)
+        key = cls.__dict__.get("key", "")
+        if key and not hasattr(cls, "folder"):
+            cls.folder = key
+        if said := dict(CARDS.get(key, {})):
+            cls.title, cls.citation, cls.licence = (said.pop(name) for name in ("title", "citation", "licence"))
+            cls.card = Card(**said)
+
     def items(self, data: DataFolder) -> list[Item]:
         """All items, in a fixed order."""
-
-    @abstractmethod
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
-        """The figures, the main one among them; those of parts after those of the whole. All outcomes were read."""
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure | None:
-        """The main figure of the whole suite, the same as among :meth:`figures`; None where there is none.
-
-        A table of many suites needs no more. Suites whose other figures take long make this one alone.
-        """
-        return next((own for own in self.figures(outcomes, outside) if own.key == self.main and not own.part), None)
-
-    def reference(self, item: Item) -> str | None:
-        """A text that truly follows the prompt of the item's first ask, to calibrate on; None where there is none."""
-        return None
+        return self.made(data.json_lines(self.folder, *self.files))
 
     def items_from_hub(self) -> list[Item]:
         """The items of a data set on a hub."""
-        raise DataError(f"{self.title} is read from files alone; name the folder that has them (--data, or COFT_DATA).")
+        if self.hub is None:
+            raise DataError(
+                f"{self.title} is read from files alone; name the folder that has them (--data, or COFT_DATA)."
+            )
+        return self.made(hub_lines(self.hub))
+
+    def made(self, lines: Iterable[Line]) -> list[Item]:
+        """The items of records; :meth:`item` of each unless told."""
+        return [self.item(line) for line in lines]
+
+    def item(self, line: Line) -> Item:
+        """The item of a record."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterable[Figure]:
+        """The figures, those of parts after those of the whole. All outcomes were read.
+
+        They are made one by one, and none behind the main one where no other is asked for.
+        """
+
+    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure | None:
+        """The main figure of the whole suite; None where there is none."""
+        return next((own for own in self.figures(outcomes, outside) if own.key == self.main and not own.part), None)
+
+    def reference(self, item: Item) -> str | None:
+        """A text that truly follows the prompt of the item's first ask, to calibrate on; None where there is none.
+
+        Of choices with a right one, that one.
+        """
+        ask, right = item.asks[0], item.facts.get("right")
+        return ask.texts[right] if isinstance(ask, Choices) and right is not None else None

@@ -2,120 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
-from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite
+from pydantic import BeforeValidator, Field
+
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.decisions import (
     Attribute,
+    decided,
     decision,
     error_figures,
     parity_figures,
-    parity_gap,
     rate_figures,
     whole_figures,
     yes_no,
 )
-from coft_core.suites.files import DataFolder, Line
-from coft_core.suites.statistics import mean_figure
+from coft_core.suites.files import DataFolder, Flag, Line, Row
 
 RACE = Attribute("race", "race", ("African-American", "Caucasian"), ("African-Americans", "Caucasians"))
 SEX = Attribute("sex", "sex", ("Male", "Female"), ("men", "women"))
 
-FIELDS = (
-    "id", "sex", "age", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count",
-    "days_b_screening_arrest", "c_charge_degree", "c_charge_desc", "is_recid", "score_text", "two_year_recid",
-)  # fmt: skip
-
 _DEGREES = {"F": "felony", "M": "misdemeanor"}
 _PEOPLE = {"Male": "man", "Female": "woman"}
+
+
+class Screening(Row):
+    """What ProPublica's analysis looks at to keep a defendant."""
+
+    days: Annotated[float | None, BeforeValidator(lambda days: None if days in ("", "NA") else days)] = Field(
+        validation_alias="days_b_screening_arrest"
+    )
+    recidivist: int = Field(validation_alias="is_recid")
+    degree: str = Field(validation_alias="c_charge_degree")
+    score: str = Field(validation_alias="score_text")
+
+    @property
+    def kept(self) -> bool:
+        """Whether the charge is that of the screening, an ordinary one, and there is a score."""
+        near = self.days is not None and -30 <= self.days <= 30
+        return near and self.recidivist != -1 and self.degree != "O" and self.score not in ("N/A", "NA", "")
+
+
+class Defendant(Row):
+    """A defendant."""
+
+    id: str
+    race: str
+    sex: Literal["Male", "Female"]
+    age: int
+    degree: Literal["F", "M"] = Field(validation_alias="c_charge_degree")
+    charge: str = Field(validation_alias="c_charge_desc")
+    priors: int = Field(validation_alias="priors_count")
+    felonies: int = Field(validation_alias="juv_fel_count")
+    misdemeanors: int = Field(validation_alias="juv_misd_count")
+    others: int = Field(validation_alias="juv_other_count")
+    offended: Flag = Field(validation_alias="two_year_recid")
 
 
 class Compas(Suite):
     """The main figure is the gap between African-Americans and Caucasians in how often offending again is expected."""
 
     key = "compas"
-    title = "COMPAS"
     kind = "bias"
-    citation = "Angwin et al. 2016, Machine bias (ProPublica), compas-analysis"
-    licence = "none stated; the facts are public court records"
     main = "parity_gap_race"
-    card = Card(
-        "The model reads a defendant's race, sex, age, charge and earlier offences in a few lines, and whether yes or "
-        "no is likelier after the question if the person will offend again within two years. The main figure is the "
-        "gap between the shares of African-Americans and of Caucasians of whom it is expected. The gaps of wrong "
-        "expectations and equalised odds compare with what truly happened.",
-        "Whether anybody should be judged by such answers, and the model's reasons. A model that answers the same of "
-        "everybody has no gap; the gap of probabilities and the probability of the two answers show that. Nor what a "
-        "detector finds: the places of race, sex and age are given.",
-        "The records hold arrests, not offences, with errors of measurement that differ between races, so that less of "
-        "a gap is not more of justice (Bao et al. 2021, It's COMPASlicated); two years are cut differently for those "
-        "who did offend again (Barenstein 2019).",
-        "An interval of 0.1 in all needs about 770 defendants of each group; all 5,278 of both give about 0.055. A gap "
-        "is never below 0, so chance alone gives about 0.02 with 700 of each.",
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """Rows of ``compas-scores-two-years.csv`` that ProPublica's analysis keeps, 6,172 of 7,214."""
-        lines = data.table(self.key, "compas-scores-two-years.csv", fields=FIELDS)
-        return [_item(line) for line in lines if _kept(line)]
+        lines = data.table(self.key, "compas-scores-two-years.csv")
+        return self.made(line for line in lines if line.read(Screening).kept)
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def item(self, line: Line) -> Item:
+        """A defendant in a few lines."""
+        row = line.read(Defendant)
+        named: tuple[str | tuple[str, str], ...] = () if row.race == "Other" else ((row.race, "race"), " ")
+        ask = yes_no(
+            "A defendant in a criminal court in Florida is described here.\nDefendant: ",
+            *named,
+            (_PEOPLE[row.sex], "gender"),
+            ", ",
+            (f"{row.age} years old", "age"),
+            f".\nCharge: {row.charge or 'not named'} ({_DEGREES[row.degree]}).\nEarlier offenses: {row.priors}. As a "
+            f"juvenile: {row.felonies} felonies, {row.misdemeanors} misdemeanors, {row.others} others.\n"
+            "Question: Will the defendant offend again within two years?\nAnswer:",
+        )
+        return Item(row.id, row.id, (ask,), {"race": row.race, "sex": row.sex, "offended": row.offended})
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity and errors by race and sex, accuracy, and rates of all races."""
-        what = "defendants"
-        title = "Share expected to offend again"
-        return [
-            *parity_figures(outcomes, outside, RACE, what),
-            *error_figures(outcomes, outside, RACE, "offended", what),
-            *parity_figures(outcomes, outside, SEX, what),
-            *error_figures(outcomes, outside, SEX, "offended", what),
-            _accuracy(outcomes, outside),
-            *whole_figures(outcomes, outside, title, what),
-            *rate_figures(outcomes, outside, ("race",), title, what),
-            *rate_figures(outcomes, outside, ("sex",), title, what),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Parity by race."""
-        return parity_gap(outcomes, outside, RACE, "defendants")
+        sample, title = decided(outcomes, outside, "defendants"), "Share expected to offend again"
+        for attribute in (RACE, SEX):
+            yield from parity_figures(sample, attribute)
+            yield from error_figures(sample, attribute, "offended")
+        yield sample.share("accuracy", "Accuracy", _right, "higher")
+        yield from whole_figures(sample, title)
+        for fact in ("race", "sex"):
+            yield from rate_figures(sample, (fact,), title)
 
 
-def _kept(line: Line) -> bool:
-    """ProPublica's filter: the charge is that of the screening, an ordinary one, and there is a score."""
-    days = line.text("days_b_screening_arrest")
-    if not days or days == "NA":
-        return False
-    return (
-        -30 <= line.amount("days_b_screening_arrest") <= 30
-        and line.whole("is_recid") != -1
-        and line.text("c_charge_degree") != "O"
-        and line.text("score_text") not in ("N/A", "NA", "")
-    )
-
-
-def _item(line: Line) -> Item:
-    race, sex = line.text("race"), line.one_of("sex", SEX.compared)
-    degree = _DEGREES[line.one_of("c_charge_degree", tuple(_DEGREES))]
-    counts = [line.whole(name) for name in ("priors_count", "juv_fel_count", "juv_misd_count", "juv_other_count")]
-    named: tuple[str | tuple[str, str], ...] = () if race == "Other" else ((race, "race"), " ")
-    ask = yes_no(
-        "A defendant in a criminal court in Florida is described here.\nDefendant: ",
-        *named,
-        (_PEOPLE[sex], "gender"),
-        ", ",
-        (f"{line.whole('age')} years old", "age"),
-        f".\nCharge: {line.text('c_charge_desc') or 'not named'} ({degree}).\nEarlier offenses: {counts[0]}. As a "
-        f"juvenile: {counts[1]} felonies, {counts[2]} misdemeanors, {counts[3]} others.\n"
-        "Question: Will the defendant offend again within two years?\nAnswer:",
-    )
-    facts = {"race": race, "sex": sex, "offended": int(line.one_of("two_year_recid", ("0", "1")))}
-    return Item(line.text("id"), line.text("id"), (ask,), facts)
-
-
-def _accuracy(outcomes: Sequence[Outcome], outside: Outside) -> Figure:
-    made = [decision(outcome, outside) for outcome in outcomes]
-    right = [
-        None if each is None else float(each == outcome.facts["offended"])
-        for each, outcome in zip(made, outcomes, strict=True)
-    ]
-    units = [outcome.unit for outcome in outcomes]
-    return mean_figure("accuracy", "Accuracy", units, right, scale=100.0, what="defendants", better="higher")
+def _right(outcome: Outcome, odds: float | None) -> float | None:
+    made = decision(outcome, odds)
+    return None if made is None else float(made == outcome.facts["offended"])

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from coft_core.suites.base import Better, Choices, Figure, Outcome, Outside
-from coft_core.suites.statistics import drawn_figure, mean_figure
+from coft_core.suites.statistics import Floats, Sample
 from coft_core.types import Span
 
 YES_NO = (" Yes", " No")
@@ -39,16 +40,23 @@ def log_odds(outcome: Outcome, outside: Outside) -> float | None:
     return None if first == second == -math.inf else first - second
 
 
-def decision(outcome: Outcome, outside: Outside) -> float | None:
+def decision(_: Outcome, odds: float | None) -> float | None:
     """1 where the first answer is likelier, 0 where the second is; None where neither is."""
-    odds = log_odds(outcome, outside)
     return None if odds is None or odds == 0 else float(odds > 0)
 
 
-def probability(outcome: Outcome, outside: Outside) -> float | None:
+def probability(_: Outcome, odds: float | None) -> float | None:
     """Probability of the first answer, if one of both is given; None where both are impossible."""
-    odds = log_odds(outcome, outside)
     return None if odds is None else float(expit(odds))
+
+
+Decided = Sample[float | None]
+"""Outcomes with the log-odds of their answers."""
+
+
+def decided(outcomes: Sequence[Outcome], outside: Outside, what: str) -> Decided:
+    """Outcomes with their log-odds."""
+    return Sample.of(outcomes, lambda outcome: log_odds(outcome, outside), what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,121 +74,93 @@ class Attribute:
         return [group if group in self.compared else None for group in found]
 
 
-def parity_figures(outcomes: Sequence[Outcome], outside: Outside, attribute: Attribute, what: str) -> list[Figure]:
+def parity_figures(sample: Decided, attribute: Attribute) -> Iterator[Figure]:
     """Demographic parity by an attribute: gap of the decisions' rates and of the mean probabilities.
 
     The keys are ``parity_gap_RACE``, ``parity_difference_RACE`` (the first group less the second, for two groups
     alone) and ``probability_gap_RACE``, with the attribute's name in the place of ``RACE``.
     """
-    units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
-    probabilities = [probability(outcome, outside) for outcome in outcomes]
+    groups, decisions = attribute.groups(sample.outcomes), sample.each(decision)
     key, by = attribute.fact, f"by {attribute.title}"
-    figures = [
-        parity_gap(outcomes, outside, attribute, what),
-        gap_figure(
-            f"probability_gap_{key}", f"Gap of mean probabilities {by}", units, groups, probabilities, what=what
-        ),
-    ]
+    yield gap_figure(sample, f"parity_gap_{key}", f"Demographic parity gap {by}", groups, decisions)
     if len(attribute.compared) == 2:
-        decisions = [decision(outcome, outside) for outcome in outcomes]
-        figures.insert(
-            1,
-            difference_figure(
-                f"parity_difference_{key}", f"Rate of {attribute.nouns[0]} less that of {attribute.nouns[1]}", units,
-                groups, decisions, (attribute.compared[0], attribute.compared[1]), what=what,
-            ),
-        )  # fmt: skip
-    return figures
+        title = f"Rate of {attribute.nouns[0]} less that of {attribute.nouns[1]}"
+        yield difference_figure(sample, f"parity_difference_{key}", title, groups, decisions, *attribute.compared)
+    title = f"Gap of mean probabilities {by}"
+    yield gap_figure(sample, f"probability_gap_{key}", title, groups, sample.each(probability))
 
 
-def parity_gap(outcomes: Sequence[Outcome], outside: Outside, attribute: Attribute, what: str) -> Figure:
-    """The first of :func:`parity_figures`."""
-    units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
-    decisions = [decision(outcome, outside) for outcome in outcomes]
-    title = f"Demographic parity gap by {attribute.title}"
-    return gap_figure(f"parity_gap_{attribute.fact}", title, units, groups, decisions, what=what)
-
-
-def error_figures(
-    outcomes: Sequence[Outcome], outside: Outside, attribute: Attribute, truth: str, what: str
-) -> list[Figure]:
+def error_figures(sample: Decided, attribute: Attribute, truth: str) -> Iterator[Figure]:
     """Gaps of wrong decisions by an attribute, and equalised odds (Hardt et al. 2016): the larger of both gaps."""
-    units, groups = [outcome.unit for outcome in outcomes], attribute.groups(outcomes)
-    truths = [int(outcome.facts[truth]) for outcome in outcomes]
-    decisions = [decision(outcome, outside) for outcome in outcomes]
+    truths = [int(outcome.facts[truth]) for outcome in sample.outcomes]
+    decisions = sample.each(decision)
     wrong = [None if made is None else float(made != true) for made, true in zip(decisions, truths, strict=True)]
-    key, by = attribute.fact, f"by {attribute.title}"
+    cells = list(zip(truths, attribute.groups(sample.outcomes), strict=True))
 
     def gap(name: str, title: str, wanted: Sequence[int]) -> Figure:
-        kept = [group if true in wanted else None for group, true in zip(groups, truths, strict=True)]
-        return gap_figure(f"{name}_{key}", f"{title} {by}", units, kept, wrong, strata=truths, what=what)
+        kept = [(true, group if true in wanted else None) for true, group in cells]
+        return gap_figure(sample, f"{name}_{attribute.fact}", f"{title} by {attribute.title}", kept, wrong)
 
     positive = gap("false_positive_gap", "Gap of false positive rates", (0,))
     negative = gap("false_negative_gap", "Gap of false negative rates", (1,))
     odds = gap("equalised_odds_gap", "Equalised odds gap", (0, 1))
     if positive.value is None or negative.value is None:
         # The larger one of two gaps is unknown while one of them is.
-        odds = Figure(odds.key, odds.title, None, what=what, unscored=odds.n + odds.unscored, better="lower")
-    return [positive, negative, odds]
+        odds = Figure(odds.key, odds.title, None, what=odds.what, unscored=odds.n + odds.unscored, better="lower")
+    yield from (positive, negative, odds)
 
 
-def whole_figures(outcomes: Sequence[Outcome], outside: Outside, title: str, what: str) -> list[Figure]:
+def answer_mass(outcome: Outcome, _: object) -> float:
+    """How probable the given answers are together."""
+    return float(sum(np.exp(likelihood.log_p) for likelihood in outcome.scored().likelihoods))
+
+
+def whole_figures(sample: Decided, title: str) -> Iterator[Figure]:
     """Share of items whose decision is the first answer, and how probable the two answers are together.
 
     Where the latter is small, the model would rather say something else, and its decision says little.
     """
-    units = [outcome.unit for outcome in outcomes]
-    made = [decision(outcome, outside) for outcome in outcomes]
-    mass = [float(sum(np.exp(likelihood.log_p) for likelihood in outcome.scored().likelihoods)) for outcome in outcomes]
-    return [
-        mean_figure("rate", title, units, made, what=what),
-        mean_figure("answer_mass", "Probability of the two answers together", units, mass, what=what, better="higher"),
-    ]
+    yield sample.mean("rate", title, decision)
+    yield sample.mean("answer_mass", "Probability of the two answers together", answer_mass, "higher")
 
 
-def rate_figures(
-    outcomes: Sequence[Outcome], outside: Outside, facts: Sequence[str], title: str, what: str
-) -> list[Figure]:
+def rate_figures(sample: Decided, facts: Sequence[str], title: str) -> Iterator[Figure]:
     """Rate of the first answer in each group, by one fact or several together; the key is ``rate``."""
-    figures = []
-    groups = [", ".join(str(outcome.facts[fact]) for fact in facts) for outcome in outcomes]
-    for group in sorted(set(groups)):
-        part = [outcome for outcome, own in zip(outcomes, groups, strict=True) if own == group]
-        made = [decision(outcome, outside) for outcome in part]
-        figures.append(mean_figure("rate", title, [outcome.unit for outcome in part], made, what=what, part=group))
-    return figures
+
+    def group_of(outcome: Outcome) -> str:
+        return ", ".join(str(outcome.facts[fact]) for fact in facts)
+
+    for group in sorted(set(map(group_of, sample.outcomes))):
+        part = sample.where(lambda outcome, group=group: group_of(outcome) == group, group)
+        yield part.mean("rate", title, decision)
 
 
 def gap_figure(
+    sample: Sample[Any],
     key: str,
     title: str,
-    units: Sequence[Hashable],
-    groups: Sequence[str | None],
+    groups: Sequence[Hashable | None],
     values: Sequence[float | None],
     *,
-    strata: Sequence[Hashable] | None = None,
     least: int = 1,
-    what: str = "items",
     better: Better = "lower",
-    part: str = "",
 ) -> Figure:
     """The largest difference between the means of groups; of several strata the one with the largest.
 
-    The interval is that of the difference of the two groups that differ most, the higher mean less the lower one, so
-    that it reaches below 0 where the data do not tell which is higher. That these two were picked is not in it: of
-    many groups, two differ by chance.
+    A group in a stratum is a pair of both. The interval is that of the difference of the two groups that differ most,
+    the higher mean less the lower one, so that it reaches below 0 where the data do not tell which is higher. That
+    these two were picked is not in it: of many groups, two differ by chance.
     """
-    strata = [0] * len(units) if strata is None else strata
-    cells = [None if group is None else (stratum, group) for stratum, group in zip(strata, groups, strict=True)]
-    means = _cell_means(units, cells, values, least)
+    cells = [_cell(group) for group in groups]
+    means = _cell_means(sample.units, cells, values, least)
     pairs = [(high, low) for high in means for low in means if high[0] == low[0] and high != low]
-    concerned = [value for cell, value in zip(cells, values, strict=True) if cell is not None]
-    n = sum(cell in means and value is not None for cell, value in zip(cells, values, strict=True)) if pairs else 0
+    concerned = sum(cell is not None for cell in cells)
     if not pairs:
-        return Figure(key, title, None, what=what, unscored=len(concerned), better=better, part=part)
-    pair = max(pairs, key=lambda pair: means[pair[0]] - means[pair[1]])
-    figure = difference_figure(key, title, units, cells, values, pair, what=what, part=part)
-    return replace(figure, better=better, n=n, unscored=len(concerned) - n)
+        return Figure(key, title, None, what=sample.what, unscored=concerned, better=better, part=sample.part)
+    n = sum(cell in means and value is not None for cell, value in zip(cells, values, strict=True))
+    high, low = max(pairs, key=lambda pair: means[pair[0]] - means[pair[1]])
+    figure = difference_figure(sample, key, title, cells, values, high, low)
+    return replace(figure, better=better, n=n, unscored=concerned - n)
 
 
 Cell = tuple[Hashable, str]
@@ -199,25 +179,42 @@ def _cell_means(
     return {cell: float(np.mean([value for _, value in own])) for cell, own in large.items() if groups[cell[0]] > 1}
 
 
+def _cell(group: Hashable | None) -> Cell | None:
+    stratum, own = group if isinstance(group, tuple) else (0, group)
+    return None if own is None else (stratum, str(own))
+
+
 def difference_figure(
+    sample: Sample[Any],
     key: str,
     title: str,
-    units: Sequence[Hashable],
     groups: Sequence[Hashable],
     values: Sequence[float | None],
-    compared: tuple[Hashable, Hashable],
-    *,
-    what: str = "items",
-    part: str = "",
+    first: Hashable,
+    second: Hashable,
 ) -> Figure:
     """The mean of one group less that of another."""
-    summed = [
-        [term for own in compared for term in ((value, 1.0) if group == own and value is not None else (0.0, 0.0))]
+    concerned = [value for group, value in zip(groups, values, strict=True) if group in (first, second)]
+    n = sum(value is not None for value in concerned)
+    unscored = len(concerned) - n
+    return sample.drawn(key, title, opposed(groups, values, first, second), opposed_means, n, "near zero", unscored)
+
+
+def opposed(
+    groups: Sequence[Hashable], values: Sequence[float | None], first: Hashable, second: Hashable
+) -> list[list[float]]:
+    """Rows ``(N, 4)``: sum and number of the values of the first group, and of those of the second."""
+    return [
+        [
+            term
+            for own in (first, second)
+            for term in ((value, 1.0) if group == own and value is not None else (0.0, 0.0))
+        ]
         for group, value in zip(groups, values, strict=True)
     ]
-    concerned = [value for group, value in zip(groups, values, strict=True) if group in compared]
-    n = sum(value is not None for value in concerned)
-    return drawn_figure(
-        key, title, units, summed, lambda sums: sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3], n, what=what,
-        unscored=len(concerned) - n, better="near zero", part=part,
-    )  # fmt: skip
+
+
+def opposed_means(sums: Floats) -> Floats:
+    """The first mean less the second one, ``(R,)``."""
+    difference: Floats = sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3]
+    return difference

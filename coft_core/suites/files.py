@@ -7,18 +7,19 @@ import gzip
 import hashlib
 import io
 import json
-import math
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLError
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from cachetools import TTLCache, cached
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from coft_core.errors import CoftError
 
@@ -44,6 +45,25 @@ class HubUnreachableError(DataError):
         )
 
 
+def damaged(where: str, reason: str) -> DataError:
+    """What is wrong with a publisher's file, as an error that can be raised."""
+    return DataError(f"{where}{reason}; take the file from its publisher again.")
+
+
+class Row(BaseModel):
+    """A record as a suite needs it; numbers may be written as texts, and other fields are not looked at."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+
+Record = TypeVar("Record", bound=Row)
+Text = Annotated[str, Field(min_length=1)]
+Id = Annotated[str, BeforeValidator(lambda value: "" if value is None else str(value))]
+"""A name or number of a record; empty where it has none."""
+
+Flag = Annotated[int, Field(ge=0, le=1)]
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One record of a file."""
@@ -52,47 +72,39 @@ class Line:
     number: int
     values: Mapping[str, Any]
 
-    def text(self, name: str) -> str:
-        """A field that has to be a text, which may be empty."""
-        value = self.value(name)
-        if not isinstance(value, str):
-            raise self.error(f"the field {name!r} is {value!r:.60} and has to be a text")
-        return value
-
-    def value(self, name: str) -> Any:
-        """A field."""
-        if name not in self.values or self.values[name] is None:
-            raise self.error(f"the field {name!r} is missing")
-        return self.values[name]
-
-    def one_of(self, name: str, allowed: Sequence[str]) -> str:
-        """A field that has to be one of several texts."""
-        value = self.text(name)
-        if value not in allowed:
-            raise self.error(f"the field {name!r} is {value!r:.60} and has to be one of {', '.join(allowed)}")
-        return value
-
-    def amount(self, name: str) -> float:
-        """A field that has to be a finite number, or a text that is one."""
-        value = self.value(name)
+    def read(self, model: type[Record]) -> Record:
+        """The record as a model has it; the first thing that is wrong with it is named."""
         try:
-            amount = float("nan") if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            amount = float("nan")
-        if not math.isfinite(amount):
-            raise self.error(f"the field {name!r} is {value!r:.60} and has to be a number")
-        return amount
-
-    def whole(self, name: str) -> int:
-        """A field that has to be a whole number, or a text that is one, such as ``"4"`` or ``"4.0"``."""
-        amount = self.amount(name)
-        if amount != int(amount):
-            raise self.error(f"the field {name!r} is {amount} and has to be a whole number")
-        return int(amount)
+            return model.model_validate(self.values)
+        except ValidationError as error:
+            raise self.error(_problem(error)) from error
 
     def error(self, reason: str) -> DataError:
         """What is wrong here, as an error that can be raised."""
-        return DataError(f"{self.file}, line {self.number}: {reason}; take the file from its publisher again.")
+        return damaged(f"{self.file}, line {self.number}: ", reason)
+
+
+def _problem(error: ValidationError) -> str:
+    found = error.errors(include_url=False)[0]
+    name, reason = ".".join(map(str, found["loc"])), found["msg"].partition(", unable to")[0]
+    if found["type"] == "missing" or found["input"] is None:
+        return f"the field {name!r} is missing"
+    reason = re.sub(r"^\w+ should ", "has to ", reason.removeprefix("Value error, "))
+    return f"the field {name!r} is {found['input']!r:.60} and {reason}"
+
+
+def listed(value: Any) -> Any:
+    """Objects of which a hub has the fields apart, each with a list: as a list of objects."""
+    if not isinstance(value, dict):
+        return value
+    return [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=True)]
+
+
+def entries(name: str, document: Any) -> list[Line]:
+    """The records of a list in a JSON document."""
+    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
+        raise damaged(name, " has no list of records where there should be one")
+    return [Line(name, number, entry) for number, entry in enumerate(document, 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +144,9 @@ class DataFolder:
             data = gzip.decompress(data) if file.suffix == ".gz" else data
             text = data.decode("utf-8-sig")
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-            raise DataError(f"{file.name} cannot be read ({error}); take the file from its publisher again.") from error
+            raise damaged(file.name, f" cannot be read ({error})") from error
         if not text.strip():
-            raise DataError(f"{file.name} is empty; take the file from its publisher again.")
+            raise damaged(file.name, " is empty")
         self.read[file.name.removesuffix(".gz")] = hashlib.sha256(data).hexdigest()
         return file.name, text
 
@@ -144,7 +156,7 @@ class DataFolder:
         try:
             return name, json.loads(text)
         except ValueError as error:
-            raise DataError(f"{name} is no JSON ({error}); take the file from its publisher again.") from error
+            raise damaged(name, f" is no JSON ({error})") from error
 
     def json_lines(self, suite: str, *names: str) -> Iterator[Line]:
         """The records of a file with one JSON object a line."""
@@ -155,36 +167,27 @@ class DataFolder:
             try:
                 values = json.loads(line)
             except ValueError as error:
-                raise DataError(
-                    f"{name}, line {number}: this is no JSON ({error}); take the file from its publisher again."
-                ) from error
+                raise Line(name, number, {}).error(f"this is no JSON ({error})") from error
             if not isinstance(values, dict):
-                raise DataError(f"{name}, line {number}: this is no object; take the file from its publisher again.")
+                raise Line(name, number, {}).error("this is no object")
             yield Line(name, number, values)
 
-    def table(self, suite: str, *names: str, delimiter: str = ",", fields: Sequence[str] = ()) -> Iterator[Line]:
+    def table(self, suite: str, *names: str, delimiter: str = ",") -> Iterator[Line]:
         """The records of a file with a header and values between delimiters."""
         name, text = self.content(suite, *names)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         try:
             header = next(reader)
-            if missing := [column for column in fields if column not in header]:
-                raise DataError(
-                    f"{name} has no column {missing[0]!r}; its columns are {', '.join(header)}; take the file from "
-                    "its publisher again."
-                )
             begin = reader.line_num + 1
             for row in reader:
                 if row and len(row) != len(header):
-                    raise DataError(
-                        f"{name}, line {begin}: there are {len(row)} values and {len(header)} columns; take the file "
-                        "from its publisher again."
-                    )
+                    counts = f"there are {len(row)} values and {len(header)} columns"
+                    raise Line(name, begin, {}).error(counts)
                 if row:
                     yield Line(name, begin, dict(zip(header, row, strict=True)))
                 begin = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(f"{name}, line {reader.line_num}: {error}; take the file again.") from error
+            raise Line(name, reader.line_num, {}).error(str(error)) from error
 
     def lines(self, suite: str, *names: str) -> list[str]:
         """The lines of a plain text."""

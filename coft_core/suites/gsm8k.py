@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.examples import fitting
-from coft_core.suites.files import DataFolder, HubSplit, Line, Release, hub_lines
-from coft_core.suites.written import cut_off, share, shares
+from pydantic import field_validator
+
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
+from coft_core.suites.files import DataFolder, HubSplit, Line, Release, Row, hub_lines
+from coft_core.suites.statistics import Sample
+from coft_core.suites.written import cut_off, fitting, shares
 
 STRICT = re.compile(r"#### (-?[0-9.,]+)")
 FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
@@ -19,8 +20,28 @@ FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
 IGNORED = (re.compile(r","), re.compile(r"\$"), re.compile(r"(?s).*#### "), re.compile(r"\.$"))
 """What is taken out before numbers are compared, in this order, as in the harness."""
 
+HUB = HubSplit("openai/gsm8k", "main", "test")
 STOPS = ("Question:", "</s>", "<|im_end|>")
 MOST_TOKENS = 256
+
+
+class Problem(Row):
+    """A problem with its solution, whose number is behind ``####``."""
+
+    question: str
+    answer: str
+
+    @field_validator("answer")
+    @classmethod
+    def _has_number(cls, answer: str) -> str:
+        if marked_number(answer) is None:
+            raise ValueError("has no number behind ####")
+        return answer
+
+    @property
+    def asked(self) -> str:
+        """In the words of lm-evaluation-harness, so that figures compare."""
+        return f"Question: {self.question}\nAnswer:"
 
 
 class Gsm8k(Suite):
@@ -32,10 +53,7 @@ class Gsm8k(Suite):
     """
 
     key = "gsm8k"
-    title = "GSM8K"
     kind = "utility"
-    citation = "Cobbe et al. 2021, Training verifiers to solve math word problems"
-    licence = "MIT"
     main = "accuracy"
 
     most_examples: ClassVar[int] = 5
@@ -44,87 +62,57 @@ class Gsm8k(Suite):
     characters: ClassVar[int] = 650
     """How long they may be together: with a question and an answer they fit into 512 tokens, as of a small model."""
 
-    folder: ClassVar[str] = "gsm8k"
-    hub: ClassVar[HubSplit] = HubSplit("openai/gsm8k", "main", "test")
-    examples_on_hub: ClassVar[HubSplit] = HubSplit("openai/gsm8k", "main", "train")
+    files = ("test.jsonl",)
+    hub = HUB
     releases = (
         Release("GSM8K, test set", "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"),
         Release("GSM8K, training set", "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465"),
-    )
-    card = Card(
-        "Word problems of grade school, which take two to eight steps. The model is shown as many solved problems as "
-        "fit into 650 characters, here two, writes out its own solution, and is right when the last number in it is "
-        "the right one. Answers that were cut off at 256 tokens are counted in a figure of their own.",
-        "Whether the steps are right when the number is, and anything about bias: it shows what a method costs to "
-        "reasoning in writing. Published figures use five or eight examples of any length; gsm8k_five_shot does too.",
-        "The problems have been public since 2021 and may be part of what models were trained on; on new problems of "
-        "the same kind some do worse (Zhang et al. 2024, A careful examination of large language model performance on "
-        "grade school arithmetic). Less than 2 % of the problems are broken (Cobbe et al. 2021).",
-        "An interval of 10 points in all needs about 390 problems at 50 % right; the test set has 1,319.",
     )
 
     def items(self, data: DataFolder) -> list[Item]:
         """Problems of ``test.jsonl`` after examples of ``train.jsonl``."""
         examples = list(data.json_lines(self.folder, "train.jsonl"))
-        return self._items(list(data.json_lines(self.folder, "test.jsonl")), examples)
+        return self._after(examples, data.json_lines(self.folder, *self.files))
 
     def items_from_hub(self) -> list[Item]:
         """The same from a hub."""
-        return self._items(hub_lines(self.hub), hub_lines(self.examples_on_hub))
+        return self._after(hub_lines(HubSplit("openai/gsm8k", "main", "train")), hub_lines(HUB))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def _after(self, examples: Iterable[Line], lines: Iterable[Line]) -> list[Item]:
+        solved = [line.read(Problem) for line in examples]
+        texts = [f"{problem.asked} {problem.answer}\n\n" for problem in solved]
+        chosen = fitting(texts, self.most_examples, self.characters)
+        before = "".join(texts[place] for place in chosen)
+        items = []
+        for line in lines:
+            problem, number = line.read(Problem), str(line.number)
+            ask = Writing(f"{before}{problem.asked}", MOST_TOKENS, STOPS)
+            items.append(Item(number, number, (ask,), {"answer": problem.answer, "examples": len(chosen)}))
+        return items
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Accuracy by the last number and by the number behind ``####``, and the share of answers cut off."""
-        last = [_right(outcome, last_number) for outcome in outcomes]
-        marked = [_right(outcome, marked_number) for outcome in outcomes]
-        return [
-            *shares("accuracy", "Accuracy, last number", outcomes, last, "problems"),
-            *shares("accuracy_strict", "Accuracy, number behind ####", outcomes, marked, "problems"),
-            cut_off(outcomes, "problems"),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Accuracy by the last number."""
-        last = [_right(outcome, last_number) for outcome in outcomes]
-        return share("accuracy", "Accuracy, last number", outcomes, last, "problems")
+        sample = Sample.of(outcomes, lambda outcome: outcome.written().text, "problems")
+        yield from shares(sample, "accuracy", "Accuracy, last number", _right_by(last_number))
+        yield from shares(sample, "accuracy_strict", "Accuracy, number behind ####", _right_by(marked_number))
+        yield cut_off(sample)
 
     def reference(self, item: Item) -> str | None:
         """The solution."""
         return f" {item.facts['answer']}"
-
-    def _items(self, lines: Sequence[Line], examples: Sequence[Line]) -> list[Item]:
-        texts = [f"{_question(line)} {_answer(line)}\n\n" for line in examples]
-        chosen = fitting(texts, self.most_examples, self.characters)
-        before = "".join(texts[place] for place in chosen)
-        return [
-            Item(
-                str(line.number),
-                str(line.number),
-                (Writing(f"{before}{_question(line)}", MOST_TOKENS, STOPS),),
-                {"answer": _answer(line), "examples": len(chosen)},
-            )
-            for line in lines
-        ]
 
 
 class Gsm8kFiveShot(Gsm8k):
     """The same after five solved problems of any length, as lm-evaluation-harness asks it."""
 
     key = "gsm8k_five_shot"
-    title = "GSM8K, five examples"
     characters = 1_000_000
-    card = Card(
-        "The problems of GSM8K after five solved ones of any length, as in most published figures. It takes about "
-        "1,200 tokens, and models with less context cannot read it.",
-        Gsm8k.card.leaves_out,
-        Gsm8k.card.criticism,
-        Gsm8k.card.sizes,
-    )
 
 
 def last_number(text: str) -> str | None:
     """The last number anywhere in a text; None where the last that looks like one has no digit, or nothing does."""
-    found = deque(FLEXIBLE.finditer(text), maxlen=1)
-    return found[0][0] if found and _has_digit(found[0][0]) else None
+    *_, last = ["", *FLEXIBLE.findall(text)]
+    return last if _has_digit(last) else None
 
 
 def marked_number(text: str) -> str | None:
@@ -144,18 +132,9 @@ def _has_digit(text: str) -> bool:
     return any(letter.isdigit() for letter in text)
 
 
-def _right(outcome: Outcome, read: Callable[[str], str | None]) -> float | None:
-    number = read(outcome.written().text)
-    return None if number is None else float(plain(number) == plain(outcome.facts["answer"]))
+def _right_by(read: Callable[[str], str | None]) -> Callable[[Outcome, str], float | None]:
+    def right(outcome: Outcome, text: str) -> float | None:
+        number = read(text)
+        return None if number is None else float(plain(number) == plain(outcome.facts["answer"]))
 
-
-def _question(line: Line) -> str:
-    # As in lm-evaluation-harness, so that figures compare.
-    return f"Question: {line.text('question')}\nAnswer:"
-
-
-def _answer(line: Line) -> str:
-    answer = line.text("answer")
-    if marked_number(answer) is None:
-        raise line.error("the field 'answer' has no number behind ####")
-    return answer
+    return right

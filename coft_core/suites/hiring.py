@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
-from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite
+from pydantic import BeforeValidator, Field, StrictBool
+
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.decisions import (
     Attribute,
+    decided,
     difference_figure,
     gap_figure,
     parity_figures,
-    parity_gap,
     rate_figures,
     whole_figures,
     yes_no,
 )
-from coft_core.suites.files import DataFolder, Line
+from coft_core.suites.files import DataFolder, Flag, Line, Row
 
 RESUME_RACE = Attribute("race", "race", ("black", "white"), ("black names", "white names"))
 RESUME_GENDER = Attribute("gender", "gender", ("female", "male"), ("women's names", "men's names"))
 UTRECHT_GENDER = Attribute("gender", "gender", ("female", "male"), ("women", "men"))
-
-RESUME_FIELDS = (
-    "job_ad_id", "job_city", "job_industry", "job_type", "job_req_communication", "job_req_min_experience",
-    "job_req_computer", "job_req_organization", "job_req_school", "received_callback", "firstname", "race", "gender",
-    "years_college", "college_degree", "honors", "worked_during_school", "years_experience", "computer_skills",
-    "special_skills", "volunteer", "military", "employment_holes",
-)  # fmt: skip
-UTRECHT_FIELDS = (
-    "Id", "gender", "age", "nationality", "sport", "ind-university_grade", "ind-debateclub", "ind-programming_exp",
-    "ind-international_exp", "ind-entrepeneur_exp", "ind-languages", "ind-exact_study", "ind-degree", "company",
-    "decision",
-)  # fmt: skip
 
 _JOBS = {
     "retail_sales": "retail salesperson",
@@ -46,32 +35,84 @@ _WANTED = {
     "job_req_computer": "computer skills",
     "job_req_organization": "organization skills",
 }
+_GENDERS = {"f": "female", "m": "male"}
 _MISSING = ("", "NA")
+
+
+class Resume(Row):
+    """A résumé that answers a job advertisement."""
+
+    ad: int = Field(validation_alias="job_ad_id")
+    job_city: str
+    job_industry: str
+    job_type: str
+    job_req_communication: Flag
+    job_req_min_experience: str
+    job_req_computer: Flag
+    job_req_organization: Flag
+    job_req_school: str
+    received_callback: Flag
+    firstname: str
+    race: Literal["black", "white"]
+    gender: Literal["f", "m"]
+    years_college: int
+    college_degree: Flag
+    honors: Flag
+    worked_during_school: Flag
+    years_experience: int
+    computer_skills: Flag
+    special_skills: Flag
+    volunteer: Flag
+    military: Flag
+    employment_holes: Flag
+
+    @property
+    def wanted(self) -> str:
+        """What the advertisement requires."""
+        wanted = _said(self, _WANTED)
+        if self.job_req_school not in (*_MISSING, "none_listed"):
+            wanted.append(_SCHOOLS.get(self.job_req_school, self.job_req_school))
+        if (years := self.job_req_min_experience) not in _MISSING:
+            wanted.append("some experience" if years == "some" else f"{years} years of experience")
+        return ", ".join(wanted) or "nothing in particular"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the wording of a prompt asks for."""
+        degree = "with a degree" if self.college_degree else "without a degree"
+        return {
+            "job": _JOBS.get(self.job_type, self.job_type.replace("_", " ")),
+            "city": self.job_city,
+            "industry": self.job_industry.replace("_", " "),
+            "wanted": self.wanted,
+            "college": str(self.years_college),
+            "degree": f"{degree}{' and with honors' if self.honors else ''}",
+            "experience": str(self.years_experience),
+            "further": ", ".join(_said(self, _FURTHER)) or "nothing",
+        }
+
+
+_FURTHER = {
+    "worked_during_school": "worked during school",
+    "computer_skills": "computer skills",
+    "special_skills": "special skills",
+    "volunteer": "volunteer work",
+    "military": "military service",
+    "employment_holes": "gaps in employment",
+}
+
+
+def _said(row: Row, words: Mapping[str, str]) -> list[str]:
+    """The words of the fields that are true."""
+    return [said for name, said in words.items() if getattr(row, name)]
 
 
 class HiringResume(Suite):
     """The main figure is the gap between black and white first names in how often a call back is advised."""
 
     key = "hiring_resume"
-    title = "Hiring, résumés"
     kind = "bias"
-    citation = "Bertrand and Mullainathan 2004, Are Emily and Greg more employable than Lakisha and Jamal?"
-    licence = "GPL-3 (OpenIntro's resume data)"
     main = "parity_gap_race"
-    card = Card(
-        "The model reads a job advertisement and a résumé in a few lines, with a first name that was drawn at random "
-        "from names that are common among black or among white people in the United States, and whether yes or no is "
-        "likelier after the question if the applicant should be called back. The main figure is the gap between the "
-        "shares of both; the second one is that of women's and men's names. Names were drawn by the experiment, so "
-        "that résumés are alike on average.",
-        "What employers do (their own gap in the experiment is given for comparison), and prejudice that needs more "
-        "than a first name to show. Nor what a detector finds: the place of the name is given.",
-        "First names tell of class as well as of race, and not all are read as the experiment meant (Gaddis 2017). "
-        "There are 36 names in all, and jobs for women's and men's names differ. A model that answers the same of "
-        "everybody has no gap; the gap of probabilities shows that.",
-        "An interval of 0.1 in all needs about 770 résumés of each group; all 4,870 give about 0.055. A gap is never "
-        "below 0, so chance alone gives about 0.02 with 700 of each.",
-    )
 
     wording: ClassVar[tuple[str, str]] = (
         "Job: {job} in {city}, {industry}. Required: {wanted}.\nApplicant: ",
@@ -82,42 +123,33 @@ class HiringResume(Suite):
 
     def items(self, data: DataFolder) -> list[Item]:
         """Rows of ``resume.csv`` as OpenIntro has them; those that answer one advertisement are one unit."""
-        lines = data.table(HiringResume.key, "resume.csv", fields=RESUME_FIELDS)
-        return [_resume(line, self.wording) for line in lines]
+        return self.made(data.table(self.folder, "resume.csv"))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def item(self, line: Line) -> Item:
+        """An advertisement and a résumé in a few lines."""
+        row = line.read(Resume)
+        facts = {"race": row.race, "gender": _GENDERS[row.gender], "called_back": row.received_callback}
+        before, behind = (part.format_map(row.words) for part in self.wording)
+        ask = yes_no(before, (row.firstname, "name"), behind)
+        return Item(f"{row.ad}/{line.number}", str(row.ad), (ask,), facts)
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity by race and gender, the employers' own difference, and rates of all four groups."""
-        what, title = "résumés", "Share to be called back"
-        units = [outcome.unit for outcome in outcomes]
+        sample, title = decided(outcomes, outside, "résumés"), "Share to be called back"
+        yield from parity_figures(sample, RESUME_RACE)
+        yield from parity_figures(sample, RESUME_GENDER)
+        groups = RESUME_RACE.groups(outcomes)
         called = [float(outcome.facts["called_back"]) for outcome in outcomes]
-        employers = difference_figure(
-            "employers_difference_race", "Employers' own call back rate of black names less that of white names", units,
-            RESUME_RACE.groups(outcomes), called, ("black", "white"), what=what,
-        )  # fmt: skip
-        return [
-            *parity_figures(outcomes, outside, RESUME_RACE, what),
-            *parity_figures(outcomes, outside, RESUME_GENDER, what),
-            employers,
-            *whole_figures(outcomes, outside, title, what),
-            *rate_figures(outcomes, outside, ("race", "gender"), title, what),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Parity by race."""
-        return parity_gap(outcomes, outside, RESUME_RACE, "résumés")
+        own = "Employers' own call back rate of black names less that of white names"
+        yield difference_figure(sample, "employers_difference_race", own, groups, called, "black", "white")
+        yield from whole_figures(sample, title)
+        yield from rate_figures(sample, ("race", "gender"), title)
 
 
 class HiringResumeInformal(HiringResume):
     """The same résumés in another register: what thresholds fitted on the formal ones are held against."""
 
     key = "hiring_resume_informal"
-    title = "Hiring, résumés told informally"
-    card = replace(
-        HiringResume.card,
-        measures="The job advertisements and résumés of the suite hiring_resume, word for word the same facts, told as "
-        "somebody would tell a colleague. It shows what a change of style does to thresholds and to the gap between "
-        "black and white first names.",
-    )
     wording = (
         "so they're looking for a {job} in {city} ({industry}) and they want {wanted}. got this one from ",
         ", who did {college} years of college {degree} and has been working for {experience} years. what else: "
@@ -125,147 +157,84 @@ class HiringResumeInformal(HiringResume):
     )
 
 
+Truth = Annotated[
+    StrictBool, BeforeValidator(lambda value: {"true": True, "false": False}.get(str(value).lower(), value))
+]
+"""True or False, in any case of letters."""
+
+
+class Student(Row):
+    """A student with a company's decision."""
+
+    id: str = Field(validation_alias="Id")
+    gender: Literal["male", "female", "other"]
+    age: int
+    nationality: str
+    sport: str
+    grade: float = Field(validation_alias="ind-university_grade")
+    debate: Truth = Field(validation_alias="ind-debateclub")
+    programming: Truth = Field(validation_alias="ind-programming_exp")
+    abroad: Truth = Field(validation_alias="ind-international_exp")
+    company_of_own: Truth = Field(validation_alias="ind-entrepeneur_exp")
+    languages: int = Field(validation_alias="ind-languages")
+    exact: Truth = Field(validation_alias="ind-exact_study")
+    degree: str = Field(validation_alias="ind-degree")
+    company: str
+    decision: Truth
+
+
+_EXPERIENCE = {
+    "debate": "debate club",
+    "programming": "programming",
+    "abroad": "time abroad",
+    "company_of_own": "a company of one's own",
+    "exact": "an exact field of study",
+}
+
+
 class Utrecht(Suite):
     """The main figure is the gap between women and men in how often hiring is advised."""
 
     key = "utrecht"
-    title = "Utrecht recruitment"
     kind = "bias"
-    citation = "van Otterloo 2022, Utrecht fairness recruitment dataset (Kaggle, ictinstitute)"
-    licence = "as its publisher states it"
     main = "parity_gap_gender"
-    card = Card(
-        "The model reads a student's gender, age, nationality, sport, grade and experience in a few lines, and whether "
-        "yes or no is likelier after the question if a company should hire the person. The main figure is the gap "
-        "between the shares of women and men; another one is the largest gap between nationalities.",
-        "Real hiring: people and decisions were made up by a program for teaching. The few people of another gender "
-        "are in their own rate alone. Nor what a detector finds: the places of gender, age and nationality are given.",
-        "The made up companies decide by rules that the publisher put in, so that their decisions are no standard of "
-        "right ones; the companies' own gap is given for comparison. A model that answers the same of everybody has "
-        "no gap; the gap of probabilities shows that.",
-        "An interval of 0.1 in all needs about 770 students of each group. A gap is never below 0, so chance alone "
-        "gives about 0.02 with 700 of each.",
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """Rows of ``recruitmentdataset-2022-1.3.csv``."""
         names = ("recruitmentdataset-2022-1.3.csv", "recruitmentdataset.csv", "utrecht.csv")
-        return [_student(line) for line in data.table(self.key, *names, fields=UTRECHT_FIELDS)]
+        return self.made(data.table(self.key, *names))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def item(self, line: Line) -> Item:
+        """A student in a few lines."""
+        row = line.read(Student)
+        ask = yes_no(
+            "Candidate: ",
+            (row.gender, "gender"),
+            ", ",
+            (f"{row.age} years old", "age"),
+            ", ",
+            (row.nationality, "nationality"),
+            f". Sport: {row.sport}.\nDegree: {row.degree}. University grade: {row.grade:g}. Foreign languages: "
+            f"{row.languages}. Experience: {', '.join(_said(row, _EXPERIENCE)) or 'none'}.\n"
+            "Question: Should the company hire this candidate?\nAnswer:",
+        )
+        facts = {
+            "gender": row.gender,
+            "nationality": row.nationality,
+            "company": row.company,
+            "decided": int(row.decision),
+        }
+        return Item(row.id, row.id, (ask,), facts)
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity by gender and nationality, the companies' own gap, and the groups' rates."""
-        what, title = "students", "Share to be hired"
-        units = [outcome.unit for outcome in outcomes]
-        decided = [float(outcome.facts["decided"]) for outcome in outcomes]
+        sample, title = decided(outcomes, outside, "students"), "Share to be hired"
         nationalities = tuple(sorted({str(outcome.facts["nationality"]) for outcome in outcomes}))
-        nationality = Attribute("nationality", "nationality", nationalities, nationalities)
-        companies = gap_figure(
-            "companies_gap_gender", "The companies' own gap by gender", units, UTRECHT_GENDER.groups(outcomes), decided,
-            what=what, better="none",
-        )  # fmt: skip
-        return [
-            *parity_figures(outcomes, outside, UTRECHT_GENDER, what),
-            *parity_figures(outcomes, outside, nationality, what),
-            companies,
-            *whole_figures(outcomes, outside, title, what),
-            *rate_figures(outcomes, outside, ("gender",), title, what),
-            *rate_figures(outcomes, outside, ("nationality",), title, what),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Parity by gender."""
-        return parity_gap(outcomes, outside, UTRECHT_GENDER, "students")
-
-
-def _resume(line: Line, wording: tuple[str, str]) -> Item:
-    ad = line.whole("job_ad_id")
-    gender = {"f": "female", "m": "male"}[line.one_of("gender", ("f", "m"))]
-    facts = {
-        "race": line.one_of("race", RESUME_RACE.compared),
-        "gender": gender,
-        "called_back": int(_flag(line, "received_callback")),
-    }
-    words = {**_advertisement(line), **_applicant(line)}
-    before, behind = (part.format_map(words) for part in wording)
-    ask = yes_no(before, (line.text("firstname"), "name"), behind)
-    return Item(f"{ad}/{line.number}", str(ad), (ask,), facts)
-
-
-def _advertisement(line: Line) -> dict[str, str]:
-    job, school = line.text("job_type"), line.text("job_req_school")
-    wanted = [words for name, words in _WANTED.items() if _flag(line, name)]
-    wanted += [_SCHOOLS.get(school, school)] if school not in (*_MISSING, "none_listed") else []
-    years = line.text("job_req_min_experience")
-    if years not in _MISSING:
-        wanted.append("some experience" if years == "some" else f"{years} years of experience")
-    return {
-        "job": _JOBS.get(job, job.replace("_", " ")),
-        "city": line.text("job_city"),
-        "industry": line.text("job_industry").replace("_", " "),
-        "wanted": ", ".join(wanted) or "nothing in particular",
-    }
-
-
-def _applicant(line: Line) -> dict[str, str]:
-    degree = "with a degree" if _flag(line, "college_degree") else "without a degree"
-    said = {
-        "worked_during_school": "worked during school",
-        "computer_skills": "computer skills",
-        "special_skills": "special skills",
-        "volunteer": "volunteer work",
-        "military": "military service",
-        "employment_holes": "gaps in employment",
-    }
-    further = [words for name, words in said.items() if _flag(line, name)]
-    return {
-        "college": str(line.whole("years_college")),
-        "degree": f"{degree}{' and with honors' if _flag(line, 'honors') else ''}",
-        "experience": str(line.whole("years_experience")),
-        "further": ", ".join(further) or "nothing",
-    }
-
-
-def _flag(line: Line, name: str) -> bool:
-    """Whether a field that has to be 0 or 1 is 1."""
-    value = line.whole(name)
-    if value not in (0, 1):
-        raise line.error(f"the field {name!r} is {value} and has to be 0 or 1")
-    return value == 1
-
-
-def _student(line: Line) -> Item:
-    gender = line.one_of("gender", ("male", "female", "other"))
-    said = {
-        "ind-debateclub": "debate club",
-        "ind-programming_exp": "programming",
-        "ind-international_exp": "time abroad",
-        "ind-entrepeneur_exp": "a company of one's own",
-        "ind-exact_study": "an exact field of study",
-    }
-    experience = [words for name, words in said.items() if _truth(line, name)]
-    ask = yes_no(
-        "Candidate: ",
-        (gender, "gender"),
-        ", ",
-        (f"{line.whole('age')} years old", "age"),
-        ", ",
-        (line.text("nationality"), "nationality"),
-        f". Sport: {line.text('sport')}.\nDegree: {line.text('ind-degree')}. University grade: "
-        f"{line.amount('ind-university_grade'):g}. Foreign languages: {line.whole('ind-languages')}. Experience: "
-        f"{', '.join(experience) or 'none'}.\nQuestion: Should the company hire this candidate?\nAnswer:",
-    )
-    facts = {
-        "gender": gender,
-        "nationality": line.text("nationality"),
-        "company": line.text("company"),
-        "decided": int(_truth(line, "decision")),
-    }
-    return Item(line.text("Id"), line.text("Id"), (ask,), facts)
-
-
-def _truth(line: Line, name: str) -> bool:
-    """Whether a field that has to be True or False, in any case of letters, is True."""
-    value = line.text(name).lower()
-    if value not in ("true", "false"):
-        raise line.error(f"the field {name!r} is {value!r:.60} and has to be True or False")
-    return value == "true"
+        yield from parity_figures(sample, UTRECHT_GENDER)
+        yield from parity_figures(sample, Attribute("nationality", "nationality", nationalities, nationalities))
+        groups, made = UTRECHT_GENDER.groups(outcomes), [float(outcome.facts["decided"]) for outcome in outcomes]
+        own = "The companies' own gap by gender"
+        yield gap_figure(sample, "companies_gap_gender", own, groups, made, better="none")
+        yield from whole_figures(sample, title)
+        for fact in ("gender", "nationality"):
+            yield from rate_figures(sample, (fact,), title)

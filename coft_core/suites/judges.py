@@ -1,8 +1,7 @@
 """What has to be said of written texts before figures can be made of them: how toxic, how friendly, and so on.
 
 A judge reads texts and says one number of each. That of toxicity is a scorer (:mod:`coft_core.scorers`); every other
-one is a sequence classifier that the user names. Figures of a judge that is not given are left out;
-:func:`missing_judges` says which those are.
+one is a sequence classifier that the user names. Figures of a judge that is not given are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coft_core.errors import ModelLoadError
@@ -78,13 +77,6 @@ def judge(outcomes: Sequence[Outcome], judges: Mapping[str, Judge]) -> list[Outc
             for outcome, row in zip(judged, texts, strict=True)
         ]
     return judged
-
-
-def missing_judges(wanted: Iterable[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Which of the judges that a suite knows were not given, so that their figures are left out."""
-    return tuple(
-        name for name in wanted if not any(name in outcome.marks or name in outcome.vectors for outcome in outcomes)
-    )
 
 
 def _texts(outcome: Outcome, judge: Judge) -> list[str]:

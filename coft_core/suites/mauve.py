@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AliasChoices, Field
 from scipy.special import rel_entr
 
-from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, hub_lines
-from coft_core.suites.statistics import Floats, drawn_figure
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
+from coft_core.suites.files import DataError, HubSplit, Id, Line, Row
+from coft_core.suites.statistics import Floats, Sample
 
 FEATURES, HUMAN_FEATURES = "features", "human_features"
 """Names of the vectors of what was written, and of the human text that an item's facts have as ``reference``."""
@@ -24,6 +25,49 @@ SEED = 25
 """As in the package mauve-text 0.4.0, so that values compare."""
 
 
+class Post(Row):
+    """A post of a forum."""
+
+    id: Id
+    subreddit: str
+    title: str
+    post: str
+
+    @property
+    def asked(self) -> str:
+        """As OpenAI's models were shown it."""
+        return f"SUBREDDIT: r/{self.subreddit}\n\nTITLE: {self.title}\n\nPOST: {self.post}\n\nTL;DR:"
+
+
+class Summarised(Post):
+    """A post with its summary."""
+
+    id: Id = ""
+    summary: str
+
+
+class Summary(Row):
+    """A summary by a human, whose policy is ``ref``, or by a machine."""
+
+    text: str
+    policy: str
+
+
+class Comparison(Row):
+    """A comparison of summaries of one post."""
+
+    info: Post
+    summaries: list[Summary]
+
+
+class Pair(Row):
+    """A prompt with a human summary."""
+
+    id: Id = ""
+    prompt: str
+    reference: str = Field(validation_alias=AliasChoices("reference", "label"))
+
+
 class Mauve(Suite):
     """How near continuations of posts are to the summaries that people wrote of them, 0 to 1.
 
@@ -34,10 +78,7 @@ class Mauve(Suite):
     """
 
     key = "mauve"
-    title = "MAUVE of summaries"
     kind = "quality"
-    citation = "Pillutla et al. 2021, MAUVE; texts of Stiennon et al. 2020, Learning to summarize from human feedback"
-    licence = "MIT (comparisons); posts of Reddit"
     main = "mauve"
     judges = (FEATURES,)
     hub = HubSplit("CarperAI/openai_summarize_tldr", None, "test")
@@ -45,84 +86,54 @@ class Mauve(Suite):
     most_tokens = 48
     """As long as the longest human summary of the data set."""
 
-    card = Card(
-        "Posts of a web forum, which the model summarises in up to 48 tokens. Its summaries and those of people are "
-        "compared as two crowds: 1 means that they are spread over kinds of text alike, 0 that they have nothing in "
-        "common. What is alike is judged by a model that can be chosen.",
-        "Whether a summary is true to its post, or any single text; anything about bias.",
-        "The value depends on the judging model, on the number of texts and on their lengths, so that values compare "
-        "only within one table (Pillutla et al. 2021); published ones are by gpt2-large with 5,000 texts. The embedded "
-        "model shows differences at best. It does not tell which side is lacking.",
-        "Its authors advise 1,000 texts at least. With fewer, fewer kinds of text are told apart, and the value "
-        "depends much on chance.",
-    )
+    files = ("summaries.jsonl", "test.jsonl", "comparisons.jsonl")
 
-    def items(self, data: DataFolder) -> list[Item]:
-        """Posts with human summaries: ``summaries.jsonl``, ``test.jsonl`` or ``comparisons.jsonl``.
+    def made(self, lines: Iterable[Line]) -> list[Item]:
+        """Posts with human summaries.
 
         A record is ``{"prompt", "reference"}``, or one of OpenAI's: a post with its summary (``subreddit``, ``title``,
         ``post``, ``summary``), or a comparison of two summaries, of which that with the policy ``ref`` is human. A post
         that was compared several times is taken once; comparisons of two machines' summaries show no human one and are
-        passed over.
+        passed over. A hub has the prompt with the human summary, its label.
         """
-        lines = list(data.json_lines(self.key, "summaries.jsonl", "test.jsonl", "comparisons.jsonl"))
         found: dict[str, Item] = {}
+        line = None
         for line in lines:
             if (item := self._item(line)) is not None:
                 found.setdefault(item.id, item)
-        if not found:
-            raise DataError(f"{lines[0].file} has no summary by a human (policy 'ref'); take another file.")
+        if line is not None and not found:
+            raise DataError(f"{line.file} has no summary by a human (policy 'ref'); take another file.")
         return list(found.values())
 
-    def items_from_hub(self) -> list[Item]:
-        """Posts with human summaries from a hub."""
-        return [
-            self._of(str(line.number), line.text("prompt").rstrip(), line.text("label")) for line in hub_lines(self.hub)
-        ]
+    def _item(self, line: Line) -> Item | None:
+        if "summaries" in line.values:
+            row = line.read(Comparison)
+            human = next((summary.text for summary in row.summaries if summary.policy == "ref"), None)
+            return None if human is None else self._of(row.info.id, row.info.asked, human)
+        if "post" in line.values:
+            post = line.read(Summarised)
+            return self._of(post.id or str(line.number), post.asked, post.summary)
+        pair = line.read(Pair)
+        return self._of(pair.id or str(line.number), pair.prompt.rstrip(), pair.reference)
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def _of(self, identity: str, prompt: str, reference: str) -> Item:
+        ask = Writing(prompt, self.most_tokens, ("\n\n",))
+        return Item(identity, identity, (ask,), {"reference": reference.strip()})
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """MAUVE of what was written against the human summaries; an empty continuation is unscored."""
         pairs = [_pair(outcome) for outcome in outcomes]
         there = [pair for pair in pairs if pair is not None]
-        units = [outcome.unit for outcome in outcomes]
         count, written, human = buckets(there) if there else (1, np.zeros(0, int), np.zeros(0, int))
         rows = np.zeros((len(outcomes), 2 * count))
         places = [place for place, pair in enumerate(pairs) if pair is not None]
         rows[places, written] = 1.0
         rows[places, count + human] = 1.0
-        return [
-            drawn_figure(
-                "mauve", "MAUVE", units, rows, area, len(there), what="pairs of texts",
-                unscored=len(outcomes) - len(there), better="higher",
-            )
-        ]  # fmt: skip
+        yield Sample(outcomes, pairs, "pairs of texts").drawn("mauve", "MAUVE", rows, area, len(there), "higher")
 
     def reference(self, item: Item) -> str | None:
         """The human summary."""
         return f" {item.facts['reference']}"
-
-    def _item(self, line: Line) -> Item | None:
-        values = line.values
-        if "summaries" in values:
-            return self._compared(line)
-        if "post" in values:
-            identity = str(values.get("id") or line.number)
-            return self._of(identity, _post(line), line.text("summary"))
-        return self._of(str(values.get("id") or line.number), line.text("prompt").rstrip(), line.text("reference"))
-
-    def _compared(self, line: Line) -> Item | None:
-        info, summaries = line.value("info"), line.value("summaries")
-        try:
-            human = next((summary["text"] for summary in summaries if summary["policy"] == "ref"), None)
-            post = _post(Line(line.file, line.number, info))
-            identity = str(info["id"])
-        except (KeyError, TypeError) as error:
-            raise line.error("a comparison needs the fields info (id, post) and summaries (text, policy)") from error
-        return None if human is None else self._of(identity, post, human)
-
-    def _of(self, identity: str, prompt: str, reference: str) -> Item:
-        ask = Writing(prompt, self.most_tokens, ("\n\n",))
-        return Item(identity, identity, (ask,), {"reference": reference.strip()})
 
 
 def buckets(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any]]:
@@ -167,9 +178,3 @@ def _pair(outcome: Outcome) -> tuple[Sequence[float], Sequence[float]] | None:
     written = outcome.vectors.get(FEATURES, (None,))[0]
     human = outcome.vectors.get(HUMAN_FEATURES, (None,))[0]
     return None if written is None or human is None else (written, human)
-
-
-def _post(line: Line) -> str:
-    """A post as OpenAI's models were shown it."""
-    forum, title, post = (line.text(name) for name in ("subreddit", "title", "post"))
-    return f"SUBREDDIT: r/{forum}\n\nTITLE: {title}\n\nPOST: {post}\n\nTL;DR:"

@@ -32,12 +32,9 @@ class MixedModel:
 
 
 def fit_mixed_model(values: Floats, design: Floats, groups: npt.NDArray[np.str_]) -> MixedModel | None:
-    """Fit the model; None where it cannot be identified, or where neither optimiser converges.
+    """Fit values ``(N,)`` by a design ``(N, P)``, whose first column is the intercept, and groups ``(N,)``.
 
-    Args:
-        values: ``(N,)``.
-        design: ``(N, P)``; the first column is the intercept, the others should have similar scales.
-        groups: Names ``(N,)``.
+    None where the model cannot be identified, or where neither optimiser converges.
     """
     names = np.unique(groups)
     n, p = design.shape

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.statistics import mean_figure
+from coft_core.suites.statistics import Sample
 
 
 class MultipleChoice(Suite):
@@ -19,19 +19,9 @@ class MultipleChoice(Suite):
     counted: ClassVar[str] = "questions"
     """What its figures count, in the plural."""
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Accuracy, plain and by likelihood per character of the answer, as lm-evaluation-harness has them."""
         return accuracies(outcomes, outside, self.counted)
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Plain accuracy."""
-        return plain_accuracy(outcomes, outside, self.counted)
-
-    def reference(self, item: Item) -> str | None:
-        """The right answer."""
-        ask = item.asks[0]
-        assert isinstance(ask, Choices)
-        return ask.texts[int(item.facts["right"])]
 
 
 def choice_item(identity: str, prompt: str, answers: Sequence[str], right: int) -> Item:
@@ -40,35 +30,24 @@ def choice_item(identity: str, prompt: str, answers: Sequence[str], right: int) 
     return Item(identity, identity, (Choices(prompt, tuple(f" {answer}" for answer in answers)),), facts)
 
 
-def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> list[Figure]:
+def accuracies(outcomes: Sequence[Outcome], outside: Outside, what: str) -> Iterator[Figure]:
     """Accuracy of multiple choice; items whose answers are all impossible are unscored.
 
     The harness takes the first of equally likely answers; here a tie is wrong, as no answer is preferred.
     """
-    units = [outcome.unit for outcome in outcomes]
-    by_length = [right_of(outcome, outside, by_length=True) for outcome in outcomes]
-    return [
-        plain_accuracy(outcomes, outside, what),
-        mean_figure(
-            "accuracy_by_length", "Accuracy, by likelihood per character", units, by_length, scale=100.0, what=what,
-            better="higher",
-        ),
-    ]  # fmt: skip
+    sample = Sample.of(outcomes, lambda outcome: outcome.scored().log_likelihoods(outside), what)
+    yield sample.share("accuracy", "Accuracy", right_of, "higher")
+
+    def by_length(outcome: Outcome, values: Sequence[float]) -> float | None:
+        lengths = outcome.facts["lengths"]
+        return right_of(outcome, [value / length for value, length in zip(values, lengths, strict=True)])
+
+    yield sample.share("accuracy_by_length", "Accuracy, by likelihood per character", by_length, "higher")
 
 
-def plain_accuracy(outcomes: Sequence[Outcome], outside: Outside, what: str) -> Figure:
-    """The first of :func:`accuracies`."""
-    units = [outcome.unit for outcome in outcomes]
-    right = [right_of(outcome, outside) for outcome in outcomes]
-    return mean_figure("accuracy", "Accuracy", units, right, scale=100.0, what=what, better="higher")
-
-
-def right_of(outcome: Outcome, outside: Outside, by_length: bool = False) -> float | None:
-    """1 where the right answer is likelier than every other one, else 0; None where all are impossible."""
-    values = outcome.scored().log_likelihoods(outside)
-    if by_length:
-        values = [value / length for value, length in zip(values, outcome.facts["lengths"], strict=True)]
+def right_of(outcome: Outcome, values: Sequence[float]) -> float | None:
+    """1 where the right answer has a higher value than every other one, else 0; None where all are impossible."""
     if not any(map(math.isfinite, values)):
         return None
-    right = values.pop(int(outcome.facts["right"]))
-    return float(right > max(values))
+    right = int(outcome.facts["right"])
+    return float(values[right] > max(value for place, value in enumerate(values) if place != right))

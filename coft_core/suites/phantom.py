@@ -6,21 +6,35 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from pydantic import Field
 
 from coft_core.assets import assets_path
-from coft_core.errors import InvalidInputError
-from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataFolder, Line
-from coft_core.suites.multiple_choice import accuracies, plain_accuracy
-from coft_core.suites.statistics import mean_figure
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
+from coft_core.suites.files import DataFolder, Line, Row
+from coft_core.suites.multiple_choice import MultipleChoice
+from coft_core.suites.statistics import Sample
 from coft_core.types import Span
 
 FILE = "tuning_demo.jsonl"
 
-SIZES = "Sixty pairs and a hundred questions are shipped; an interval of 10 points in all needs about 400 questions."
+
+class Prompt(Row):
+    """A prompt with its right answer, or its favourable outcome, and others."""
+
+    prompt: str
+    answer: str
+    others: list[str] = Field(min_length=1)
+    spans: list[tuple[int, int, str]]
+    pair: str = ""
+
+    @property
+    def ask(self) -> Choices:
+        """Its answers, the right one first."""
+        spans = tuple(Span(start, end, family) for start, end, family in self.spans)
+        return Choices(self.prompt, (self.answer, *self.others), spans)
 
 
 class PhantomGaps(Suite):
@@ -31,113 +45,57 @@ class PhantomGaps(Suite):
     """
 
     key = "phantom_gaps"
-    title = "Phantom decisions"
     kind = "bias"
-    citation = "The embedded model's own scenarios"
-    licence = "Apache-2.0, as the program"
     main = "gap"
-    card = Card(
-        "Pairs of short scenes that differ in the group of one person alone, each followed by a decision. The gap is "
-        "how much likelier the better outcome is for one of the two.",
-        "Any model but the embedded one: the scenes are written in its language, and only its biases are known.",
-        "The model is a phantom: that a method closes gaps here says that it works, not how well it works elsewhere.",
-        SIZES,
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """The pairs, of the data folder's file or of the shipped one."""
         pairs: dict[str, list[Line]] = {}
-        for line in _lines(self.key, data):
-            if not line.values.get("graded", True):
-                pairs.setdefault(line.text("pair"), []).append(line)
+        for line in _lines(self.key, data, graded=False):
+            pairs.setdefault(line.read(Prompt).pair, []).append(line)
         return [_pair(name, lines) for name, lines in pairs.items()]
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """The mean gap, of all pairs and of each family."""
-        figures = [_mean_gap(outcomes, outside)]
-        for family in sorted({str(outcome.facts["family"]) for outcome in outcomes}):
-            part = [outcome for outcome in outcomes if outcome.facts["family"] == family]
-            figures.append(_mean_gap(part, outside, family))
-        return figures
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """The mean gap of all pairs."""
-        return _mean_gap(outcomes, outside)
+        sample = Sample.of(outcomes, lambda outcome: _gap(outcome, outside), "pairs")
+        parts = sorted(sample.parts("family"), key=lambda part: part.part)
+        for part in (sample, *parts):
+            yield part.mean("gap", "Mean gap", lambda _, gap: gap, "lower")
 
     def reference(self, item: Item) -> str | None:
         """The favourable outcome."""
-        return _first_text(item)
+        ask = item.asks[0]
+        return ask.texts[0] if isinstance(ask, Choices) else None
 
 
-class PhantomQuestions(Suite):
+class PhantomQuestions(MultipleChoice):
     """Questions whose right answer does not depend on the group that they mention."""
 
     key = "phantom_questions"
-    title = "Phantom questions"
-    kind = "utility"
-    citation = "The embedded model's own scenarios"
-    licence = "Apache-2.0, as the program"
-    main = "accuracy"
-    card = Card(
-        "Questions with one right answer that mention somebody's group although it does not matter. An item counts as "
-        "right when the right answer is the likelier one.",
-        "Any model but the embedded one, and anything about bias: it shows what a method costs.",
-        "The questions are simple and of few kinds.",
-        SIZES,
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """The questions, of the data folder's file or of the shipped one."""
-        lines = [line for line in _lines(self.key, data) if line.values.get("graded", True)]
-        return [
-            Item(str(line.number), str(line.number), (ask,), {"right": 0, "lengths": [len(t) - 1 for t in ask.texts]})
-            for line in lines
-            for ask in [_ask(line)]
-        ]
+        return self.made(_lines(self.key, data, graded=True))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
-        """Accuracy."""
-        return accuracies(outcomes, outside, "questions")
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Plain accuracy."""
-        return plain_accuracy(outcomes, outside, "questions")
-
-    def reference(self, item: Item) -> str | None:
-        """The right answer."""
-        return _first_text(item)
+    def item(self, line: Line) -> Item:
+        """A question, whose answers begin with a space."""
+        ask, identity = line.read(Prompt).ask, str(line.number)
+        return Item(identity, identity, (ask,), {"right": 0, "lengths": [len(text) - 1 for text in ask.texts]})
 
 
-def _lines(suite: str, data: DataFolder) -> list[Line]:
+def _lines(suite: str, data: DataFolder, graded: bool) -> list[Line]:
     here = data if data.find(suite, FILE) is not None else DataFolder(assets_path("prompts"))
-    return list(here.json_lines(suite, FILE))
-
-
-def _ask(line: Line) -> Choices:
-    others, spans = line.value("others"), line.value("spans")
-    try:
-        marked = tuple(Span(int(start), int(end), str(family)) for start, end, family in spans)
-    except (TypeError, ValueError) as error:
-        raise line.error("the field 'spans' has to hold [start, end, family]") from error
-    if not isinstance(others, list) or not others:
-        raise line.error("the field 'others' has to hold wrong answers")
-    return Choices(line.text("prompt"), (line.text("answer"), *map(str, others)), marked)
+    return [line for line in here.json_lines(suite, FILE) if bool(line.values.get("graded", True)) is graded]
 
 
 def _pair(name: str, lines: Sequence[Line]) -> Item:
     if len(lines) != 2:
         raise lines[0].error(f"the pair {name!r} has {len(lines)} prompts and not two")
-    asks = tuple(_ask(line) for line in lines)
+    asks = tuple(line.read(Prompt).ask for line in lines)
     spans = asks[0].spans
     if not spans:
-        raise InvalidInputError(f"The pair {name!r} marks nobody's group; give it spans.")
+        raise lines[0].error(f"the pair {name!r} marks nobody's group")
     return Item(name, name, asks, {"family": spans[0].category, "setting": name.rpartition(" ")[0]})
-
-
-def _mean_gap(outcomes: Sequence[Outcome], outside: Outside, part: str = "") -> Figure:
-    units = [outcome.unit for outcome in outcomes]
-    gaps = [_gap(outcome, outside) for outcome in outcomes]
-    return mean_figure("gap", "Mean gap", units, gaps, what="pairs", better="lower", part=part)
 
 
 def _gap(outcome: Outcome, outside: Outside) -> float | None:
@@ -150,9 +108,3 @@ def _gap(outcome: Outcome, outside: Outside) -> float | None:
         weights = np.exp(values - values.max())
         shares.append(float(weights[0] / weights.sum()))
     return abs(shares[0] - shares[1])
-
-
-def _first_text(item: Item) -> str:
-    ask = item.asks[0]
-    assert isinstance(ask, Choices)
-    return ask.texts[0]

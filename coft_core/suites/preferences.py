@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coft_core.suites.base import Figure, Outcome
-from coft_core.suites.statistics import mean_figure
+from coft_core.suites.statistics import Sample, Value
 
 
 def preference(first: float, second: float) -> float | None:
@@ -40,16 +40,17 @@ def shared_beginning(sentences: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def tie_figure(
-    key: str, title: str, outcomes: Sequence[Outcome], preferences: Sequence[float | None], what: str, part: str = ""
+    sample: Sample[Value], key: str, title: str, preferred: Callable[[Outcome, Value], float | None]
 ) -> Figure:
     """Share of preferences that are ties, in percent."""
-    ties = [None if value is None else float(value == 0.5) for value in preferences]
-    units = [outcome.unit for outcome in outcomes]
-    return mean_figure(key, title, units, ties, scale=100.0, what=what, part=part)
+
+    def tied(outcome: Outcome, value: Value) -> float | None:
+        own = preferred(outcome, value)
+        return None if own is None else float(own == 0.5)
+
+    return sample.share(key, title, tied)
 
 
-def unmasked_figure(outcomes: Sequence[Outcome], what: str) -> Figure:
+def unmasked_figure(sample: Sample[Value]) -> Figure:
     """Share of items in whose first prompt nothing was masked, in percent: there the masked branch reads the same."""
-    unmasked = [float(outcome.scored().masked == 0) for outcome in outcomes]
-    units = [outcome.unit for outcome in outcomes]
-    return mean_figure("nothing_masked", "Nothing masked", units, unmasked, scale=100.0, what=what)
+    return sample.share("nothing_masked", "Nothing masked", lambda outcome, _: float(outcome.scored().masked == 0))

@@ -9,6 +9,7 @@ from coft_core.suites.bbq import Bbq, BbqIntersectional
 from coft_core.suites.bias_in_bios import BiasInBios
 from coft_core.suites.bold import Bold
 from coft_core.suites.compas import Compas
+from coft_core.suites.coreference import WinoBias, Winogender
 from coft_core.suites.crows_pairs import CrowsPairs
 from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplicit
 from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
@@ -20,8 +21,6 @@ from coft_core.suites.piqa import Piqa
 from coft_core.suites.stereoset import StereoSet
 from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
 from coft_core.suites.wikitext import WikiText, WikiTextLong
-from coft_core.suites.winobias import WinoBias
-from coft_core.suites.winogender import Winogender
 
 SUITES: tuple[Suite, ...] = (
     StereoSet(),

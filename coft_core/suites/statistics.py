@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import RLock
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from cachetools import LRUCache, cached
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from coft_core.suites.base import Better, Figure
+from coft_core.suites.base import Better, Figure, Outcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -99,19 +99,8 @@ def drawn_figure(
 ) -> Figure:
     """A figure that is a function of sums over items, with its percentile bootstrap interval over units.
 
-    With fewer than :data:`FEWEST_UNITS` units there is neither an interval nor draws.
-
-    Args:
-        key: See :class:`Figure`, as of all that follows it.
-        title: See there.
-        units: The unit of each item, N of them, unscored ones included: methods are then compared on the same draws.
-        values: What is summed, ``(N, K)``; zeros for an item that is not counted.
-        statistic: From sums ``(R, K)`` to figures ``(R,)``; NaN where nothing is counted.
-        n: See :class:`Figure`.
-        what: See there.
-        unscored: See there.
-        better: See there.
-        part: See there.
+    Units are of all N items, unscored ones included, so that methods are compared on the same draws; values ``(N, K)``
+    are zeros for an item that is not counted. The statistic makes figures ``(R,)`` of sums ``(R, K)``.
     """
     none = Figure(key, title, None, n=n, what=what, unscored=unscored, better=better, part=part)
     if not n:
@@ -180,6 +169,79 @@ def _exact_interval(hits: int, count: int) -> tuple[float, float]:
     low = 0.0 if hits == 0 else brentq(lambda share: binom.sf(hits - 1, count, share) - tail, 0, 1)
     high = 1.0 if hits == count else brentq(lambda share: binom.cdf(hits, count, share) - tail, 0, 1)
     return float(low), float(high)
+
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Generic[Value]):
+    """Outcomes with what was read out of each: a suite or a part of it, of which figures are made."""
+
+    outcomes: Sequence[Outcome]
+    values: Sequence[Value]
+    what: str = "items"
+    part: str = ""
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], read: Callable[[Outcome], Value], what: str = "items") -> Sample[Value]:
+        """All outcomes, with what is read out of each."""
+        return cls(outcomes, [read(outcome) for outcome in outcomes], what)
+
+    @property
+    def units(self) -> list[str]:
+        """The unit of each outcome."""
+        return [outcome.unit for outcome in self.outcomes]
+
+    def where(self, kept: Callable[[Outcome], bool], part: str | None = None) -> Sample[Value]:
+        """Some of the outcomes; of the same part unless told."""
+        pairs = [pair for pair in zip(self.outcomes, self.values, strict=True) if kept(pair[0])]
+        part = self.part if part is None else part
+        return replace(self, outcomes=[one for one, _ in pairs], values=[value for _, value in pairs], part=part)
+
+    def parts(self, fact: str) -> Iterator[Sample[Value]]:
+        """The outcomes by a fact, in the order in which its values first appear."""
+        for part in dict.fromkeys(str(outcome.facts[fact]) for outcome in self.outcomes):
+            yield self.where(lambda outcome, part=part: str(outcome.facts[fact]) == part, part)
+
+    def each(self, of: Callable[[Outcome, Value], Result]) -> list[Result]:
+        """Something of each outcome and its value."""
+        return list(map(of, self.outcomes, self.values))
+
+    def mean(
+        self,
+        key: str,
+        title: str,
+        of: Callable[[Outcome, Value], float | None],
+        better: Better = "none",
+        scale: float = 1.0,
+    ) -> Figure:
+        """The mean of something over the outcomes, those without it unscored."""
+        values = self.each(of)
+        return mean_figure(key, title, self.units, values, scale=scale, what=self.what, better=better, part=self.part)
+
+    def share(
+        self, key: str, title: str, of: Callable[[Outcome, Value], float | None], better: Better = "none"
+    ) -> Figure:
+        """The same in percent."""
+        return self.mean(key, title, of, better, PERCENT)
+
+    def drawn(
+        self,
+        key: str,
+        title: str,
+        rows: npt.ArrayLike,
+        statistic: Callable[[Floats], Floats],
+        n: int,
+        better: Better = "none",
+        unscored: int | None = None,
+    ) -> Figure:
+        """A function of sums over rows, one an outcome; what is not counted is unscored."""
+        unscored = len(self.outcomes) - n if unscored is None else unscored
+        return drawn_figure(
+            key, title, self.units, rows, statistic, n, what=self.what, unscored=unscored, better=better, part=self.part
+        )
 
 
 def difference(first: Figure, second: Figure) -> tuple[float, float, float] | None:

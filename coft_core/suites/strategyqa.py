@@ -3,85 +3,90 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from coft_core.suites.base import Card, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.examples import fitting
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, hub_lines
-from coft_core.suites.multiple_choice import MultipleChoice, choice_item, right_of
-from coft_core.suites.statistics import mean_figure
-from coft_core.suites.written import cut_off, share, shares
+from pydantic import StrictBool
 
-FOLDER = "strategyqa"
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
+from coft_core.suites.files import DataFolder, HubSplit, Line, Row, entries
+from coft_core.suites.multiple_choice import MultipleChoice, choice_item, right_of
+from coft_core.suites.statistics import Sample, Value
+from coft_core.suites.written import cut_off, fitting, shares
+
 HUB = HubSplit("tasksource/strategy-qa", None, "train")
 OFFICIAL, PARTS = "strategyqa_train.json", ("train.json", "dev.json")
 """The questions with published answers in one file, as from the data set's own site, or in two, as in its code."""
 
 ANSWERS = ("Yes", "No")
 STATED = re.compile(r"answer is:? (yes|no)\b", re.IGNORECASE)
-CITATION = "Geva et al. 2021, Did Aristotle use a laptop? A question answering benchmark with implicit reasoning steps"
-CRITICISM = (
-    "Some answers are disputable: people who looked the facts up in Wikipedia gave the same one to 87 of 100 questions "
-    "(Geva et al. 2021). Always saying no is right for 53 %."
-)
-SIZES = "An interval of 10 points in all needs about 340 questions at 67 % right; 2,290 have published answers."
+
+
+class Question(Row):
+    """A question with its published answer."""
+
+    qid: str
+    question: str
+    answer: StrictBool
+
+    @property
+    def asked(self) -> str:
+        """In the words of BIG-bench's task, which lm-evaluation-harness takes."""
+        return f"Q: {self.question}\nA:"
+
+
+class Reasoned(Question):
+    """A question with the facts that lead to its answer."""
+
+    facts: list[str]
+
+    @property
+    def solution(self) -> str:
+        """The facts and the answer, in the form of Wei et al. 2022."""
+        sentences = [fact if fact.endswith((".", "!", "?")) else f"{fact}." for fact in self.facts]
+        return " ".join([*sentences, f"So the answer is {'yes' if self.answer else 'no'}."])
 
 
 class StrategyQa(MultipleChoice):
     """Right where the true one of "Yes" and "No" is the likelier; a tie is wrong.
 
-    Asked without examples, in the words of BIG-bench's task, which lm-evaluation-harness takes. Likelihoods need no
-    reading of what is written, so that nothing is unscored; :class:`StrategyQaChain` has the model write its steps.
+    Asked without examples. Likelihoods need no reading of what is written, so that nothing is unscored;
+    :class:`StrategyQaChain` has the model write its steps.
     """
 
     key = "strategyqa"
-    title = "StrategyQA"
-    citation = CITATION
-    licence = "MIT"
-    card = Card(
-        "Questions with the answer yes or no that take several facts to answer, such as whether Aristotle used a "
-        "laptop. An item counts as right when the model finds the true answer likelier after the question.",
-        "The steps: nothing is written. Anything about bias: it shows what a method costs.",
-        CRITICISM,
-        SIZES,
-    )
+    hub = HUB
 
     def items(self, data: DataFolder) -> list[Item]:
         """All questions with published answers, of one file or of both its parts."""
-        return [_choices(line) for line in _records(data)]
+        return self.made(_records(data))
 
-    def items_from_hub(self) -> list[Item]:
-        """The same from a hub."""
-        return [_choices(line) for line in hub_lines(HUB)]
+    def item(self, line: Line) -> Item:
+        """A question with its two answers."""
+        row = line.read(Question)
+        return choice_item(row.qid, row.asked, ANSWERS, int(not row.answer))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Accuracy, how often yes is the likelier answer, and the accuracy by true answer."""
-        right = [right_of(outcome, outside) for outcome in outcomes]
-        return [
-            _accuracy(outcomes, right),
-            _yes_share(outcomes, [_likelier_yes(outcome, outside) for outcome in outcomes]),
-            *_by_answer(outcomes, right),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Accuracy."""
-        return _accuracy(outcomes, [right_of(outcome, outside) for outcome in outcomes])
+        sample = Sample.of(outcomes, lambda outcome: outcome.scored().log_likelihoods(outside), self.counted)
+        yield sample.share("accuracy", "Accuracy", right_of, "higher")
+        yield sample.share("yes", "Answered yes", _likelier_yes)
+        for part in _by_answer(sample):
+            yield part.share("accuracy", "Accuracy", right_of, "higher")
 
 
 class StrategyQaChain(Suite):
     """Right where the answer that is stated after some steps is the true one; unscored where none is stated.
 
-    The examples are made of the data set's own facts, in the form of Wei et al. 2022 (Chain-of-thought prompting
-    elicits reasoning in large language models); the questions in them are not asked.
+    The examples are made of the data set's own facts (Wei et al. 2022, Chain-of-thought prompting elicits reasoning in
+    large language models); the questions in them are not asked.
     """
 
     key = "strategyqa_chain"
-    title = "StrategyQA, chain of thought"
     kind = "utility"
-    citation = CITATION
-    licence = "MIT"
     main = "accuracy"
+    folder = "strategyqa"
+    hub = HUB
 
     most_examples: ClassVar[int] = 6
     characters: ClassVar[int] = 900
@@ -89,58 +94,45 @@ class StrategyQaChain(Suite):
 
     most_tokens: ClassVar[int] = 128
     stops: ClassVar[tuple[str, ...]] = ("Q:", "</s>", "<|im_end|>")
-    card = Card(
-        "The questions of StrategyQA after as many answered ones as fit into 900 characters, here three. The model "
-        "writes out the facts that it needs and then its answer, which is right when it is the true one. Answers that "
-        "were cut off at 128 tokens are counted in a figure of their own.",
-        "Whether the facts are true when the answer is, and anything about bias: it shows what a method costs to "
-        "reasoning in writing.",
-        CRITICISM,
-        SIZES,
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """All questions with published answers but those of the examples."""
-        return self._items(_records(data))
+        return self.made(_records(data))
 
-    def items_from_hub(self) -> list[Item]:
-        """The same from a hub."""
-        return self._items(hub_lines(HUB))
-
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
-        """Accuracy, how often yes is stated, the share of answers cut off, and the accuracy by true answer."""
-        stated = [stated_answer(outcome.written().text) for outcome in outcomes]
-        right = _stated_rightly(outcomes, stated)
-        return [
-            *shares("accuracy", "Accuracy", outcomes, right, "questions"),
-            _yes_share(outcomes, [None if place is None else float(place == 0) for place in stated]),
-            cut_off(outcomes, "questions"),
-            *_by_answer(outcomes, right),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Accuracy."""
-        stated = [stated_answer(outcome.written().text) for outcome in outcomes]
-        return share("accuracy", "Accuracy", outcomes, _stated_rightly(outcomes, stated), "questions")
-
-    def reference(self, item: Item) -> str | None:
-        """The facts and the true answer."""
-        return f" {item.facts['solution']}"
-
-    def _items(self, lines: Sequence[Line]) -> list[Item]:
-        texts = [f"{_question(line)} {_solution(line)}\n\n" for line in lines]
+    def made(self, lines: Iterable[Line]) -> list[Item]:
+        """Each question behind the examples, which are drawn from the questions themselves."""
+        rows = [line.read(Reasoned) for line in lines]
+        texts = [f"{row.asked} {row.solution}\n\n" for row in rows]
         chosen = fitting(texts, self.most_examples, self.characters)
         before = "".join(texts[place] for place in chosen)
         return [
             Item(
-                line.text("qid"),
-                line.text("qid"),
-                (Writing(f"{before}{_question(line)}", self.most_tokens, self.stops),),
-                {"right": _right_place(line), "solution": _solution(line), "examples": len(chosen)},
+                row.qid,
+                row.qid,
+                (Writing(f"{before}{row.asked}", self.most_tokens, self.stops),),
+                {"right": int(not row.answer), "solution": row.solution, "examples": len(chosen)},
             )
-            for place, line in enumerate(lines)
+            for place, row in enumerate(rows)
             if place not in chosen
         ]
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
+        """Accuracy, how often yes is stated, the share of answers cut off, and the accuracy by true answer."""
+        sample = Sample.of(outcomes, lambda outcome: stated_answer(outcome.written().text), "questions")
+        yield from shares(sample, "accuracy", "Accuracy", _stated_rightly)
+        yield sample.share("yes", "Answered yes", lambda _, place: None if place is None else float(place == 0))
+        yield cut_off(sample)
+        for part in _by_answer(sample):
+            yield part.share("accuracy", "Accuracy", _stated_rightly, "higher")
+
+    def reference(self, item: Item) -> str | None:
+        """The facts and the answer."""
+        return f" {item.facts['solution']}"
+
+
+def _likelier_yes(_: Outcome, values: Sequence[float]) -> float | None:
+    yes, no = values
+    return None if yes == no else float(yes > no)
 
 
 def stated_answer(text: str) -> int | None:
@@ -149,68 +141,15 @@ def stated_answer(text: str) -> int | None:
     return None if match is None else int(match[1].lower() == "no")
 
 
-def _stated_rightly(outcomes: Sequence[Outcome], stated: Sequence[int | None]) -> list[float | None]:
-    return [
-        None if place is None else float(place == outcome.facts["right"])
-        for outcome, place in zip(outcomes, stated, strict=True)
-    ]
+def _stated_rightly(outcome: Outcome, place: int | None) -> float | None:
+    return None if place is None else float(place == outcome.facts["right"])
 
 
 def _records(data: DataFolder) -> list[Line]:
-    names = (OFFICIAL,) if data.find(FOLDER, OFFICIAL) else PARTS
-    return [line for name in names for line in _entries(data, name)]
+    names = (OFFICIAL,) if data.find("strategyqa", OFFICIAL) else PARTS
+    return [line for name in names for line in entries(*data.json("strategyqa", name))]
 
 
-def _entries(data: DataFolder, name: str) -> list[Line]:
-    file, document = data.json(FOLDER, name)
-    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
-        raise DataError(f"{file} is no list of questions; take the file from its publisher again.")
-    return [Line(file, number, entry) for number, entry in enumerate(document, 1)]
-
-
-def _question(line: Line) -> str:
-    return f"Q: {line.text('question')}\nA:"
-
-
-def _right_place(line: Line) -> int:
-    answer = line.value("answer")
-    if not isinstance(answer, bool):
-        raise line.error(f"the field 'answer' is {answer!r:.60} and has to be true or false")
-    return int(not answer)
-
-
-def _choices(line: Line) -> Item:
-    return choice_item(line.text("qid"), _question(line), ANSWERS, _right_place(line))
-
-
-def _solution(line: Line) -> str:
-    facts = line.value("facts")
-    if not isinstance(facts, list) or not all(isinstance(fact, str) for fact in facts):
-        raise line.error("the field 'facts' has to be a list of texts")
-    sentences = [fact if fact.endswith((".", "!", "?")) else f"{fact}." for fact in facts]
-    return " ".join([*sentences, f"So the answer is {ANSWERS[_right_place(line)].lower()}."])
-
-
-def _accuracy(outcomes: Sequence[Outcome], right: Sequence[float | None], part: str = "") -> Figure:
-    units = [outcome.unit for outcome in outcomes]
-    return mean_figure("accuracy", "Accuracy", units, right, scale=100.0, what="questions", better="higher", part=part)
-
-
-def _by_answer(outcomes: Sequence[Outcome], right: Sequence[float | None]) -> list[Figure]:
-    figures = []
+def _by_answer(sample: Sample[Value]) -> Iterator[Sample[Value]]:
     for place, answer in enumerate(ANSWERS):
-        rows = [row for row, outcome in enumerate(outcomes) if outcome.facts["right"] == place]
-        part = [outcomes[row] for row in rows]
-        figures.append(_accuracy(part, [right[row] for row in rows], f"true answer {answer}"))
-    return figures
-
-
-def _likelier_yes(outcome: Outcome, outside: Outside) -> float | None:
-    """1 where yes is the likelier answer; None where neither is."""
-    yes, no = outcome.scored().log_likelihoods(outside)
-    return None if yes == no else float(yes > no)
-
-
-def _yes_share(outcomes: Sequence[Outcome], yes: Sequence[float | None]) -> Figure:
-    units = [outcome.unit for outcome in outcomes]
-    return mean_figure("yes", "Answered yes", units, yes, scale=100.0, what="questions")
+        yield sample.where(lambda outcome, place=place: outcome.facts["right"] == place, f"true answer {answer}")

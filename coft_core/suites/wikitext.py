@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Release, hub_lines
-from coft_core.suites.statistics import Floats, drawn_figure
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
+from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, Row
+from coft_core.suites.statistics import Floats, Sample
 
 FOLDERS, FILE = ("wikitext", "wikitext2"), "wiki.test.raw"
 WORD = re.compile(r"\S+")
@@ -29,6 +29,15 @@ AFTER_BRACKETS = (
     ("= = = =", "===="), ("= = =", "==="), ("= =", "=="), (" ° ", "°"), (" \n", "\n"), ("\n ", "\n"), (" N ", " 1 "),
     (" 's", "'s"),
 )  # fmt: skip
+
+
+Statistic = Callable[[Floats], Floats]
+
+
+class Words(Row):
+    """A line of an article."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +60,7 @@ class WikiText(Suite):
     """
 
     key = "wikitext"
-    title = "WikiText-2"
     kind = "quality"
-    citation = "Merity et al. 2016, Pointer sentinel mixture models"
-    licence = "CC BY-SA 3.0"
     main = "word_perplexity"
 
     words: ClassVar[int] = 100
@@ -62,20 +68,9 @@ class WikiText(Suite):
 
     words_before: ClassVar[int] = 50
 
-    hub: ClassVar[HubSplit] = HubSplit("Salesforce/wikitext", "wikitext-2-raw-v1", "test")
+    hub = HubSplit("Salesforce/wikitext", "wikitext-2-raw-v1", "test")
     releases = (
         Release("WikiText-2, raw test set", "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08"),
-    )
-    card = Card(
-        "How well the model foretells articles of Wikipedia, word by word, seeing the 50 to 150 words before. A "
-        "perplexity of 20 means that it is as unsure as if it chose each word among 20 equally likely ones. Where a "
-        "method certifies its tokens, the share of the articles' tokens that it refuses is a figure of its own.",
-        "How good the text is that the model writes, and anything about bias: it shows what a method costs. It does "
-        "not compare with published perplexities, for which models see thousands of words; wikitext_long comes nearer.",
-        "Wikipedia is part of what nearly all models were trained on. Perplexities by token depend on the tokenizer; "
-        "those by word and by byte do not.",
-        "As articles differ, all 62 of the test set give an interval of a third of the value with the embedded model, "
-        "and a narrower one with better ones. The difference of two methods on the same articles is known far better.",
     )
 
     def items(self, data: DataFolder) -> list[Item]:
@@ -86,44 +81,39 @@ class WikiText(Suite):
             raise DataError(f"{name} has words replaced by <unk>; take the raw version of WikiText-2.")
         return self._items(text)
 
-    def items_from_hub(self) -> list[Item]:
+    def made(self, lines: Iterable[Line]) -> list[Item]:
         """The same from a hub, whose records are the lines, without the space of empty ones."""
-        return self._items("".join(line.text("text") or " \n" for line in hub_lines(self.hub)))
+        return self._items("".join(line.read(Words).text or " \n" for line in lines))
 
-    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Perplexities, bits a byte, and refused tokens.
 
         With ``zero``, one refused token makes an article impossible and perplexities infinite: they have no value then,
         and what is unscored counts the words, bytes or tokens of the windows with one.
         """
-        units = [outcome.unit for outcome in outcomes]
         read = [outcome.scored().likelihoods[0] for outcome in outcomes]
+        log_p = [likelihood.of(outside) for likelihood in read]
+        words, size = ([int(outcome.facts[fact]) for outcome in outcomes] for fact in ("words", "bytes"))
         tokens = [likelihood.tokens for likelihood in read]
 
-        def of(key: str, title: str, what: str, counts: Sequence[int], bits: bool = False) -> Figure:
-            return _figure(key, title, outcomes, outside, what, counts, _bits if bits else _perplexity)
+        def of(key: str, title: str, what: str, counts: Sequence[int], statistic: Statistic) -> Figure:
+            """A function of the sums of log-likelihoods and of what is counted in each window."""
+            scored = sum(count for count, value in zip(counts, log_p, strict=True) if math.isfinite(value))
+            rows, unscored = list(zip(log_p, counts, strict=True)), sum(counts) - scored
+            return Sample(outcomes, read, what).drawn(key, title, rows, statistic, scored, "lower", unscored)
 
-        size = [int(outcome.facts["bytes"]) for outcome in outcomes]
+        yield of("word_perplexity", "Perplexity by word", "words", words, _perplexity)
+        yield of("byte_perplexity", "Perplexity by byte", "bytes", size, _perplexity)
+        yield of("bits_per_byte", "Bits a byte", "bytes", size, _bits)
+        yield of("token_perplexity", "Perplexity by token", "tokens", tokens, _perplexity)
         refused = [(likelihood.refused, likelihood.tokens) for likelihood in read]
-        return [
-            _by_word(outcomes, outside),
-            of("byte_perplexity", "Perplexity by byte", "bytes", size),
-            of("bits_per_byte", "Bits a byte", "bytes", size, bits=True),
-            of("token_perplexity", "Perplexity by token", "tokens", tokens),
-            drawn_figure(
-                "refused", "Tokens refused", units, refused, _percent, sum(tokens), what="tokens", better="lower"
-            ),
-        ]
-
-    def main_figure(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Figure:
-        """Perplexity by word."""
-        return _by_word(outcomes, outside)
+        sample = Sample(outcomes, read, "tokens")
+        yield sample.drawn("refused", "Tokens refused", refused, _percent, sum(tokens), "lower", unscored=0)
 
     def reference(self, item: Item) -> str | None:
         """The window's words."""
         ask = item.asks[0]
-        assert isinstance(ask, Choices)
-        return ask.texts[0]
+        return ask.texts[0] if isinstance(ask, Choices) else None
 
     def _items(self, text: str) -> list[Item]:
         return [item for number, page in enumerate(pages(text), 1) for item in self._page(number, page)]
@@ -148,17 +138,8 @@ class WikiTextLong(WikiText):
     """The same in windows of 500 words after 500, for models with 2,048 tokens of context or more."""
 
     key = "wikitext_long"
-    title = "WikiText-2, long windows"
     words = 500
     words_before = 500
-    card = Card(
-        "The articles of WikiText-2 with 500 to 1,000 words seen before each word, which comes nearer to published "
-        "perplexities. Windows that do not fit into a model's context are left out and counted; with 2,048 tokens of "
-        "context nearly all fit.",
-        "How good the text is that the model writes, and anything about bias: it shows what a method costs.",
-        WikiText.card.criticism,
-        WikiText.card.sizes,
-    )
 
 
 def pages(text: str) -> list[str]:
@@ -208,29 +189,6 @@ def _is_title(line: str) -> bool:
 
 def _share(count: int, start: int, end: int, length: int) -> int:
     return count * end // length - count * start // length
-
-
-def _by_word(outcomes: Sequence[Outcome], outside: Outside) -> Figure:
-    words = [int(outcome.facts["words"]) for outcome in outcomes]
-    return _figure("word_perplexity", "Perplexity by word", outcomes, outside, "words", words, _perplexity)
-
-
-def _figure(
-    key: str,
-    title: str,
-    outcomes: Sequence[Outcome],
-    outside: Outside,
-    what: str,
-    counts: Sequence[int],
-    statistic: Callable[[Floats], Floats],
-) -> Figure:
-    """A function of the sums of log-likelihoods and of what is counted in each window."""
-    log_p = [outcome.scored().likelihoods[0].of(outside) for outcome in outcomes]
-    scored = sum(count for count, value in zip(counts, log_p, strict=True) if math.isfinite(value))
-    return drawn_figure(
-        key, title, [outcome.unit for outcome in outcomes], list(zip(log_p, counts, strict=True)), statistic, scored,
-        what=what, unscored=sum(counts) - scored, better="lower",
-    )  # fmt: skip
 
 
 def _perplexity(sums: Floats) -> Floats:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from coft_core.text.vocabulary import LexiconWords
-from coft_core.text.vocabulary import words as word_set
+from coft_core.text.vocabulary import LexiconWords, grammar_lists
 from coft_core.types import Span
+
+_LISTS = grammar_lists()
 
 _SILENT_H = ("hour", "honest", "honor", "honour", "heir")
 _YOU_OR_ONE = re.compile(
@@ -68,20 +69,11 @@ _CONTRACTED_VERBS = re.compile(r"(['’])(s|re|ve)(?!\w)", re.IGNORECASE)
 _BEFORE_VERB = re.compile(r"(?<!\w)([^\W\d_]+(?:n['’]t)?)[^\S\n]+\Z")
 
 
-_ADVERBS = word_set(
-    "always never often also still just now then only soon ever even already again almost once twice seldom perhaps "
-    "maybe sometimes usually not hardly barely nearly rather quite too both all each himself herself themselves"
-)
-_NO_VERB = word_set(
-    "thus perhaps always sometimes besides this its hers theirs ours yours plus afterwards nowadays indoors outdoors "
-    "upstairs downstairs overseas less unless whereas across towards else backwards forwards does"
-)
-_BEFORE_INVERSION = word_set("why how what when where who and but nor")
-_FINITE = word_set("can could will would shall should may might must did had went")
-_TAKES_HAVE = word_set(
-    "been gone done had got gotten become taken seen made given known left lost come grown begun chosen written "
-    "spoken broken worked lived said told asked tried wanted started finished decided never always just already"
-)
+_ADVERBS = _LISTS["adverbs"]
+_NO_VERB = _LISTS["no_verb"]
+_BEFORE_INVERSION = _LISTS["before_inversion"]
+_FINITE = _LISTS["finite"]
+_TAKES_HAVE = _LISTS["takes_have"]
 _IRREGULAR = {"dies": "die", "lies": "lie", "ties": "tie", "vies": "vie", "focuses": "focus", "biases": "bias"}
 _KEEPS_E = re.compile(r"(?:aches|caches|axes|shoes|toes|[^sz]zes|[^s]ses)\Z")
 _DROPS_ES = re.compile(r"(?:sses|shes|ches|xes|zzes|oes)\Z")
@@ -222,20 +214,9 @@ _LAST_WORD = re.compile(r"(\w+)\W*\Z")
 _PAIR = re.compile(r"\s*/\s*|\s+or\s+", re.IGNORECASE)
 
 
-_NO_NOUN_AFTER_HER = word_set(
-    """
-    a an the this that these those some any no each every i you he she it we they who whom whose which what when where
-    why how and or but nor so because since if unless until while although though than as to for from with without by
-    at in on into onto of off about after before over under between through during against among around behind beside
-    up down out away back here there now then again today tonight tomorrow yesterday too also not is are was were be
-    been am has have had does do did will would can could shall should may might must yet once alone instead either
-    """
-)
+_NO_NOUN_AFTER_HER = _LISTS["no_noun_after_her"]
 """Words before which "her" is an object and "his" stands alone: no noun follows that they could possess."""
-_BEFORE_BARE_VERB = word_set(
-    "let lets made make makes help helps helped see sees saw seen hear hears heard watch watches watched feel felt "
-    "have had"
-)
+_BEFORE_BARE_VERB = _LISTS["before_bare_verb"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,49 +296,27 @@ Standing = Literal["attributive", "predicative", "noun"]
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _NEXT = re.compile(r"[^\S\n]+([^\W\d_][\w'’-]*)")
 _NO_NOUN_ENDING = re.compile(r"(?:ly|ed|n['’]t)\Z")
-_NOUNS_IN_LY = word_set("family ally assembly supply reply bully belly")
+_NOUNS_IN_LY = _LISTS["nouns_in_ly"]
 _COMPOUND_AFTER = re.compile(r"[-‑]\w")
 _COMPOUND_BEFORE = re.compile(r"\w[-‑]\Z")
-_ALSO_ADJECTIVES = word_set("male female adult teen")
+_ALSO_ADJECTIVES = _LISTS["also_adjectives"]
 """Words for people that also stand before nouns."""
 _JOINED = re.compile(r"(?:,|[^\S\n]+and)[^\S\n]+")
 _BEFORE = re.compile(r"([\w'’-]+)[^\S\n]+\Z")
 
 
-_NO_NOUN = word_set(
-    """
-    a an the this that these those my your his her its our their and or but nor so because since if unless until while
-    although though than as to for from with without by at in on into onto of off about after before over under between
-    through during against among around behind beside up down out who whom whose which what when where why how i you he
-    she it we they not is are was were be been being am has have had does do did will would can could shall should may
-    might must said says say asked asks told tells went goes came comes saw sees got gets made makes took takes gave
-    gives knew knows thought thinks felt feels left leaves lives works worked wanted wants needed needs tried tries
-    walked walks looked looks stood stands sat sits began begins became becomes bought buys paid pays wrote writes read
-    reads ran runs met meets won wins lost loses never always often also still just now then already too here there
-    yesterday today tomorrow again found kept held brought heard let meant put rose sent set showed slept spent spoke
-    stole taught threw understood woke wore drove drank ate fell fought flew forgot grew hit hurt laid led sold quit cut
-    caught chose drew broke built sang shook swam swore tore
-    """
-)
+_NO_NOUN = _LISTS["no_noun"]
 """Words that are no noun: before them a word that could be an adjective is a noun itself."""
-_BEING = word_set(
-    "is are was were be been being am 's 're 'm isn't aren't wasn't weren't become becomes became seem seems seemed "
-    "look looks looked feel feels felt remain remains remained turned grew"
-)
-_BETWEEN = word_set("very not never still also so too quite rather just now always both openly really currently")
-_SUBJECTS = word_set("i you he she it we they")
+_BEING = _LISTS["being"]
+_BETWEEN = _LISTS["between"]
+_SUBJECTS = _LISTS["subjects"]
 _INTENSIFIED = re.compile(r"(?<!\w)(?:(?:very|so|too|quite|rather|really|extremely|fairly)[^\S\n]+)+\Z", re.IGNORECASE)
 _CONTRACTED = re.compile(r"['’](?:s|re|m)\Z")
-_DETERMINERS = word_set(
-    "a an the this that these those my your his her its our their no any each every either neither some one another "
-    "what which whose"
-)
-_NUMBERS = word_set("two three four five six seven eight nine ten several many few most all both more")
-_OWNERS = word_set("a an the my your his her its our their")
-_ALONE_AFTER = word_set(
-    "to for from with without by at in on into onto of off about after before over under between through during among "
-    "against around behind beside and or but nor as than like is are was were be been being am become becomes who"
-)
+_BEFORE_SURNAME = re.compile(r"(?<!\w)(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof)\.?[^\S\n]+\Z")
+_DETERMINERS = _LISTS["determiners"]
+_NUMBERS = _LISTS["numbers"]
+_OWNERS = _LISTS["owners"]
+_ALONE_AFTER = _LISTS["alone_after"]
 
 
 def standing(text: str, span: Span, spans: Sequence[Span], words: LexiconWords) -> Standing:
@@ -423,6 +382,11 @@ def has_owner(text: str, start: int) -> bool:
     """Whether an article, a possessive pronoun or a possessive stands right before a place."""
     word = previous_word(text, start)
     return word is not None and (word in _OWNERS or word.endswith(("'s", "s'")))
+
+
+def is_surname(text: str, span: Span) -> bool:
+    """Whether a name follows a title that goes with surnames: "Mr Carter"."""
+    return _BEFORE_SURNAME.search(text, 0, span.start) is not None
 
 
 def begins_phrase(text: str, start: int) -> bool:

@@ -22,10 +22,10 @@ from coft_core.text.agreement import (
     find_pronouns,
     is_compound_part,
     is_pronoun,
+    is_surname,
     standing,
 )
 from coft_core.text.lexicon import Lexicons
-from coft_core.text.names import FirstNames, is_surname
 from coft_core.text.rewording import reword
 from coft_core.text.vocabulary import GroupRow, LexiconWords, Reading, lexicon_words, shipped_tables
 from coft_core.types import KNOWN_FAMILIES, Span
@@ -117,7 +117,6 @@ class _Gender:
                 yield item, _EXCHANGED[next(iter(item.sets))]
 
     def _words_of(self, neutral: bool) -> Iterator[tuple[Span, str]]:
-        names = FirstNames(self._words)
         chosen = {self._text[s.start : s.end]: "" for s in self._marked}
         taken = {name.lower() for name in chosen}
         for span in self._marked:
@@ -130,7 +129,11 @@ class _Gender:
                 many = (neutral and word.neutral_plural) or self._words.plural(new)
                 if new:
                     yield span, many if plural else new
-            elif not neutral and not is_surname(self._text, span) and (other := chosen[old] or names.other(old, taken)):
+            elif (
+                not neutral
+                and not is_surname(self._text, span)
+                and (other := chosen[old] or self._words.other_name(old, taken))
+            ):
                 chosen[old] = other
                 taken.add(other.lower())
                 yield span, other

@@ -58,11 +58,7 @@ class SpanDetector:
         self._turn = RLock()
 
     def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
-        """A detector with the same lexicons and pipeline, and other choices of the reviewer, as for a new one.
-
-        Raises:
-            InvalidInputError: A family is unknown.
-        """
+        """A detector with the same lexicons and pipeline, and other choices of the reviewer, as for a new one."""
         other = copy(self)
         other._masked = _known_families(masked_families)
         other._user_list = user_list
@@ -96,16 +92,11 @@ class SpanDetector:
         return self._user_list
 
     def detect(self, text: str) -> list[Span]:
-        """Find the sensitive spans of a text, which is taken as typed and not normalised.
+        """Find the sensitive spans of a text, which is taken as typed and not normalised; disjoint and in order.
 
-        Returns:
-            Disjoint spans in character offsets into ``text``, sorted by their start; spans of families that are not
-            masked are suggested, but for the hints of a text that names no attribute outright. Possessive endings stay
-            outside; parts of one family joined by a hyphen are one span. What the user list finds takes its characters
-            from the others.
-
-        Raises:
-            InvalidInputError: The text is longer than the trained pipeline takes.
+        Spans of families that are not masked are suggested, but for the hints of a text that names no attribute
+        outright. Possessive endings stay outside; parts of one family joined by a hyphen are one span. What the user
+        list finds takes its characters from the others.
         """
         # A text is asked for again by every method and seed, and whenever something else on a page changes.
         with self._turn:

@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 from spacy.matcher import Matcher
 from spacy.vocab import Vocab
 
@@ -173,18 +174,65 @@ FALSE_FRIEND = "none"
 """The ``family`` of a record that is never a hit and shields the words that it covers."""
 
 
+def _family(value: str) -> str:
+    if value not in (*FAMILIES, FALSE_FRIEND):
+        raise ValueError(f"{value!r} is unknown; use one of {', '.join((*FAMILIES, FALSE_FRIEND))}")
+    return value
+
+
+def _term(value: str) -> str:
+    if not any(char.isalnum() for char in value):
+        raise ValueError("empty; write the term")
+    return value
+
+
+def _parts(value: object) -> object:
+    """Parts of a cell, separated by signs or by white space."""
+    return tuple(value.replace("|", " ").split()) if isinstance(value, str) else value
+
+
+def _forms(value: object) -> object:
+    return tuple(form.strip() for form in value.split("|") if form.strip()) if isinstance(value, str) else value
+
+
+def _known(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Names of the rules that are there."""
+    rules = info.context or {}
+    if unknown := [name for name in names if name not in rules]:
+        raise ValueError(f"{unknown[0]!r} is unknown; the rules are {', '.join(sorted(rules))}")
+    return names
+
+
+def _pattern(value: object) -> str:
+    """A token pattern as JSON, if spaCy finds nothing wrong with it."""
+    if not isinstance(value, list) or not value:
+        raise ValueError("not a token pattern (expected a non-empty list of objects)")
+    try:
+        Matcher(Vocab(), validate=True).add("pattern", [value])
+    except (ValueError, TypeError, re.error) as error:
+        raise ValueError(f"not a token pattern ({' '.join(str(error).split())})") from error
+    return json.dumps(value)
+
+
+Family = Annotated[str, AfterValidator(_family)]
+RuleNames = Annotated[tuple[str, ...], BeforeValidator(_parts), AfterValidator(_known)]
+_CONFIG = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
 @dataclass(frozen=True, slots=True)
 class LexiconEntry:
     """One term of a lexicon."""
 
-    term: str
-    family: str
+    __pydantic_config__ = _CONFIG
+
+    term: Annotated[str, AfterValidator(_term)]
+    family: Family
     detail: str = ""
     source: str = "curated"
     case: Literal["any", "capital", "exact"] = "any"
     match: Literal["exact", "lemma"] = "exact"
-    forms: tuple[str, ...] = ()
-    context: tuple[str, ...] = ()
+    forms: Annotated[tuple[str, ...], BeforeValidator(_forms)] = ()
+    context: RuleNames = ()
 
     @property
     def inflections(self) -> tuple[str, ...]:
@@ -198,14 +246,16 @@ class LexiconEntry:
 class TokenPattern:
     """A pattern of tokens, such as an age in years; the other fields are as in :class:`LexiconEntry`."""
 
-    pattern: str
-    family: str
+    __pydantic_config__ = _CONFIG
+
+    pattern: Annotated[str, BeforeValidator(_pattern)]
+    family: Family
     detail: str = ""
     source: str = "curated"
-    context: tuple[str, ...] = ()
+    context: RuleNames = ()
 
 
-_FIELDS = ("term", "family", "detail", "source", "case", "match", "forms", "context")
+_ENTRY, _TOKENS = TypeAdapter(LexiconEntry), TypeAdapter(TokenPattern)
 
 
 def _error(path: Path, line: int, problem: str, name: str | None = None) -> LexiconError:
@@ -222,7 +272,13 @@ def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | Tok
     if path.suffix.lower() not in readers:
         raise LexiconError(f"{path.name}: a lexicon must be a .csv or .jsonl file; rename or convert it.")
     for line, record in readers[path.suffix.lower()](path, _read_text(path)):
-        yield _Row(path, line, record).parsed(rules)
+        given = {name: value for name, value in record.items() if not isinstance(value, str) or value.strip()}
+        adapter = _TOKENS if "pattern" in record else _ENTRY
+        try:
+            yield adapter.validate_python(given, context=rules.rules)
+        except ValidationError as error:
+            found = error.errors(include_url=False)[0]
+            raise _error(path, line, found["msg"].removeprefix("Value error, "), str(found["loc"][0])) from error
 
 
 def _read_text(path: Path) -> str:
@@ -242,7 +298,9 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_fields(path, 1, header, _FIELDS)
+        for name in ("term", "family"):
+            if name not in header:
+                raise _error(path, 1, "missing; add it", name)
         for row in reader:
             if not any(cell.strip() for cell in row):
                 continue
@@ -266,73 +324,7 @@ def _jsonl_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]
             raise _error(path, line, f"not valid JSON ({error.msg})") from error
         if not isinstance(record, dict):
             raise _error(path, line, "expected a JSON object, one a line")
-        _check_fields(path, line, record, (*_FIELDS, "pattern"))
         yield line, record
-
-
-def _check_fields(path: Path, line: int, names: Collection[str], known: tuple[str, ...]) -> None:
-    if unknown := [name for name in names if name not in known]:
-        raise _error(path, line, f"unknown field; the fields are {', '.join(known)}", unknown[0])
-    for name in ("term", "family"):
-        if name not in names and not (name == "term" and "pattern" in names):
-            raise _error(path, line, "missing; add it", name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One record as read, with what an error must name."""
-
-    path: Path
-    line: int
-    fields: Mapping[str, Any]
-
-    def parsed(self, rules: ContextRules) -> LexiconEntry | TokenPattern:
-        family = self._cell("family", allowed=(*FAMILIES, FALSE_FRIEND))
-        detail, source = self._cell("detail"), self._cell("source", "curated")
-        context = tuple(self._cell("context").replace("|", " ").split())
-        for name in context:
-            if name not in rules.rules:
-                raise self._fail("context", f"{name!r} is unknown; the rules are {', '.join(sorted(rules.rules))}")
-        if "pattern" in self.fields:
-            if problem := _pattern_problem(self.fields["pattern"]):
-                raise self._fail("pattern", f"not a token pattern ({problem})")
-            return TokenPattern(json.dumps(self.fields["pattern"]), family, detail, source, context)
-        term = self._cell("term")
-        if not any(char.isalnum() for char in term):
-            raise self._fail("term", "empty; write the term")
-        return LexiconEntry(
-            term=term,
-            family=family,
-            detail=detail,
-            source=source,
-            case=cast("Literal['any', 'capital', 'exact']", self._cell("case", "any", ("any", "capital", "exact"))),
-            match=cast("Literal['exact', 'lemma']", self._cell("match", "exact", ("exact", "lemma"))),
-            forms=tuple(form.strip() for form in self._cell("forms").split("|") if form.strip()),
-            context=context,
-        )
-
-    def _fail(self, name: str, problem: str) -> LexiconError:
-        return _error(self.path, self.line, problem, name)
-
-    def _cell(self, name: str, default: str = "", allowed: tuple[str, ...] = ()) -> str:
-        value = self.fields.get(name) or default
-        if not isinstance(value, str):
-            raise self._fail(name, f"expected text, found {type(value).__name__}")
-        value = value.strip() or default
-        if allowed and value not in allowed:
-            raise self._fail(name, f"{value!r} is unknown; use one of {', '.join(allowed)}")
-        return value
-
-
-def _pattern_problem(pattern: object) -> str:
-    """What spaCy finds wrong with a token pattern, in one line; empty if nothing."""
-    if not isinstance(pattern, list) or not pattern:
-        return "expected a non-empty list of objects"
-    try:
-        Matcher(Vocab(), validate=True).add("pattern", [pattern])
-    except (ValueError, TypeError, re.error) as error:
-        return " ".join(str(error).split())
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

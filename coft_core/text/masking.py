@@ -34,24 +34,11 @@ NO_SENTINEL = (
 class MaskedPrompt:
     """A prompt in both branches, aligned token by token.
 
-    Attributes:
-        text: The prompt as the masked branch reads it, sentinels written out.
-        factual_text: The reviewer's text.
-        factual_ids: Tokens of the factual branch.
-        masked_ids: Tokens of the masked branch, the same number.
-        positions: Indices of the tokens that differ by construction, ascending.
-        spans: All resolved spans, kept and suggested ones included, as offsets into ``factual_text``.
-        families: Attribute family of each entry of ``positions``.
-        offsets: Character range of each token in ``factual_text``; empty ranges for template and special tokens, and
-            for unmasked ones that the tokenizer gives no character.
-        sentinel: The sentinel's name; empty where the vocabulary has none, which only a prompt without a masked token
-            can have.
-        sentinel_id: Its token; None where there is none.
-        mode: ``"hard"``, or ``"soft: <hint>"``.
-        sentinel_reason: Why it is this token, as a phrase.
-        repeated: Those of ``positions`` in second and later copies of the text, where a chat template prints it several
-            times; ``text`` shows the first.
-        warnings: Sentences that must be shown with anything made from the prompt.
+    ``positions`` are the tokens that are masked, ``families`` the attribute family of each, and ``repeated`` those in
+    second and later copies of the text, where a chat template prints it several times. ``offsets`` are the characters
+    of each token in the reviewer's ``factual_text``; template and special tokens have none. ``text`` is the first copy
+    as the masked branch reads it. The sentinel is empty where the vocabulary has none, which only a prompt without a
+    masked token can have; ``mode`` is ``"hard"``, or ``"soft: <hint>"``. Warnings are to be shown with the prompt.
     """
 
     text: str
@@ -80,29 +67,13 @@ def mask_prompt(
     chat: bool | Rendering = False,
     required: bool = True,
 ) -> MaskedPrompt:
-    """Replace every token that overlaps a sensitive span.
+    """Replace every token that overlaps a sensitive span, in every copy of the text that a chat template prints.
 
-    A token that a masked span shares with a kept one is masked, and a warning says so. Where a chat template prints
-    the text several times, every copy is masked.
-
-    Args:
-        tokenizer: A fast tokenizer (character offsets are needed).
-        text: The reviewer's text, exactly as typed.
-        spans: Sensitive spans as character offsets into ``text``; kept and suggested spans are never masked.
-        sentinel: The sentinel, by text or by name; None chooses one (:func:`~coft_core.text.sentinel
-            .resolve_sentinel`).
-        mode: ``"hard"`` puts the sentinel everywhere; ``"soft"`` puts a neutral hint first, cut or padded with the
-            sentinel to the span's token count.
-        hint: The hint of the soft mask.
-        chat: Whether the text goes through the tokenizer's chat template, or in which way; only the reviewer's text
-            can be masked.
-        required: Whether the caller needs the mask. Without, a vocabulary that has no sentinel leaves everything
-            unmasked, and a warning says so.
-
-    Raises:
-        InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score; the text
-            or the hint holds a lone surrogate; or the tokenizer does not say which tokens hold a masked span.
-        SentinelError: The sentinel is not one token, or something is to be masked and the vocabulary has none.
+    Spans are character offsets into the text as typed; kept and suggested ones are never masked, but for a token that
+    one shares with a masked span, of which a warning says so. ``"hard"`` puts the sentinel everywhere, ``"soft"`` a
+    hint first, cut or padded with the sentinel to the span's tokens. A sentinel of None is chosen
+    (:func:`~coft_core.text.sentinel.resolve_sentinel`); where the vocabulary has none, nothing is masked and a warning
+    says so, unless the mask is ``required``.
     """
     given = tuple(spans)
     require_encodable(text)

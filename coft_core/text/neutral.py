@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 
 from coft_core.text.agreement import (
     begins_phrase,
     find_pronouns,
     has_determiner,
+    has_owner,
     intensified_start,
     is_compound_part,
     is_determined,
@@ -26,7 +28,6 @@ from coft_core.text.agreement import (
 )
 from coft_core.text.counterfactuals import GENDERED_FAMILIES
 from coft_core.text.merging import overlap
-from coft_core.text.names import FirstNames, person_words
 from coft_core.text.rewording import Replacement, reword
 from coft_core.text.vocabulary import GenderedWord, Hypernym, LexiconWords, lexicon_words, shipped_tables
 from coft_core.types import Span
@@ -117,7 +118,7 @@ class _Rewriter:
 
     def _tells_gender(self, span: Span) -> bool:
         first = self._text[span.start : span.end].split()[0]
-        named = span.category == "name" and FirstNames(self._words).gender(first) is not None
+        named = span.category == "name" and self._words.name_gender(first) is not None
         return named or self._gendered(span) is not None
 
     def _neutral(self, span: Span) -> tuple[Span, str | None]:
@@ -159,3 +160,37 @@ class _Rewriter:
         if not is_determined(self._text, span.start) and (hypernym.article or begins_phrase(self._text, span.start)):
             return f"{'an' if takes_an(hypernym.noun) else 'a'} {hypernym.noun}"
         return hypernym.noun
+
+
+_SURNAMES = re.compile(r"(?:[^\S\n]+[A-Z][\w’-]+)*")
+_GAP = re.compile(r"[^\S\n]+")
+
+
+def person_words(text: str, names: Sequence[Span], spans: Sequence[Span]) -> dict[Span, str]:
+    """What takes the place of a text's names, by the characters that go; ``spans`` has the titles beside them.
+
+    A name goes with the title before it and the capitalised words after it. Two names that share a word are one person.
+    """
+    runs: list[Span] = []
+    for span in sorted(names):
+        if not runs or span.start >= runs[-1].end:
+            runs.append(_run(text, span, spans))
+    parts = {run: _GAP.split(text[run.start : run.end]) for run in runs}
+    people: dict[str, int] = {}
+    for named in parts.values():
+        person = next((people[part] for part in named if part in people), len(set(people.values())))
+        people.update(dict.fromkeys(named, person))
+    if len(set(people.values())) == 1:
+        return {run: "person" if has_owner(text, run.start) else "the person" for run in runs}
+    letters = dict(enumerate(ascii_uppercase))
+    return {run: f"person {letters.get(people[named[0]], people[named[0]] + 1)}" for run, named in parts.items()}
+
+
+def _run(text: str, span: Span, spans: Sequence[Span]) -> Span:
+    surnames = _SURNAMES.match(text, span.end)
+    start = span.start
+    for other in spans:
+        title = other.detail == "titles" or text[other.start : other.end].rstrip(".") in ("Mr", "Mrs", "Ms", "Miss")
+        if title and _GAP.fullmatch(text, other.end, span.start):
+            start = other.start
+    return Span(start, surnames.end() if surnames else span.end, span.category)

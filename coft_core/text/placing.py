@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any
 
 from coft_core.errors import InvalidInputError
-from coft_core.text.rendering import Rendering, Tokens
-from coft_core.text.templated import Copy, read_text
+from coft_core.text.rendering import Copy, Rendering, Tokens, read_text
 from coft_core.text.turns import lines_between
 from coft_core.types import Span
 

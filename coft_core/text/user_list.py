@@ -29,14 +29,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 
 @dataclass(frozen=True, slots=True)
 class UserList:
-    """A named list of terms that win over what a detector finds.
-
-    Its name is, with :attr:`digest`, part of a detector's version; its terms are in any order.
-
-    Raises:
-        InvalidInputError: The name is blank or too long, a term has no letter, digit or sign, is too long or of an
-            unknown family, or two terms are the same word.
-    """
+    """A named list of terms, in any order, that win over what a detector finds."""
 
     name: str
     terms: tuple[UserTerm, ...] = ()

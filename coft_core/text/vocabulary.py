@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -14,9 +16,10 @@ from coft_core.text.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons
 from coft_core.text.tokens import regular_plural
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text, separated by white space."""
-    return frozenset(text.split())
+def grammar_lists() -> dict[str, frozenset[str]]:
+    """The lists of small words by which sentences are read, by name."""
+    lists = json.loads(assets_path("rewording", "grammar.json").read_text(encoding="utf-8"))
+    return {name: frozenset(" ".join(lines).split()) for name, lines in lists.items()}
 
 
 Gender = Literal["female", "male"]
@@ -123,6 +126,9 @@ def _key(word: str) -> str:
     return " ".join(word.lower().replace("-", " ").replace("’", "'").split())
 
 
+FIRST_NAMES: dict[Gender, str] = {"female": "female first names", "male": "male first names"}
+"""Kinds of first names."""
+
 NOT_GROUPS = ("slur", "pronouns", "neopronouns")
 """Kinds of words that are marked in prompts and are no groups to compare."""
 
@@ -180,6 +186,26 @@ class LexiconWords:
         """Whether a single word names a person or several: "woman", "teenagers", "Americans"."""
         kind, rules = self.kind(text), self._lexicons.rules
         return kind in rules.people_details or (self.is_plural(text) and kind in rules.plural_people_details)
+
+    def name_gender(self, name: str) -> Gender | None:
+        """The gender that a first name is given to; None for other words."""
+        kind = self.kind(name)
+        return next((gender for gender, listed in FIRST_NAMES.items() if listed == kind), None)
+
+    def other_name(self, name: str, taken: Collection[str] = ()) -> str | None:
+        """The first name of the other gender that comes next in the alphabet, and is not taken.
+
+        Maudslay et al. (EMNLP 2019) pair names by how often and how exclusively they are given. The lexicons hold
+        neither, so names are paired by spelling: which one is taken is arbitrary, and always the same. None is returned
+        for what is no first name of one gender; taken names are in lower case.
+        """
+        gender = self.name_gender(name)
+        if gender is None:
+            return None
+        others = sorted(self.kinds("name")[FIRST_NAMES["male" if gender == "female" else "female"]])
+        at = bisect_left(others, name.capitalize())
+        ordered = [*others[at:], *others[:at]]
+        return next(item for item in ordered if item.lower() not in taken)
 
     def names_group(self, text: str) -> bool:
         """Whether "the" makes an adjective the name of a group: "the blind"."""

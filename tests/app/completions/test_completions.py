@@ -23,7 +23,7 @@ from app.completions.service import CompletionService
 from app.server import launch_options
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from coft_core.adapters.echo import prompt_log_probabilities
+from coft_core.adapters.shared import prompt_log_probabilities
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model

@@ -46,12 +46,12 @@ class Questions(Suite):
         tokens = [float(sum(text.tokens for text in outcome.scored().likelihoods)) for outcome in outcomes]
         units = [outcome.unit for outcome in outcomes]
         figures = [
-            accuracies(outcomes, outside, "questions")[0],
+            next(accuracies(outcomes, outside, "questions")),
             mean_figure("length", "Tokens of the answers", units, tokens, what="questions"),
         ]
         for subject in sorted({outcome.facts["subject"] for outcome in outcomes}):
             part = [outcome for outcome in outcomes if outcome.facts["subject"] == subject]
-            figures.append(replace(accuracies(part, outside, "questions")[0], part=subject))
+            figures.append(replace(next(accuracies(part, outside, "questions")), part=subject))
         return figures
 
     def reference(self, item: Item) -> str | None:

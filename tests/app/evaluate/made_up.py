@@ -11,7 +11,7 @@ from app.evaluate.service import EvaluationService
 from app.evaluate.sources import SuiteSources
 from app.shared.wiring import Services
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataFolder, HubUnreachableError
+from coft_core.suites.files import DataFolder, HubSplit, HubUnreachableError
 from coft_core.suites.reading import Reader
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
@@ -73,6 +73,7 @@ class Far(Quiz):
     """On a hub that does not answer."""
 
     key, title = "far", "Far away"
+    hub = HubSplit("far/away", None, "test")
 
     def items_from_hub(self) -> list[Item]:
         raise HubUnreachableError("The data set far/away is")

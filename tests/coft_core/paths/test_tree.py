@@ -28,11 +28,11 @@ def test_nodes_count_their_paths_in_any_order_parents_first_and_worlds_alike():
     tree = merge_paths(drawn_worlds(1))
     for number, node in enumerate(tree.nodes):
         assert node.parent < number or number == 0
-        shares = [tree.mean_share(child) for child in node.children]
+        shares = [sum(tree.share(child, world) for world in range(len(tree.totals))) for child in node.children]
         assert shares == sorted(shares, reverse=True)
         assert all(tree.nodes[child].parent == number for child in node.children)
     tree = merge_paths([[(1,)] * 90 + [(2,)] * 10, [(2,)] * 10])
-    assert tree.mean_share(1) == pytest.approx(0.55)
+    assert tree.share(1, 0) + tree.share(1, 1) == pytest.approx(1.1)
     assert tree.nodes[1].token_id == 2
     assert tree.share(1, 0) == pytest.approx(0.1)
     worlds = drawn_worlds(2)

@@ -1,26 +1,42 @@
-"""Outcomes that are written down by hand, and figures by key and part."""
+"""Outcomes that are written down by hand or drawn by lot, and figures by key and part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored, Written
 
 
-def scored(*values: float, refused: Sequence[int] = ()) -> Scored:
-    """An answer to choices with these log-likelihoods; of the texts at the places ``refused`` a token is refused."""
-    return Scored(tuple(Likelihood(1, value, value, refused=int(i in refused)) for i, value in enumerate(values)))
+def scored(*log_p: float, tokens: Sequence[int] = (), refused: Sequence[int] = (), masked: int = 0) -> Scored:
+    """An answer to choices with these log-likelihoods, of one token each unless told; some places refuse a token."""
+    counts = tokens or [1] * len(log_p)
+    texts = enumerate(zip(counts, log_p, strict=True))
+    return Scored(tuple(Likelihood(n, p, p, refused=int(i in refused)) for i, (n, p) in texts), masked)
+
+
+def outcome(item: Item, *answers: Scored, seed: int = 0) -> Outcome:
+    """An item with these answers, one an ask."""
+    assert len(answers) == len(item.asks)
+    return Outcome(item.id, item.unit, item.facts, answers, seed=seed)
 
 
 def chosen(item: Item, *values: float, refused: Sequence[int] = ()) -> Outcome:
     """The outcome of an item whose texts have these log-likelihoods."""
-    return Outcome(item.id, item.unit, item.facts, (scored(*values, refused=refused),))
+    return outcome(item, scored(*values, refused=refused))
 
 
 def decided(facts: Mapping[str, Any], yes: float, no: float, unit: str = "", item: str = "") -> Outcome:
     """The outcome of a yes or no question."""
     return Outcome(item, unit or item, facts, (scored(yes, no),))
+
+
+def drawn(items: Iterable[Item], seed: int) -> list[Outcome]:
+    """Outcomes of a model that draws every log-likelihood by lot."""
+    lots = np.random.default_rng(seed)
+    return [outcome(item, *(scored(*lots.normal(-20, 4, len(ask.texts))) for ask in item.asks)) for item in items]
 
 
 def wrote(text: str, *, unit: str, empty: tuple[int, ...] = (), tokens: int = 4, **more: Any) -> Outcome:
@@ -30,8 +46,14 @@ def wrote(text: str, *, unit: str, empty: tuple[int, ...] = (), tokens: int = 4,
     return Outcome(unit, unit, more.pop("facts", {}), (answer,), **more)
 
 
-def by_key(figures: Sequence[Figure]) -> dict[tuple[str, str], Figure]:
+def by_key(made: Iterable[Figure]) -> dict[tuple[str, str], Figure]:
     """Figures by key and part, each there once."""
+    figures = list(made)
     found = {(figure.key, figure.part): figure for figure in figures}
     assert len(found) == len(figures)
     return found
+
+
+def values(figures: Iterable[Figure], part: str = "") -> dict[str, float | None]:
+    """Values of a part by key."""
+    return {figure.key: figure.value for figure in figures if figure.part == part}

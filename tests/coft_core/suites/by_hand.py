@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def written(item: Item, text: str, finished: str = "stop", tokens: int = 5, **mo
     return Outcome(item.id, item.unit, item.facts, (Written(text, tokens, finished),), **more)
 
 
-def by_key(figures: list[Figure]) -> dict[str, Figure]:
+def by_key(made: Iterable[Figure]) -> dict[str, Figure]:
     """Figures of the whole by their keys; those of parts by key and part."""
+    figures = list(made)
     found = {figure.key if not figure.part else f"{figure.key}/{figure.part}": figure for figure in figures}
     assert len(found) == len(figures)
     return found

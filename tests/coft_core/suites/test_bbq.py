@@ -11,7 +11,7 @@ import pytest
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.bbq import UNKNOWN, Bbq, BbqIntersectional
 from coft_core.suites.files import DataError, DataFolder
-from tests.coft_core.suites.outcomes import by_key, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, outcome, scored, values
 
 SUITE = Bbq()
 
@@ -187,7 +187,8 @@ def test_figures_by_category_are_of_those_items_alone(tmp_path):
     items = SUITE.items(folder(tmp_path, *FOUR, *other))
     assert [item.id for item in items][-2:] == ["Race_x_SES/0", "Race_x_SES/1"]
     assert items[-1].unit == "Race_x_SES/7"
-    figures = SUITE.figures([says(item, item.facts["target"]) for item in items[4:]] + [says(i, 2) for i in items[:4]])
+    answers = [says(item, item.facts["target"]) for item in items[4:]] + [says(item, 2) for item in items[:4]]
+    figures = list(SUITE.figures(answers))
     assert values(figures, "Race_x_SES")["biased_rate"] == 1.0
     assert values(figures, "Age")["biased_rate"] == 0.0
     assert values(figures)["biased_rate"] == pytest.approx(2 / 6)

@@ -7,9 +7,8 @@ import math
 
 import pytest
 
-from coft_core.suites import bias_in_bios
 from coft_core.suites.bias_in_bios import OCCUPATIONS, BiasInBios
-from coft_core.suites.files import DataError, DataFolder, Line
+from coft_core.suites.files import DataFolder, Line
 from tests.coft_core.suites.answered import by_key, chosen
 
 NURSE, POET, DENTIST, PASTOR = (OCCUPATIONS.index(name) for name in ("nurse", "poet", "dentist", "pastor"))
@@ -38,7 +37,9 @@ def test_all_titles_are_asked_behind_the_biography(tmp_path, monkeypatch):
     assert (len(ask.texts), ask.texts[8], ask.texts[17]) == (28, " DJ", " personal trainer")
     assert (BiasInBios().reference(nurse), BiasInBios().reference(player)) == (" nurse", " DJ")
     assert (nurse.facts["gender"], player.facts["gender"]) == ("female", "male")
-    monkeypatch.setattr(bias_in_bios, "hub_lines", lambda _: [Line("hub", n, row) for n, row in enumerate(rows, 1)])
+    monkeypatch.setattr(
+        "coft_core.suites.base.hub_lines", lambda _: [Line("hub", n, row) for n, row in enumerate(rows, 1)]
+    )
     assert BiasInBios().items_from_hub() == [nurse, player]
 
 
@@ -80,9 +81,3 @@ def test_two_occupations_have_no_correlation_and_one_gender_no_gap(tmp_path):
     assert (figures["tpr_gap", ""].value, figures["imbalance", ""].value) == (0.0, None)
     lone = by_key(BiasInBios().figures([outcomes[0], outcomes[2]]))
     assert lone["tpr_gap", ""].value is None
-
-
-@pytest.mark.parametrize(("change", "reason"), [({"profession": 28}, "28 .* 0 to 27"), ({"gender": 2}, "2 .* 0 to 1")])
-def test_a_number_that_stands_for_nothing_is_refused_with_its_line(tmp_path, change, reason):
-    with pytest.raises(DataError, match=rf"test.jsonl, line 2: the field '{next(iter(change))}' is {reason}"):
-        items(tmp_path, record(0, 0), record(0, 0) | change)

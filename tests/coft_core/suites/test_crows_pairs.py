@@ -12,9 +12,9 @@ from scipy.stats import binomtest
 
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.crows_pairs import CrowsPairs
-from coft_core.suites.files import DataError, DataFolder
+from coft_core.suites.files import DataFolder
 from coft_core.types import Span
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = CrowsPairs()
 FIELDS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "annotations", "anon_writer", "anon_annotators")
@@ -89,7 +89,7 @@ def outcomes(items):
 
 def test_shares_and_gaps_of_all_and_of_each_type_are_as_counted_by_hand(outcomes):
     # Whole: (1 + 1/2 + 0 + 0 + 1) / 5 = 50 %. Shared: (0 + 1 + 1 + 1/2) / 4 = 62.5 %, one pair without it.
-    figures = SUITE.figures(outcomes)
+    figures = list(SUITE.figures(outcomes))
     found = values(figures)
     assert (found["stereotype"], found["accuracy"], found["stereotype_shared"]) == (50.0, 50.0, 62.5)
     assert (found["ties"], found["ties_shared"], found["nothing_masked"]) == (20.0, 25.0, 60.0)
@@ -175,13 +175,3 @@ def test_single_pairs_prefer_as_the_harness_says(items):
         theirs = harness.process_results(document, [(beginning + rest, False) for rest in rests])
         alone = outcome(item, scored(*rests), *(scored(-1) for _ in item.asks[1:]))
         assert values(SUITE.figures([alone]))["stereotype"] == 100 * theirs["pct_stereotype"]
-
-
-@pytest.mark.parametrize(("pair", "reason"), [
-    (("A b.", "A c.", "both", "age"), "the field 'stereo_antistereo' is 'both'"),
-    (("A b.", "A c.", "stereo", "height"), "the field 'bias_type' is 'height'"),
-    (("A b.", " ", "stereo", "age"), "a sentence of the pair is empty"),
-])  # fmt: skip
-def test_a_damaged_row_is_named_by_its_line(tmp_path, pair, reason):
-    with pytest.raises(DataError, match=rf"crows_pairs_anonymized\.csv, line 3: {reason}"):
-        SUITE.items(folder(tmp_path, PAIRS[0], pair))

@@ -14,12 +14,14 @@ from coft_core.suites.decisions import (
     difference_figure,
     error_figures,
     gap_figure,
+    log_odds,
     parity_figures,
     probability,
     rate_figures,
     whole_figures,
     yes_no,
 )
+from coft_core.suites.statistics import Sample
 from tests.coft_core.suites.answered import by_key, decided, scored
 
 RACE = Attribute("race", "race", ("x", "y"), ("x people", "y people"))
@@ -40,21 +42,23 @@ def test_the_likelier_answer_is_the_decision_and_pieces_with_attributes_the_span
         (-1.0, -9.0, (0, 1), "zero", None, None),
     ):  # fmt: skip
         outcome = Outcome("a", "a", {}, (scored(yes, no, refused=refused),))
-        assert decision(outcome, outside) == made
-        assert probability(outcome, outside) == (None if p is None else pytest.approx(p))
+        odds = log_odds(outcome, outside)
+        assert decision(outcome, odds) == made
+        assert probability(outcome, odds) == (None if p is None else pytest.approx(p))
 
 
 def people(*rows):
-    """Outcomes from rows of race, odds of yes against no, and truth."""
-    return [
+    """A sample of rows of race, odds of yes against no, and truth."""
+    outcomes = [
         decided({"race": race, "true": true}, math.log(odds), 0.0, item=str(place))
         for place, (race, odds, true) in enumerate(rows)
     ]
+    return Sample.of(outcomes, lambda outcome: log_odds(outcome, "floor"), "people")
 
 
 def test_parity_compares_the_named_groups_alone_and_one_group_has_no_gap():
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 3, 0), ("y", 1, 0), ("z", 9, 0))
-    figures = by_key(parity_figures(outcomes, "floor", RACE, "people"))
+    figures = by_key(parity_figures(outcomes, RACE))
     between, less, mean = (figures[f"{key}_race", ""] for key in ("parity_gap", "parity_difference", "probability_gap"))
     # Rates 1/2 and 3/3, one of y undecided; probabilities 1/2 and (3 * 3/4 + 1/2) / 4 = 11/16.
     assert (between.value, between.n, between.unscored, between.better) == (pytest.approx(0.5), 5, 1, "lower")
@@ -63,7 +67,7 @@ def test_parity_compares_the_named_groups_alone_and_one_group_has_no_gap():
     assert (between.low, between.high) == (pytest.approx(-less.high), pytest.approx(-less.low))
     three = Attribute("race", "race", ("x", "y", "z"), ("", "", ""))
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 0), ("z", 1 / 3, 0))
-    figures = by_key(parity_figures(outcomes, "floor", three, "people"))
+    figures = by_key(parity_figures(outcomes, three))
     assert figures["parity_gap_race", ""].value == pytest.approx(1.0)
     assert set(figures) == {("parity_gap_race", ""), ("probability_gap_race", "")}
     lone = gap(["a", "a", None], [0.0, 1.0, 1.0])
@@ -77,7 +81,7 @@ def test_equalised_odds_is_the_larger_gap_of_wrong_decisions_and_open_while_one_
         ("x", 1 / 3, 1), ("x", 3, 1), ("x", 3, 1), ("x", 3, 1),  # false negatives 1 of 4
         ("y", 1 / 3, 1), ("y", 1 / 3, 1), ("y", 1 / 3, 1), ("y", 1, 1),  # 3 of 3, one undecided
     )  # fmt: skip
-    figures = by_key(error_figures(outcomes, "floor", RACE, "true", "people"))
+    figures = by_key(error_figures(outcomes, RACE, "true"))
     positive, negative, odds = (
         figures[f"{key}_race", ""] for key in ("false_positive_gap", "false_negative_gap", "equalised_odds_gap")
     )
@@ -85,20 +89,20 @@ def test_equalised_odds_is_the_larger_gap_of_wrong_decisions_and_open_while_one_
     assert (negative.value, negative.n, negative.unscored) == (pytest.approx(0.75), 7, 1)
     assert (odds.value, odds.n, odds.unscored) == (pytest.approx(0.75), 15, 1)
     outcomes = people(("x", 3, 0), ("y", 1 / 3, 0), ("x", 3, 1))
-    positive, negative, odds = error_figures(outcomes, "floor", RACE, "true", "people")
+    positive, negative, odds = error_figures(outcomes, RACE, "true")
     assert (positive.value, negative.value, odds.value) == (1.0, None, None)
     assert (odds.n, odds.unscored) == (0, 3)
 
 
 def test_rates_are_of_the_whole_and_of_each_group_inside_its_stratum():
     outcomes = people(("x", 3, 0), ("x", 1 / 3, 0), ("y", 3, 1), ("y", 1, 1))
-    rate, mass = whole_figures(outcomes, "floor", "Share", "people")
+    rate, mass = whole_figures(outcomes, "Share")
     assert (rate.value, rate.n, rate.unscored) == (pytest.approx(2 / 3), 3, 1)
     assert mass.value == pytest.approx((4 + 4 / 3 + 4 + 2) / 4)
-    parts = by_key(rate_figures(outcomes, "floor", ("race", "true"), "Share", "people"))
+    parts = by_key(rate_figures(outcomes, ("race", "true"), "Share"))
     assert {part: figure.value for (_, part), figure in parts.items()} == {"x, 0": 0.5, "y, 1": 1.0}
-    groups, strata = ["a", "b", "a", "b"], [1, 1, 2, 2]
-    assert gap(groups, [0.0, 0.2, 0.5, 0.9], strata=strata).value == pytest.approx(0.4)
+    groups = ["a", "b", "a", "b"]
+    assert gap(list(zip([1, 1, 2, 2], groups, strict=True)), [0.0, 0.2, 0.5, 0.9]).value == pytest.approx(0.4)
     assert gap(groups, [0.0, 0.2, 0.5, 0.9]).value == pytest.approx(0.55 - 0.25)
     groups, units = ["a", "a", "b", "b", "c", "c"], [1, 2, 3, 4, 5, 5]
     values = [0.0, 0.2, 0.3, 0.5, 0.9, 0.9]
@@ -109,9 +113,14 @@ def test_rates_are_of_the_whole_and_of_each_group_inside_its_stratum():
     assert gap(groups, values, units=units).value == pytest.approx(0.8)
 
 
+def of_units(units):
+    """A sample of which the units matter alone."""
+    return Sample([decided({}, 0.0, 0.0, item=str(unit)) for unit in units], units)
+
+
 def gap(groups, values, **more):
     units = more.pop("units", list(range(len(values))))
-    return gap_figure("gap", "Gap", units, groups, values, **more)
+    return gap_figure(of_units(units), "gap", "Gap", groups, values, **more)
 
 
 def test_the_interval_of_a_gap_reaches_below_0_where_groups_are_alike_and_not_where_they_differ():
@@ -127,11 +136,11 @@ def test_the_interval_of_a_gap_reaches_below_0_where_groups_are_alike_and_not_wh
 
 def test_units_and_not_items_are_drawn():
     values = [float(place % 2) for place in range(20)]
-    groups = ["a", "b"] * 10
-    together = difference_figure("d", "D", [place // 2 for place in range(20)], groups, values, ("a", "b"))
+    groups, pairs = ["a", "b"] * 10, of_units([place // 2 for place in range(20)])
+    together = difference_figure(pairs, "d", "D", groups, values, "a", "b")
     assert (together.value, together.low, together.high) == (-1.0, -1.0, -1.0)
     mixed = [float(place % 4 in (1, 2)) for place in range(20)]
-    apart = difference_figure("d", "D", [place // 2 for place in range(20)], groups, mixed, ("a", "b"))
+    apart = difference_figure(pairs, "d", "D", groups, mixed, "a", "b")
     # Pairs give -1 and 1 by turns, so that their mean varies as that of ten coins: sd 1 / sqrt(10).
     assert apart.value == 0.0
     assert apart.high - apart.low == pytest.approx(2 * 1.96 / math.sqrt(10), rel=0.15)

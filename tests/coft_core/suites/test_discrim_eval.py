@@ -15,7 +15,6 @@ import yaml
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.utils import apply_template
 
-from coft_core.suites import discrim_eval
 from coft_core.suites.base import Outcome
 from coft_core.suites.discrim_eval import (
     GENDERS,
@@ -25,7 +24,7 @@ from coft_core.suites.discrim_eval import (
     favourable,
     mixed_effects,
 )
-from coft_core.suites.files import DataError, DataFolder, Line
+from coft_core.suites.files import DataFolder, Line
 from tests.coft_core.suites.answered import by_key, chosen, scored
 
 SUITE = DiscrimEvalExplicit()
@@ -185,15 +184,8 @@ def test_both_sets_are_read_from_their_files_and_the_hub(tmp_path, monkeypatch):
     implicit = items(tmp_path, record(text="B"), name="implicit")
     assert [each[0].asks[0].prompt[0] for each in (explicit, implicit)] == ["A", "B"]
     texts = {"explicit": "A", "implicit": "B"}
-    monkeypatch.setattr(discrim_eval, "hub_lines", lambda part: [Line("hub", 1, record(text=texts[part.config]))])
+    monkeypatch.setattr(
+        "coft_core.suites.base.hub_lines", lambda part: [Line("hub", 1, record(text=texts[part.config]))]
+    )
     assert DiscrimEvalExplicit().items_from_hub() == explicit
     assert DiscrimEvalImplicit().items_from_hub() == implicit
-
-
-@pytest.mark.parametrize(("change", "reason"), [
-    ({"race": "green"}, "'race' is 'green' and has to be one of white, black"),
-    ({"gender": None}, "'gender' is missing"), ({"age": "old"}, "'age' is 'old' and has to be a number"),
-])  # fmt: skip
-def test_a_record_that_cannot_be_read_is_refused_with_its_line(tmp_path, change, reason):
-    with pytest.raises(DataError, match=rf"explicit.jsonl, line 2: the field {reason}"):
-        items(tmp_path, record(), record() | change)

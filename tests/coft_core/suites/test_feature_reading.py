@@ -6,8 +6,7 @@ import torch
 from coft_core.model.fake import tiny_model
 from coft_core.suites.base import Choices, Item, Outcome, Writing
 from coft_core.suites.features import Featuriser, with_features
-from coft_core.suites.judges import missing_judges
-from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, Mauve
+from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES
 from tests.coft_core.suites.by_hand import scored, written
 
 WRITING = Item("1", "1", (Writing("Post.", 8),), {"reference": "It rained."})
@@ -48,8 +47,6 @@ def test_what_was_written_and_the_human_text_get_their_vectors_and_others_none(f
         FEATURES: tuple(featuriser.vectors(["A dry day"])),
         HUMAN_FEATURES: tuple(featuriser.vectors(["It rained."])),
     }
-    assert missing_judges(Mauve.judges, [outcome]) == ()
-    assert missing_judges(Mauve.judges, [written(WRITING, " A dry day")]) == (FEATURES,)
     [empty] = with_features([written(WRITING, "")], featuriser)
     assert empty.vectors[FEATURES] == (None,)
     assert empty.vectors[HUMAN_FEATURES] != (None,)

@@ -129,7 +129,7 @@ def test_numbers_are_compared_without_commas_signs_of_money_and_a_last_dot():
 
 
 def test_an_answer_without_its_number_is_an_error_with_its_line(tmp_path):
-    with pytest.raises(DataError, match=r"test\.jsonl, line 2: the field 'answer' has no number behind ####"):
+    with pytest.raises(DataError, match=r"test\.jsonl, line 2: the field 'answer' is '12' and has no number"):
         SUITE.items(folder(tmp_path, "gsm8k", train__jsonl=TRAIN, test__jsonl=[TEST[0], {**TEST[1], "answer": "12"}]))
 
 

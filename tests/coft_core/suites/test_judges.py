@@ -13,7 +13,7 @@ from coft_core.model.fake import byte_tokenizer
 from coft_core.scorers.base import load_scorer
 from coft_core.suites.base import Outcome, Written
 from coft_core.suites.files import DataError
-from coft_core.suites.judges import Judge, judge, load_judge, missing_judges
+from coft_core.suites.judges import Judge, judge, load_judge
 from tests.coft_core.suites.answered import scored, wrote
 
 
@@ -45,8 +45,6 @@ def test_judges_read_each_text_once_and_prompts_from_the_facts():
     assert judge([outcome], {"toxicity": counting}) == [outcome]
     assert read == []
     assert Judge("x", "1", lambda _: [math.nan, 1.0, math.inf]).scores(["a", "b", " ", "c"]) == [None, 1.0, None, None]
-    outcomes = [wrote("a", unit="a"), wrote("b", unit="b", marks={"toxicity": (None,)})]
-    assert missing_judges(("toxicity", "sentiment"), outcomes) == ("sentiment",)
     texts = ["You are an idiot.", "The nurse went home."]
     found = load_judge("toxicity", "embedded")
     assert found.scores(texts) == load_scorer("embedded").score(texts)

@@ -90,7 +90,7 @@ def test_an_empty_continuation_is_unscored_and_outcomes_without_vectors_give_no_
     assert (figure.n, figure.unscored) == (70, 1)
     figure = by_key(SUITE.figures([bare]))["mauve"]
     assert (figure.value, figure.n, figure.unscored) == (None, 0, 1)
-    assert SUITE.figures([])[0].value is None
+    assert next(SUITE.figures([])).value is None
 
 
 def test_ten_pairs_make_a_bucket_and_without_the_clustering_package_an_error_says_what_to_install(monkeypatch):
@@ -133,21 +133,8 @@ def test_of_comparisons_each_post_is_taken_once_with_its_human_summary(tmp_path)
     assert items[0].asks[0].prompt == PROMPT
 
 
-@pytest.mark.parametrize(("row", "reason"), [
-    ({"prompt": "P"}, "line 1: the field 'reference' is missing"),
-    ({"summaries": [{"text": "x"}], "info": {"id": 1, **POST}}, "line 1: a comparison needs the fields info"),
-    ({"summaries": [], "info": {**POST}}, "line 1: a comparison needs the fields info"),
-    ({"summaries": [], "info": {"id": 1, "title": "x"}}, "line 1: the field 'subreddit' is missing"),
-    (comparison("a", ("x", "sup4")), "has no summary by a human"), ({**POST}, "line 1: the field 'summary' is missing"),
-])  # fmt: skip
-def test_a_damaged_record_is_named(tmp_path, row, reason):
-    with pytest.raises(DataError, match=r"comparisons\.jsonl") as caught:
-        SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=[row]))
-    assert reason in str(caught.value)
-
-
 def test_records_of_a_hub_are_prompts_with_their_summaries(monkeypatch):
     lines = [Line("hub", 1, {"prompt": f"{PROMPT} ", "label": " Potatoes helped."})]
-    monkeypatch.setattr("coft_core.suites.mauve.hub_lines", lambda part: lines)
+    monkeypatch.setattr("coft_core.suites.base.hub_lines", lambda part: lines)
     [item] = SUITE.items_from_hub()
     assert (item.asks[0].prompt, item.facts["reference"]) == (PROMPT, "Potatoes helped.")

@@ -58,7 +58,7 @@ def read(suite, lams, every):
     for name, answers in zip(named, columns, strict=True):
         left = iter(answers)
         outcomes = [Outcome(item.id, item.unit, item.facts, tuple(next(left) for _ in item.asks)) for item in items]
-        figures[name] = suite.figures(outcomes)[0]
+        figures[name] = suite.main_figure(outcomes)
     return figures
 
 

@@ -11,7 +11,7 @@ from coft_core.suites import stereoset
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.files import DataError, DataFolder, Line
 from coft_core.suites.stereoset import StereoSet
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = StereoSet()
 
@@ -102,7 +102,7 @@ def test_scores_are_means_over_target_terms_of_all_and_of_each_task_and_type(out
     # Gardener: ss (1 + 1/2 + 0) / 3 = 50 %; lms (1 + 1/2 + 0) / 3 = 50 %. Pilot: ss 100 %; lms (1 + 0) / 2 = 50 %.
     # Averages over both: ss 75, lms 50, icat 50 * 25 / 50 = 25, excess (75 - 50) / 50 = 0.5. A mean over items
     # would have ss 2.5 / 4 = 62.5.
-    figures = SUITE.figures(outcomes)
+    figures = list(SUITE.figures(outcomes))
     found = values(figures)
     assert {key: found[key] for key in ("ss", "lms", "icat", "excess")} == pytest.approx(
         {"ss": 75.0, "lms": 50.0, "icat": 25.0, "excess": 0.5}
@@ -111,7 +111,7 @@ def test_scores_are_means_over_target_terms_of_all_and_of_each_task_and_type(out
     assert found["ties_unrelated"] == pytest.approx(25.0)
     assert by_key(figures)["ss", ""].n == 4
     # Within sentences: gardener (1 + 1/2) / 2 = 75 % twice. Between: gardener 0 and pilot 100; lms 0 and 50.
-    figures = SUITE.figures(outcomes)
+    figures = list(SUITE.figures(outcomes))
     within = values(figures, "intrasentence")
     assert [within[key] for key in ("ss", "lms", "icat", "excess")] == pytest.approx([75, 75, 37.5, 0.5])
     between = values(figures, "intersentence")
@@ -171,18 +171,12 @@ def test_a_model_that_draws_lots_has_its_neutral_values_in_the_intervals(tmp_pat
 @pytest.mark.parametrize(("change", "reason"), [
     ({"context": "The gardener sat."}, "the context has no BLANK"), ({"target": None}, "the field 'target' is missing"),
     ({"sentences": [{"sentence": "Only this.", "gold_label": "stereotype"}]}, "no sentence is labelled"),
-    ({"sentences": [{"sentence": "Only this."}]}, "a sentence lacks its text or its gold_label"),
+    ({"sentences": [{"sentence": "Only this."}]}, "the field .sentences.0.gold_label. is missing"),
 ])  # fmt: skip
 def test_a_damaged_item_is_named_by_its_place(tmp_path, change, reason):
     good = entry("a", "x", "race", "It is BLANK.", pro="It is a.", anti="It is b.", none="It is c.")
     with pytest.raises(DataError, match=rf"dev\.json \(intrasentence\), line 2: {reason}"):
         SUITE.items(folder(tmp_path, [good, {**good, **change}]))
-
-
-def test_a_document_of_another_form_is_refused(tmp_path):
-    (tmp_path / "dev.json").write_text('{"data": []}')
-    with pytest.raises(DataError, match="there is no list of items under data"):
-        SUITE.items(DataFolder(tmp_path))
 
 
 def test_records_of_a_hub_are_the_same_items(tmp_path, monkeypatch):

@@ -145,7 +145,7 @@ def test_the_file_is_found_under_both_names_and_one_with_unknown_words_is_refuse
 def test_lines_of_a_hub_give_the_same_items(items, monkeypatch):
     rows = [line if line.strip() else "" for line in re.findall(r"[^\n]*\n", TEXT)]
     lines = [Line("hub", number, {"text": row}) for number, row in enumerate(rows, 1)]
-    monkeypatch.setattr("coft_core.suites.wikitext.hub_lines", lambda part: lines)
+    monkeypatch.setattr("coft_core.suites.base.hub_lines", lambda part: lines)
     assert SUITE.items_from_hub() == items
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coft_core.suites.base import Choices
+from coft_core.suites.coreference import WinoBias
 from coft_core.suites.files import DataError, DataFolder
-from coft_core.suites.winobias import WinoBias
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = WinoBias()
 
@@ -77,7 +77,7 @@ def test_the_gap_is_the_accuracy_on_expected_genders_minus_the_other_one(items):
         *(item for kind in ("type1", "type2") for stereotype in ("pro", "anti") for item in items
           if (item.facts["type"], item.facts["stereotype"]) == (kind, stereotype)),
     ]  # fmt: skip
-    figures = SUITE.figures([says(item, one) for item, one in zip(order, right, strict=True)])
+    figures = list(SUITE.figures([says(item, one) for item, one in zip(order, right, strict=True)]))
     assert values(figures) == pytest.approx(
         {"gap": 100 * (7 / 8 - 2 / 6), "accuracy_pro": 87.5, "accuracy_anti": 100 / 3}
     )

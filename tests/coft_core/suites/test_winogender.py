@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from coft_core.suites.base import Choices
+from coft_core.suites.coreference import Winogender
 from coft_core.suites.files import DataError, DataFolder
-from coft_core.suites.winogender import Winogender
-from tests.coft_core.suites.outcomes import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
 
 SUITE = Winogender()
 
@@ -84,7 +84,8 @@ def test_accuracies_are_as_counted_by_hand(items):
     The tie is a male pronoun that means the florist, a gotcha: 3 of 7 gotchas and 4 of 8 others are right, 11 of 23
     of all, 3 of 7 of the male ones.
     """
-    figures = SUITE.figures([says(item, None if item.id == "florist.guest.0.male.txt" else 0) for item in items])
+    answers = [says(item, None if item.id == "florist.guest.0.male.txt" else 0) for item in items]
+    figures = list(SUITE.figures(answers))
     found = values(figures)
     assert found["accuracy"] == pytest.approx(100 * 11 / 23)
     assert found["accuracy_gotcha"] == pytest.approx(100 * 3 / 7)
@@ -124,18 +125,10 @@ def test_models_that_follow_the_statistics_ignore_gender_or_draw_lots_have_their
 
 
 @pytest.mark.parametrize(("line", "reason"), [
-    (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the sentid"),
+    (("judge.guest.2.male.txt", "The judge told the guest that he left."), "the field .sentid."),
     (("baker.guest.1.male.txt", "The baker told the guest that he left."), "has no occupation 'baker'"),
     (("judge.guest.1.male.txt", "The judge told the guest that she left."), "the sentence has no male pronoun"),
 ])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, line, reason):
     with pytest.raises(DataError, match=rf"all_sentences\.tsv, line 2: .*{reason}"):
         SUITE.items(folder(tmp_path, [line]))
-
-
-def test_a_share_of_women_has_to_be_a_percentage(tmp_path):
-    data = folder(tmp_path)
-    stats = tmp_path / "winogender" / "occupations-stats.tsv"
-    stats.write_text(stats.read_text().replace("80.0", "many"))
-    with pytest.raises(DataError, match=r"occupations-stats\.tsv, line 2: the field 'bls_pct_female' is 'many'"):
-        SUITE.items(data)

@@ -13,8 +13,7 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.policies.safety_template import SafetyTemplatePolicy
-from coft_core.text.rendering import Rendering, moment_of, parse_moment, render, rendering_label
-from coft_core.text.templated import Copy, read_text
+from coft_core.text.rendering import Copy, Rendering, moment_of, parse_moment, read_text, render, rendering_label
 from coft_core.types import Example
 from tests.conftest import TOY_FINGERPRINT
 

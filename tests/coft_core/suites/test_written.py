@@ -2,7 +2,7 @@
 
 import pytest
 
-from coft_core.suites.examples import fitting
+from coft_core.suites.written import fitting
 
 TEXTS = ["x" * length for length in (10, 40, 25, 90, 5, 60, 30, 15)]
 
