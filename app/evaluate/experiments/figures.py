@@ -18,7 +18,6 @@ from app.evaluate.tables import main_table
 from app.shared.audits import AuditSettings
 from coft_core.conformal.families import AnyCalibration
 from coft_core.experiments.averages import Part, average, shown_as
-from coft_core.experiments.certificates import certified_share, empty_prompts, empty_steps, toxic_fallbacks
 from coft_core.experiments.choice import Averaged
 from coft_core.suites.base import Figure, Outcome, Outside, Suite
 from coft_core.suites.statistics import LEVEL, difference
@@ -250,22 +249,14 @@ class Figures:
             for place in places
         })  # fmt: skip
 
-    def certificates(self, what: str, label: str, suites: Iterable[str]) -> Series | None:
+    def certificates(
+        self, make: Callable[[Sequence[Outcome]], Figure], label: str, suites: Iterable[str]
+    ) -> Series | None:
         """How often or how much was certified, over several suites; None for a method without thresholds."""
         method = next(own for own in self.kept.methods if own.label == label)
         outcomes = [replace(own, unit=f"{key} {own.unit}") for key in suites for own in self.read(key, label)]
         if not method.calibrated or not outcomes:
             return None
-        make = CERTIFICATES[what]
-        seeds = sorted({own.seed for own in outcomes})
-        pooled = make(outcomes)
+        pooled, seeds = make(outcomes), sorted({own.seed for own in outcomes})
         by_seed = {seed: make([own for own in outcomes if own.seed == seed]) for seed in seeds}
         return Series({POOLED: pooled, SHARED: pooled, **by_seed})
-
-
-CERTIFICATES: Mapping[str, Callable[[Sequence[Outcome]], Figure]] = {
-    "empty prompts": empty_prompts,
-    "empty steps": empty_steps,
-    "toxic fallbacks": toxic_fallbacks,
-    "certified share": certified_share,
-}

@@ -25,6 +25,7 @@ from app.evaluate.experiments.tables import (
 from app.shared.errors import ServiceError
 from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
+from coft_core.experiments.certificates import empty_prompts, empty_steps, toxic_fallbacks
 
 ABOUT: dict[str, Any] = yaml.safe_load(assets_path("experiments", "about.yaml").read_text("utf-8"))
 PAPER = published()
@@ -49,13 +50,13 @@ SIX_COLUMNS = (
 )
 UTILITY_CHANGE = Column("Utility Δ", average="utility", against="Vanilla")
 TOXICITY_LEFT = Column("Toxicity, % of vanilla", Part("bold", "toxicity_rate"), against="Vanilla", percent=True)
-EMPTY_RATE = Column("Empty-set rate, %", certified="empty steps")
+EMPTY_RATE = Column("Empty-set rate, %", certified=empty_steps)
 
 
 def _named(name: str, *tables: Table, **told: Any) -> Experiment:
     about: dict[str, Any] = {
         part: tuple(said) if isinstance(said, list) else said for part, said in ABOUT[name].items()
-    }  # fmt: skip
+    }
     return Experiment(name=name, tables=tables, **about, **told)
 
 
@@ -185,9 +186,9 @@ EMPTY_SETS = _named(
         "Empty certified sets",
         PAPER["empty_sets"],
         (
-            Column("Prompts, %", certified="empty prompts", method="COFT"),
-            Column("Steps, %", certified="empty steps", method="COFT"),
-            Column("Toxic fallbacks, %", certified="toxic fallbacks", method="COFT"),
+            Column("Prompts, %", certified=empty_prompts, method="COFT"),
+            Column("Steps, %", certified=empty_steps, method="COFT"),
+            Column("Toxic fallbacks, %", certified=toxic_fallbacks, method="COFT"),
         ),
         rows="suites",
     ),

@@ -182,8 +182,6 @@ def place_given() -> gr.Textbox:
     )  # fmt: skip
 
 
-def wire_choice(
-    handlers: ExperimentHandlers, name: gr.Dropdown, data: gr.Textbox, changed: list[Any]
-) -> None:  # fmt: skip
+def wire_choice(handlers: ExperimentHandlers, name: gr.Dropdown, data: gr.Textbox, changed: list[Any]) -> None:
     """Let the chosen experiment take the place of the pickers of suites, methods and calibration."""
     gr.on([name.change, data.submit], handlers.chosen, [name, data], changed, **MULTIPLE)

@@ -145,9 +145,8 @@ class ExperimentService:
         unready = (_lacking(experiment, method, {}) for method in experiment.evaluated())
         suites = tuple(known[key] for key in dict.fromkeys(found.values()))
         instead = [stand_in_sentence(known[read].title, key) for key, read in found.items() if read != key]
-        return ExperimentCard(
-            experiment, suites, (*filter(None, unready), *missing), (*instead, *experiment.stand_ins)
-        )  # fmt: skip
+        stand_ins = (*instead, *experiment.stand_ins)
+        return ExperimentCard(experiment, suites, (*filter(None, unready), *missing), stand_ins)
 
     def plan(self, request: ExperimentRequest) -> ExperimentPlan:
         """What of an experiment can be run; loads the model."""
@@ -321,9 +320,7 @@ class ExperimentService:
         return [texts[place] for place in sorted(parts.apart)], [texts[place] for place in sorted(parts.evaluated)]
 
 
-def _given_parameters(
-    given: Mapping[str, str], methods: tuple[EvaluationMethod, ...]
-) -> dict[str, dict[str, str]]:  # fmt: skip
+def _given_parameters(given: Mapping[str, str], methods: tuple[EvaluationMethod, ...]) -> dict[str, dict[str, str]]:
     """Parameters that somebody gives for methods of an experiment, by policy."""
     policies = dict.fromkeys(method.settings.policy for method in methods)
     known = {policy: {own.name for own in policy_info(policy).parameters} for policy in policies}

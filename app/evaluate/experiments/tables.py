@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
@@ -20,9 +20,9 @@ from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.shift import DensityRatio, estimate_density_ratio
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.averages import Part
-from coft_core.experiments.certificates import coverage_elsewhere
+from coft_core.experiments.certificates import certified_share, coverage_elsewhere
 from coft_core.experiments.choice import Averaged, Selection, select
-from coft_core.suites.base import Figure
+from coft_core.suites.base import Figure, Outcome
 
 LOWER, HIGHER = words.ARROWS["lower"], words.ARROWS["higher"]
 
@@ -44,7 +44,7 @@ class Column:
     part: Part = field(default_factory=lambda: Part(""))
     average: Literal["", "bias", "utility"] = ""
     rank: Literal["", "bias"] = ""
-    certified: Literal["", "empty prompts", "empty steps", "toxic fallbacks", "certified share"] = ""
+    certified: Callable[[Sequence[Outcome]], Figure] | None = None
     method: str = ""
     against: str = ""
     percent: bool = False
@@ -255,7 +255,7 @@ class CoverageTable(Table):
                 for note in kept.calibrations
                 if note.method == label and note.coverage is not None
             ]
-            share = figures.certificates("certified share", label, kept.suites) if label in kept.labels else None
+            share = figures.certificates(certified_share, label, kept.suites) if label in kept.labels else None
             if (missed := _missed(counts)) is not None:
                 measured[alpha] = missed
             lines.append(Line(label, (missed, None if share is None else share.value), label))

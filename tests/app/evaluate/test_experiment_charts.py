@@ -10,15 +10,12 @@ from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Sweep
 from app.evaluate.experiments.grid import Front, Line, Paper, Value
 from app.evaluate.experiments.speed import KEPT_AS, MeasuredSpeed, SpeedTable, measured_by
-from app.evaluate.experiments.tables import ChainsTable, CoverageTable
+from app.evaluate.experiments.tables import CoverageTable
 from coft_core.experiments.choice import Choice, LineSearch, Point, Selection
 from coft_core.suites.base import Figure
 from tests.app.evaluate.test_experiment_tables import (
     BIAS,
     CHOICE,
-    FOUND,
-    HARM,
-    calibration,
     experiment,
     grid,
     kept,
@@ -96,19 +93,6 @@ def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_value
     assert shown["paper, m"].marker.symbol != shown["measured"].marker.symbol
 
 
-def test_miscoverage_of_chains_stands_against_their_length_a_mark_a_level():
-    table = ChainsTable("Chains", (), "COFT", (1, 8, 30), (0.1, 0.2))
-    thresholds = lambda suite, method, seed: calibration(seed)  # noqa: E731
-    found = grid(kept(experiment(table), FOUND, suites=(HARM,), thresholds=thresholds))
-    figure = picture_figure(found.picture)
-    shown, missed = traces(figure), numbers(found, 0)
-    for alpha in ("alpha 0.1", "alpha 0.2"):
-        # Chains of 30 steps there are none.
-        assert list(shown[alpha].x) == [1, 8]
-        assert list(shown[alpha].y) == [missed[f"{alpha}, {steps}"].value for steps in ("1 step", "8 steps")]
-    assert [line.y0 for line in figure.layout.shapes] == [0.1, 0.2]
-
-
 SPEED = SpeedTable("Speed", (Paper("m", "s", {"COFT": (Value(108.2), Value(10.2), None)}),))
 
 
@@ -142,12 +126,6 @@ def test_speed_against_a_size_has_a_mark_a_method():
     assert list(shown["COFT"].x) == [128, 256]
     assert list(shown["COFT"].text) == ["50.0 % slower"] * 2
     assert shown["COFT"].marker.symbol != shown["Vanilla"].marker.symbol
-
-
-def test_speed_that_is_not_measured_yet_is_said_and_has_no_picture():
-    table = timed(SPEED, left_out=("CDA is left out.",))
-    assert table.picture is None
-    assert table.notes[:2] == ("Speed is not measured yet; it is once everything is read.", "CDA is left out.")
 
 
 def test_measured_speed_is_read_from_a_job_as_it_was_measured():

@@ -13,11 +13,10 @@ from app.bootstrap import services as open_services
 from app.evaluate.experiments.figures import Experiment, Sweep
 from app.evaluate.experiments.grid import Paper, Value
 from app.evaluate.experiments.named import EXPERIMENTS
-from app.evaluate.experiments.speed import SpeedRun, SpeedTable
+from app.evaluate.experiments.speed import SpeedTable
 from app.evaluate.experiments.tables import ChoiceTable
 from app.evaluate.service import EvaluationService
 from app.settings import Settings
-from app.shared.errors import JobCancelled
 from coft_core.experiments.averages import Part
 from coft_core.experiments.choice import Averaged
 from tests.app.shared.test_accessibility import broken
@@ -25,54 +24,37 @@ from tests.browser import served
 from tests.conftest import load_tiny
 from tests.story.seed import Seeded
 
-
-def paper(row: str, *figures: float) -> tuple[Paper, ...]:
-    return (Paper("LLaMA-2-13B", "Figure 9", {row: tuple(map(Value, figures))}),)
-
-
-MADE = (
-    Experiment(
-        "sweep",
-        "Two strengths",
-        "Figure 9",
-        "What a higher lambda does.",
-        ("It is small.",),
-        (ChoiceTable("Sweep of lambda", paper("lambda 0.5", 0.147, 68.0)),),
-        suites=("phantom_gaps", "phantom_questions", "stereoset"),
-        methods=("CDA=cda",),
-        sweep=Sweep("lambda", (0, 0.5, 1), "coft:top_k=0"),
-        needs={"CDA": ("checkpoint", "a trained model")},
-        averaged=Averaged((Part("phantom_gaps"),), (Part("phantom_questions"),)),
-        seeds=(0,),
-    ),
-    Experiment(
-        "timed",
-        "Two speeds",
-        "Table 9",
-        "How fast two methods are.",
-        ("This computer is another one.",),
-        (
-            SpeedTable(
-                "Efficiency", paper("COFT", 108.2, 10.2, 27.1), batches=(1,), lengths=(40,), prompt=30, repeats=1
-            ),
-            SpeedTable("Lengths", (), "lengths", ("Vanilla", "COFT"), (1,), (36, 40), prompt=30, repeats=1),
+MADE = Experiment(
+    "sweep",
+    "Two strengths",
+    "Figure 9",
+    "What a higher lambda does.",
+    ("It is small.",),
+    (
+        ChoiceTable(
+            "Sweep of lambda", (Paper("LLaMA-2-13B", "Figure 9", {"lambda 0.5": (Value(0.147), Value(68.0))}),)
         ),
-        methods=("Vanilla=vanilla", "COFT=coft"),
+        SpeedTable("Lengths", (), "lengths", ("lambda 0", "lambda 1"), (1,), (36, 40), prompt=30, repeats=1),
     ),
+    suites=("phantom_gaps", "phantom_questions", "stereoset"),
+    methods=("CDA=cda",),
+    sweep=Sweep("lambda", (0, 0.5, 1), "coft:top_k=0"),
+    needs={"CDA": ("checkpoint", "a trained model")},
+    averaged=Averaged((Part("phantom_gaps"),), (Part("phantom_questions"),)),
+    seeds=(0,),
 )
-"""Experiments small enough for a test."""
+"""Small enough for a test."""
 
 
 @pytest.fixture(scope="module")
 def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeded, str]]:
-    """The program on an empty store, where two small experiments are among the named ones, and where it runs."""
+    """The program on an empty store, where a small experiment is among the named ones, and where it runs."""
     folder = tmp_path_factory.mktemp("experiments")
     (folder / "data").mkdir()
     path = folder / "evaluate.sqlite3"
     settings = Settings(database_url=f"sqlite:///{path}", pipeline="none", data=str(folder / "data"))
     with pytest.MonkeyPatch.context() as patch:
-        for own in MADE:
-            patch.setitem(EXPERIMENTS, own.name, own)
+        patch.setitem(EXPERIMENTS, MADE.name, MADE)
         with open_services(settings, loader=load_tiny, owns_store=True) as wired, served(wired) as url:
             yield Seeded(wired, path), url
 
@@ -133,29 +115,11 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
         page.locator("#save-tables").click()
     rows = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
     assert {row["source"] for row in rows} == {"", "paper, LLaMA-2-13B"}
-
-
-@pytest.mark.slow
-def test_a_run_of_speed_that_was_stopped_is_resumed_to_its_tables_and_picture(
-    evaluate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, evaluations = evaluate
-
-    def stopped(*given: object) -> None:
-        raise JobCancelled
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SpeedRun, "measured", stopped)
-        choose(page, "Two speeds")
-        page.locator("#run").click()
-        expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=60_000)
-    page.get_by_role("button", name="Resume").click()
-    expect(page.locator("#experiment-table tbody tr")).to_have_count(3, timeout=60_000)
-    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
-    expect(page.locator("#experiment-plot .js-plotly-plot")).to_be_visible()
-    expect(page.locator("#figures")).to_be_hidden()
     page.get_by_label("Table", exact=True).click()
     page.get_by_role("option", name="Lengths").click()
     expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
-    (summary,) = evaluations.list()
-    assert not evaluations.view(summary.id).resumable
+    field = page.get_by_label("What is read")
+    field.fill("Suites and methods")
+    page.keyboard.press("Enter")
+    expect(page.locator("#suites")).to_be_visible()
+    expect(page.locator("#experiment-card")).to_be_hidden()

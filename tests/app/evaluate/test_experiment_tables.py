@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Experiment, Figures, Kept, Sweep
 from app.evaluate.experiments.grid import Paper, Value
 from app.evaluate.experiments.tables import (
@@ -24,6 +25,7 @@ from app.evaluate.runs import CalibrationNote, SuiteOutcomes
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.experiments.averages import Part
+from coft_core.experiments.certificates import empty_steps, toxic_fallbacks
 from coft_core.experiments.choice import Averaged
 from coft_core.suites.base import Card, Outcome, Suite, Unread, Written
 from coft_core.suites.statistics import mean_figure
@@ -122,20 +124,13 @@ def test_columns_are_figures_averages_changes_and_ranks_with_the_papers_row_belo
     table = grid(kept(experiment(METHODS), FOUND, model="org/llama-2-13b-hf"))
     rows = texts(table)
     assert list(rows) == [("Vanilla", ""), ("COFT", ""), ("COFT", "paper, LLaMA-2-13B")]
-    assert rows["Vanilla", ""][0] == "0.500"
+    harm = table.rows[0][1][0]
+    assert (harm.value, harm.deviation, harm.n) == pytest.approx((0.5, np.std([0.4, 0.6], ddof=1), 40))
     # Mean over the seeds; the average of 0.2 and |40 - 50| / 100 in the only seed that has both; 70 - 75; 50 %.
     for source, expected in (("", [0.25, 0.15, -5.0, 50.0, 1.0]), ("paper, LLaMA-2-13B", [0.5, 0.4, -1, 50, 1])):
         assert [float(text.replace("−", "-")) for text in rows["COFT", source]] == pytest.approx(expected)
     assert any("LLaMA-2-13B (Table 9)" in note and "also has Mistral-7B" in note for note in table.notes)
     assert any("BiasAvg is the mean over HARM and PAIRS" in note for note in table.notes)
-
-
-def test_means_and_deviations_are_over_seeds():
-    figures = Figures(kept(experiment(METHODS), FOUND))
-    value = METHODS.columns[0].value(figures, "Vanilla")
-    assert value.value == pytest.approx(0.5)
-    assert value.deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
-    assert value.n == 40
 
 
 def test_changes_pair_the_units_that_both_methods_read():
@@ -182,9 +177,9 @@ def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_s
     columns = (
         Column("V", method="Vanilla"),
         Column("C", method="COFT"),
-        Column("Steps", certified="empty steps", method="COFT"),
-        Column("V steps", certified="empty steps", method="Vanilla"),
-        Column("Toxic", certified="toxic fallbacks", method="COFT"),
+        Column("Steps", certified=empty_steps, method="COFT"),
+        Column("V steps", certified=empty_steps, method="Vanilla"),
+        Column("Toxic", certified=toxic_fallbacks, method="COFT"),
     )
     table = FiguresTable("Suites", (paper(harm=tuple(map(Value, (1.0, 2.0, 3.0, 4.0, 5.0)))),), columns, "suites")
     answer = Written("text", 10, "length", (2, 3), 0.2)
@@ -307,6 +302,11 @@ def test_whole_chains_are_shown_by_level_and_length_with_the_papers_row_below_it
     assert float(rows["alpha 0.2, 8 steps", ""][0]) == pytest.approx(0.2, abs=0.08)
     assert rows["alpha 0.1, 30 steps", ""][0] is None
     assert any(said.startswith("Not measured: HARM, 30 steps") for said in found.notes)
+    assert {alpha: list(missed) for alpha, missed in found.picture.levels.items()} == {0.1: [1, 8], 0.2: [1, 8]}
+    figure = picture_figure(found.picture)
+    assert [line.y0 for line in figure.layout.shapes] == [0.1, 0.2]
+    numbers = {head.title: values[0] for head, values in found.rows}
+    assert list(figure.data[0].y) == [numbers[f"alpha 0.1, {steps}"].value for steps in ("1 step", "8 steps")]
 
 
 def test_drift_holds_the_first_sets_thresholds_against_the_others():
