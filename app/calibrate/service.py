@@ -46,8 +46,8 @@ from app.shared.workers import WorkerPool
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration, split_alpha
+from coft_core.conformal.calibration import Calibration, split_alpha
+from coft_core.conformal.part import Part
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
 from coft_core.conformal.split import context_numbers
@@ -269,7 +269,7 @@ class CalibrationService(PromptSetReader):
             )
         weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
         name = name.strip() or f"{record.name}, weighted"
-        reweighted = weights.applied(stored).each(lambda part: replace(part, name=name))
+        reweighted = replace(weights.applied(stored), name=name)
         return self._store.add(reweighted, record.prompt_set_id).id
 
     def export(self, calibration_id: int, folder: Path) -> Path:
@@ -317,12 +317,12 @@ class CalibrationService(PromptSetReader):
 
         return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
 
-    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
         with self._workers.hired(context) as workers:
             room = workers.room(self._host.memory.room(MemoryWait(context)))
             return self._calibrate_in(context, replace(work, room=room), ledger)
 
-    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
         with self._host.turn():
@@ -337,7 +337,7 @@ class CalibrationService(PromptSetReader):
 
 def calibrated_again(
     model: LanguageModel, detector: SpanDetector, rows: tuple[PromptRow, ...], request: CalibrationRequest, room: Room
-) -> AnyCalibration:
+) -> Calibration:
     """A calibration from what it was once made of, as the service makes it."""
     work = CalibrationWork(model, detector, rows, request, room)
     calibration = calibrated(work)
@@ -411,7 +411,7 @@ def _message(phase: str, done: int, total: int) -> str:
     return f"{words}, {done} of {total} prompts"
 
 
-def _counted_otherwise(part: Calibration, numbers: Sequence[int]) -> bool:
+def _counted_otherwise(part: Part, numbers: Sequence[int]) -> bool:
     """Whether the contexts of a calibration's rows, which are counted from 1, are others than these numbers say."""
     return any(
         number != context

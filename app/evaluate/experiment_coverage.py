@@ -95,7 +95,7 @@ def _calibrations(kept: Kept, suite: str, label: str) -> dict[int, Calibration]:
     """Calibrations of a method on a suite by seed; factorized ones are left out."""
     read = kept.suites.get(suite)
     found = {} if read is None else {seed: kept.thresholds(read.key, label, seed) for seed in kept.seeds}
-    return {seed: own for seed, own in found.items() if isinstance(own, Calibration)}
+    return {seed: own for seed, own in found.items() if own is not None and own.layout == "joint"}
 
 
 def chains_table(table: ChainsTable, figures: Figures, model: str, outside: Outside) -> ExperimentTable:

@@ -13,7 +13,7 @@ from app.evaluate.experiments import AveragesEntry, ColumnEntry, Experiment
 from app.evaluate.measured import Measured, measured_by_suite
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuiteOutcomes
 from app.evaluate.tables import main_table
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.experiments.averages import Part, average, shown_as
 from coft_core.experiments.certificates import certified_share, empty_prompts, empty_steps, toxic_fallbacks
 from coft_core.suites.base import Better, Figure, Outcome, Outside, Suite
@@ -29,7 +29,7 @@ class Kept:
     suites: Mapping[str, Suite]
     outcomes: tuple[SuiteOutcomes, ...]
     calibrations: tuple[CalibrationNote, ...] = ()
-    thresholds: Callable[[str, str, int], AnyCalibration | None] = lambda suite, method, seed: None
+    thresholds: Callable[[str, str, int], Calibration | None] = lambda suite, method, seed: None
     prompts: Callable[[str, int], tuple[list[str], list[str]] | None] = lambda suite, seed: None
     left_out: tuple[str, ...] = ()
 

@@ -34,7 +34,7 @@ from app.shared.jobs import JobContext
 from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.workers import Workers
-from coft_core.conformal.families import AnyCalibration, load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.model.forced import Room
 from coft_core.policies.base import Policy
 from coft_core.suites.base import Answer, Ask, Outcome
@@ -87,14 +87,14 @@ class Fitted:
     """Thresholds of a method with what they are kept under; None where there was nothing to fit them on."""
 
     key: str
-    calibration: AnyCalibration | None
+    calibration: Calibration | None
 
 
 def _key(thresholds: Mapping[str, Fitted], label: str) -> str:
     return thresholds[label].key if label in thresholds else ""
 
 
-def _calibration(thresholds: Mapping[str, Fitted], label: str) -> AnyCalibration | None:
+def _calibration(thresholds: Mapping[str, Fitted], label: str) -> Calibration | None:
     return thresholds[label].calibration if label in thresholds else None
 
 
@@ -221,7 +221,9 @@ class _Part:
         kept = {ready.label: self._kept(ready, keys[ready.label]) for ready in calibrated}
         missing = [ready for ready in calibrated if kept[ready.label] is None]
         found = kept | (self._fit(missing, keys, text) if missing else {})
-        return {label: Fitted(keys[label], load_calibration(data) if data else None) for label, data in found.items()}
+        return {
+            label: Fitted(keys[label], Calibration.from_bytes(data) if data else None) for label, data in found.items()
+        }
 
     def _kept(self, ready: ReadyMethod, key: str) -> bytes | None:
         """Values of a method's thresholds, if this evaluation or another one has fitted them."""

@@ -34,8 +34,8 @@ from app.shared.errors import ServiceError
 from app.shared.files import plain_json
 from app.shared.json import chain_json
 from app.shared.thinking import thinking_json, thinking_view
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate
-from coft_core.conformal.families import AnyCalibration
 from coft_core.types import BinState, Candidate, Certificate, CertificateState, Diagnostics, FamilyStep, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
@@ -432,10 +432,12 @@ def document_of(
     )
 
 
-def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
+def thresholds_of(calibration: Calibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
     """The thresholds of a calibration as a session reads it."""
     families = tuple(
-        FamilyBinsPart(family=name, alpha=part.alpha, bins=tuple(BinPart.model_validate(entry) for entry in part.bins))
+        FamilyBinsPart(
+            family=name or None, alpha=part.alpha, bins=tuple(BinPart.model_validate(entry) for entry in part.bins)
+        )
         for name, part in calibration.parts
     )
     return ThresholdsPart(
@@ -448,7 +450,7 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         families=families,
         digest=thresholds_digest(families),
         uneven=tuple(
-            entry.label if name is None else f"{entry.label} of {name}"
+            f"{entry.label} of {name}" if name else entry.label
             for name, part in calibration.parts
             for entry in part.evenness
             if entry.uneven

@@ -20,8 +20,8 @@ from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statem
 from app.shared.policies import info_of, parameters_line
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
-from coft_core.conformal.families import AnyCalibration
 from coft_core.effects import masked_words, named, visible
 from coft_core.messages import Catalogue, catalogue
 from coft_core.types import Step
@@ -62,7 +62,7 @@ class Audited:
     first: SessionRecord
     steps: tuple[Step, ...]
     finding: Finding
-    calibration: AnyCalibration | None
+    calibration: Calibration | None
     drift: DriftReport | None
     verdicts: Mapping[str, int]
     warnings: tuple[str, ...]
@@ -81,7 +81,7 @@ def own_steps(data: SessionData) -> Iterable[Step]:
 def formal_session(
     data: SessionData,
     report: ReportPart,
-    calibration: AnyCalibration | None,
+    calibration: Calibration | None,
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
@@ -104,7 +104,7 @@ def formal_session(
 def formal_batch(
     batch: AuditedBatch,
     sessions: Sequence[SessionData],
-    calibration: AnyCalibration | None,
+    calibration: Calibration | None,
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
@@ -395,7 +395,7 @@ def _accuracy(audited: Audited) -> Annex:
     )
 
 
-def _coverage(calibration: AnyCalibration | None, say: Catalogue) -> str:
+def _coverage(calibration: Calibration | None, say: Catalogue) -> str:
     """Measured coverage with the number of texts and its interval."""
     if calibration is None:
         return say.say("eu15.no_calibration")

@@ -14,7 +14,7 @@ from app.shared.wiring import Services
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.part import Part
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.fingerprint import certified_in
 from db.chains import SessionBeginning
@@ -70,7 +70,7 @@ class Thresholds:
         self.stored = store.load
         """Gives a calibration as it was made."""
         self._beginnings = Beginnings(sessions)
-        self._readings: ProjectCache[tuple[int, float, str | None], AnyCalibration] = ProjectCache(READINGS)
+        self._readings: ProjectCache[tuple[int, float, str | None], Calibration] = ProjectCache(READINGS)
         self._lock = Lock()
 
     @classmethod
@@ -78,7 +78,7 @@ class Thresholds:
         """Built from the program's services."""
         return cls(services[CalibrationStore], services[SessionsRepository])
 
-    def of(self, settings: AuditSettings) -> AnyCalibration | None:
+    def of(self, settings: AuditSettings) -> Calibration | None:
         """The calibration of the settings at their risk level and for their group; None if they name none."""
         if settings.calibration_id is None:
             if settings.group is not None:
@@ -108,22 +108,22 @@ class Thresholds:
         return drift_of(calibration, self._beginnings.of(calibration_id) if len(calibration.chosen) else ())
 
 
-def readings_of(calibration: AnyCalibration) -> CertifiedIn:
+def readings_of(calibration: Calibration) -> CertifiedIn:
     """The readings whose probabilities the thresholds bound: both, or the factual one alone."""
     return certified_in(calibration.fingerprint)
 
 
-def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:
+def own_notes(calibration: Calibration) -> tuple[str, ...]:
     """What must be said with an audit's thresholds; that rollouts settled is no reservation and stays out."""
     records = [part.chains for _, part in calibration.parts if part.chains is not None]
     fine = {record.sentence for record in records if record.settled or record.tolerance is None}
     return tuple(note for note in calibration.notes if note not in fine)
 
 
-def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[BinView, ...]:
+def bins_for(calibration: Calibration, families: tuple[str, ...]) -> tuple[BinView, ...]:
     """Thresholds by position as an audit's page draws them."""
     if calibration.layout == "joint":
-        return merged_bins(calibration)
+        return merged_bins(calibration.joint)
     if not families:
         return ()
     parts = [calibration.part(family) for family in families]
@@ -131,14 +131,14 @@ def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[Bi
     return joined(_weakest(parts, positions, index) for index in range(positions.count))
 
 
-def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
+def reading_for(stored: Calibration, settings: AuditSettings) -> Calibration:
     """A calibration at the risk level and for the group of some settings."""
     # Reading a factorized calibration at its own level again would replace levels that were given by hand.
     reading = stored if stored.alpha == settings.alpha else stored.read(alpha=settings.alpha)
     return reading if settings.group is None else reading.for_group(settings.group)
 
 
-def _weakest(parts: list[Calibration | None], positions: PositionBins, index: int) -> BinView:
+def _weakest(parts: list[Part | None], positions: PositionBins, index: int) -> BinView:
     """One bin over the families; a family that was never calibrated refuses nothing, so its threshold is 0."""
     first = positions.first_step(index)
     entries = [part.bin(first) for part in parts if part is not None]

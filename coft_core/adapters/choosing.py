@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Parameter, Policy
 from coft_core.policies.registry import method
@@ -46,7 +46,7 @@ def chosen_policy(name: str, options: Mapping[str, Any]) -> Policy:
         if not chosen.calibrated:
             raise InvalidInputError(f"The policy {name!r} takes no calibration; leave it out.")
         try:
-            calibration = load_calibration(Path(str(path)).expanduser().read_bytes())
+            calibration = Calibration.from_bytes(Path(str(path)).expanduser().read_bytes())
         except OSError as error:
             raise InvalidInputError(f"The calibration {str(path)!r} cannot be read ({error.strerror}).") from error
         made_for = {key: getattr(calibration.fingerprint, key) for key in CALIBRATED if key in known}

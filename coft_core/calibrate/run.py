@@ -14,11 +14,10 @@ from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
 from coft_core.calibrate.task import Task
 from coft_core.calibrate.true_tokens import PHASE, prepare, reference_values
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.coft import CoftPolicy, Thresholds
+from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.text.masking import continuation_ids, following, mask_prompt
 from coft_core.text.turns import framed
@@ -98,7 +97,7 @@ def calibrate_factorized(
     source: str = "reference",
     by_family: Mapping[str, float] | None = None,
     **options: Unpack[CalibrationOptions],
-) -> list[FactorizedCalibration]:
+) -> list[Calibration]:
     """Calibrate thresholds of factorized masks: one set a family, which together hold at ``alpha``.
 
     Each family is calibrated on the examples in which it is masked. Contexts are split as in :func:`calibrate`, in the
@@ -144,7 +143,8 @@ def calibrate_single_branch(
     """
     plain = [replace(example, spans=()) for example in examples]
     joint = calibrate(model, plain, 0.0, alpha, estimator, **options)
-    return replace(joint, fingerprint=replace(joint.fingerprint, method=SINGLE_BRANCH))
+    own = replace(joint.fingerprint, method=SINGLE_BRANCH)
+    return joint.each(lambda part: replace(part, fingerprint=own))
 
 
 def _check_source(source: str) -> None:
@@ -152,11 +152,11 @@ def _check_source(source: str) -> None:
         raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
 
 
-def _calibrated(task: Task[Thresholds]) -> list[Thresholds]:
+def _calibrated(task: Task) -> list[Calibration]:
     return [calibrate_on_rollouts(task)] if task.source == "rollout" else _calibrated_on_references(task)
 
 
-def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
+def _calibrated_on_references(task: Task) -> list[Calibration]:
     """Thresholds for each policy, from one pass of the model over the references (paper Sec. 3.4, offline part)."""
     settings = task.settings
     prepared = prepare(task.model, task.examples, task.contexts, task.policies[0].mask, settings.spans)
@@ -170,7 +170,6 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
     contexts = {view: np.unique(values.contexts).tolist() for view, values in by_policy[0].items()}
     held_out = task.held_out(contexts, levels)
     masked = np.unique(np.concatenate([values.rows for values in by_policy[0].values()])).size
-    label = task.label
     calibrations = []
     for fingerprint, by_view in zip(fingerprints, by_policy, strict=True):
         parts = {
@@ -179,7 +178,6 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
                 levels[view],
                 values.select(np.setdiff1d(values.contexts, held_out).tolist()).lowered(),
                 verification=values.select(held_out),
-                **label,
             )
             for view, values in by_view.items()
         }

@@ -136,24 +136,9 @@ class PositionBins:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A position bin's threshold and what it rests on.
+    """A position bin's threshold and what it rests on; steps count from 0, and the last bin has no last step.
 
-    Attributes:
-        index: Number of the bin, from 0.
-        first_step: First step, 0-based.
-        last_step: Last step, 0-based and inclusive; None for the last bin, which has no end.
-        state: ``calibrated`` (own data, a threshold), ``inherited`` (no data; the threshold of the nearest
-            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``, so that every token passes, or so low that
-            it says nothing, see :mod:`coft_core.conformal.informative`).
-        log_tau: Log-threshold, in nats.
-        contexts: Number of contexts with a value in the bin.
-        values: Number of values in the bin.
-        rank: Rank of the threshold, see :class:`coft_core.conformal.rule.Threshold`, as of the rest. An uninformative
-            bin with a positive rank has true tokens without any joint support.
-        inherited_from: Bin that lent the threshold, for an inherited bin; else None.
-        coverage_low: Lower end of the 95 % range of coverage; None where its law does not hold.
-        coverage_high: Upper end.
-        effective_contexts: Effective number of contexts under shift weights; None without weights.
+    ``inherited``: the threshold of the nearest calibrated bin; ``uninformative``: every token passes, or nearly every.
     """
 
     index: int

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.informative import certifies, stated
 from coft_core.decode.head_draw import drawn, likeliest, pool_of
 from coft_core.decode.heads import (
@@ -154,7 +154,7 @@ def reread(
     *,
     lam: float | None = None,
     alpha: float | None = None,
-    calibration: AnyCalibration | None = None,
+    calibration: Calibration | None = None,
     seed: int = 0,
     path: str = ROOT_PATH,
     greedy: bool = False,

@@ -114,8 +114,8 @@ def chain_rows(calibration: Calibration, horizons: Sequence[int], alphas: Sequen
     for horizon in horizons:
         for alpha in alphas:
             threshold = calibration.sequence(alpha, horizon)
-            measured = calibration.sequence_coverage(alpha, horizon).overall
-            bound = union_bound(alpha, horizon, calibration.positions, calibration.values)
+            measured = calibration.joint.sequence_coverage(alpha, horizon).overall
+            bound = union_bound(alpha, horizon, calibration.positions, calibration.joint.values)
             rows.append(ChainRow(horizon, alpha, threshold.contexts, measured, bound, threshold.reason))
     return rows
 
@@ -125,8 +125,9 @@ def coverage_elsewhere(calibration: Calibration, other: Calibration) -> Coverage
 
     All contexts of the other one count, since the thresholds have seen none of them.
     """
-    values = _together(other.values, other.verification)
-    return coverage_report(values, calibration.bins, calibration.positions, calibration.alpha, calibration.seed).overall
+    values = _together(other.joint.values, other.joint.verification)
+    part = calibration.joint
+    return coverage_report(values, part.bins, part.positions, part.alpha, part.seed).overall
 
 
 def _together(first: CalibrationValues, second: CalibrationValues) -> CalibrationValues:

@@ -12,9 +12,9 @@ import numpy as np
 
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.calibration import split_alpha
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.drift import LEAST_BASELINE, RECALIBRATE, WATCH, WATCH_P, WINDOW
-from coft_core.conformal.families import split_alpha
 from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, coverage_range, effective_size, minimum_contexts
 from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, LEAST_PROMPTS

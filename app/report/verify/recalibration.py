@@ -15,7 +15,7 @@ from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
 from app.shared.model_host import ModelHost
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CoftError
 from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
@@ -55,13 +55,13 @@ def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector
     return _compared(stated, fresh, made_of, model)
 
 
-def _detector(made_of: CalibrationSource, stated: AnyCalibration, detector: Detector) -> SpanDetector:
+def _detector(made_of: CalibrationSource, stated: Calibration, detector: Detector) -> SpanDetector:
     parts = detector_parts(stated.fingerprint.detector)
     families = made_of.request.masked_families if parts is None else parts.masked_families
     return detector().adapted(families, made_of.user_list)
 
 
-def _other_detector(stated: AnyCalibration, made_of: CalibrationSource, chosen: SpanDetector) -> str | None:
+def _other_detector(stated: Calibration, made_of: CalibrationSource, chosen: SpanDetector) -> str | None:
     """Why spans cannot be found again; None where they are given, or the detector is the same."""
     if same_digests(chosen.version, stated.fingerprint.detector):
         return None
@@ -73,7 +73,7 @@ def _other_detector(stated: AnyCalibration, made_of: CalibrationSource, chosen: 
     )
 
 
-def _compared(stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationSource, model: LanguageModel) -> Check:
+def _compared(stated: Calibration, fresh: Calibration, made_of: CalibrationSource, model: LanguageModel) -> Check:
     findings = Findings(CALIBRATION_CHECK)
     findings.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
     # Spans that are given need no detector, so that its version may be another one here.

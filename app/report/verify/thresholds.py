@@ -14,6 +14,7 @@ from app.report.verify.numbers import uncalibrated_threshold
 from app.shared.json import chain_json
 from app.shared.planning import other_layout
 from app.shared.policies import policy_info
+from coft_core.conformal.part import JOINT
 from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
@@ -172,8 +173,7 @@ def _threshold(loaded: Loaded, family: str | None, step: int) -> tuple[float, st
         return -math.inf, "none"
     if loaded.applied is None:
         return _listed(loaded.report.thresholds, family, step)
-    part = loaded.applied.part(family)
-    return (-math.inf, "uninformative") if part is None else (part.threshold(step), part.state(step))
+    return loaded.applied.bound(step, family or JOINT)
 
 
 def _listed(thresholds: ThresholdsPart | None, family: str | None, step: int) -> tuple[float, str]:

@@ -200,7 +200,7 @@ def test_a_card_of_a_token_certified_as_typed_says_nothing_of_the_joint_support(
 
 def test_the_panel_of_a_chain_certified_as_typed_names_that_reading():
     values = CalibrationValues(np.linspace(-3, -1, 80), np.tile(np.arange(2), 40), np.repeat(np.arange(40), 2))
-    calibration = Calibration(TOY_FINGERPRINT, 0.1, values)
+    calibration = Calibration.of(TOY_FINGERPRINT, 0.1, values)
     single = certify_supports(calibration, [-1.0, -2.0], "factual")
     assert dict(chain_panel(single)["parts"][0]["rows"])["Its probability as typed"] == "0.14"
     assert "says nothing of the masked one" in chain_panel(single)["text"]

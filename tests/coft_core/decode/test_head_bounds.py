@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coft_core as cc
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.heads import fused_tail
 from coft_core.decode.keep import Keeper
@@ -28,7 +28,7 @@ def calibration(tau):
     """A threshold of ``tau`` at every step; 0 is a calibration that certifies everything."""
     count = 99 if tau else 3
     values = np.full(count, math.log(tau) if tau else -1.0)
-    return cc.Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(values, np.zeros(count, int), np.arange(count)))
+    return cc.Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues(values, np.zeros(count, int), np.arange(count)))
 
 
 def policy_for(branches, lam, tau, **sampling):
@@ -36,9 +36,11 @@ def policy_for(branches, lam, tau, **sampling):
         thresholds = None if tau is None else calibration(tau)
         return cc.CoftPolicy(lam=lam, calibration=thresholds, **sampling)
     parts = [
-        (name, calibration(tau * (1 + i) / 2)) for i, name in enumerate(FAMILIES[: branches - 1]) if tau is not None
+        (name, calibration(tau * (1 + i) / 2).joint)
+        for i, name in enumerate(FAMILIES[: branches - 1])
+        if tau is not None
     ]
-    thresholds = FactorizedCalibration(0.31, tuple(parts)) if parts else None
+    thresholds = Calibration(0.31, tuple(parts)) if parts else None
     return cc.FactorizedCoftPolicy(lam=lam, calibration=thresholds, **sampling)
 
 
