@@ -17,9 +17,7 @@ from app.calibrate.result_page import READING_FIELDS, ResultHandlers, reading_fr
 from app.calibrate.result_words import (
     MOST_ROWS,
     alphas,
-    families_table,
     fingerprint,
-    groups_table,
     promises,
     prompts_needed,
     ranges_by_reason,
@@ -78,7 +76,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
     rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
     pieces = [
         prompt_set(parsed), row_errors((RowError(2, NASTY, NASTY),), 2), preview_rows(rows, 1), result_head(shown),
-        fingerprint(shown), groups_table(shown), runs_list([shown.summary], 1), resumable_jobs([job]),
+        fingerprint(shown), result_checks(shown), runs_list([shown.summary], 1), resumable_jobs([job]),
         comparison_settings(shown, shown), comparison_thresholds(shown, shown), alphas([(0.1, NASTY)], 0.1),
     ]  # fmt: skip
     assert all("<img" not in piece for piece in pieces)
@@ -164,8 +162,9 @@ def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     assert "asked for 0.95" in head
     assert "at its share 0.05 of alpha 0.10" in head
     assert "agrees with 0.95" in result_checks(shown)
-    assert families_table(shown).count("<tr>") == 3
-    assert families_table(view(services)) == ""
+    families = result_checks(shown).split('id="families"')[1].split("</section>")[0]
+    assert families.count("<tr>") == 3
+    assert 'id="families"' not in result_checks(view(services))
 
 
 def test_a_bound_and_weights_are_said_with_the_promise(services):
@@ -185,7 +184,7 @@ def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_positi
 
 
 def test_groups_under_the_needed_size_are_called_refused(services):
-    shown = groups_table(view(services, "grouped"))
+    shown = result_checks(view(services, "grouped"))
     assert shown.count("own thresholds</span>") == 2
     assert "refused: 9 contexts needed" in shown
 
