@@ -44,7 +44,7 @@ from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from app.shared.workers import WorkerPool
 from coft_core.calibrate.run import SOURCES
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration, split_alpha
 from coft_core.conformal.part import Part
@@ -82,7 +82,7 @@ def check_request(request: CalibrationRequest) -> None:
     Shift.bounded(request.rho)
     # Made for its checks alone.
     numbers = {name: getattr(request, name) for name in (*OPTIONS, "temperature", "top_p", "top_k")}
-    CalibrationSettings(bin_spacing=check_spacing(request.bin_spacing), **numbers)
+    CalibrationOptions(bin_spacing=check_spacing(request.bin_spacing), **numbers)
     _check_layout(request)
     _check_shift(request)
     _check_readings(request)

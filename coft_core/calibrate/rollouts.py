@@ -9,7 +9,7 @@ import numpy as np
 
 from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, generate_chains
 from coft_core.calibrate.ledger import ledger_key
-from coft_core.calibrate.settings import CalibrationSettings, counted
+from coft_core.calibrate.settings import CalibrationOptions, counted
 from coft_core.calibrate.task import Task, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
@@ -72,7 +72,7 @@ def calibrate_on_rollouts(task: Task) -> Calibration:
     return task.assembled(parts, apart.chosen if apart else None, unmasked=len(prompts) - len(masked))
 
 
-def _decisive(settings: CalibrationSettings, levels: Mapping[str, float]) -> dict[str, object]:
+def _decisive(settings: CalibrationOptions, levels: Mapping[str, float]) -> dict[str, object]:
     """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
     names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
     values = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}

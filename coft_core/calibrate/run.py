@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 
 from coft_core.calibrate.ledger import ledger_key
 from coft_core.calibrate.rollouts import calibrate_on_rollouts
-from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.calibrate.task import Task
 from coft_core.calibrate.true_tokens import PHASE, prepare, reference_values
 from coft_core.conformal.calibration import Calibration
@@ -34,7 +34,7 @@ def calibrate(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> Calibration:
     """Calibrate thresholds on given prompts.
 
@@ -64,7 +64,7 @@ def calibrate(
         LedgerMismatchError: The ledger belongs to other inputs.
     """
     _check_source(source)
-    task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationSettings(**options))
+    task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationOptions(**options))
     return _calibrated(task)[0]
 
 
@@ -75,7 +75,7 @@ def calibrate_many(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> list[Calibration]:
     """Calibrate thresholds on references for several fusion weights; the model runs once.
 
@@ -84,7 +84,7 @@ def calibrate_many(
     """
     if source != "reference":
         raise InvalidInputError(f"Several weights share one pass over references, not over {source!r} contexts.")
-    task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationSettings(**options))
+    task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationOptions(**options))
     return _calibrated(task)
 
 
@@ -96,7 +96,7 @@ def calibrate_factorized(
     estimator: str = "hierarchical",
     source: str = "reference",
     by_family: Mapping[str, float] | None = None,
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> list[Calibration]:
     """Calibrate thresholds of factorized masks: one set a family, which together hold at ``alpha``.
 
@@ -124,7 +124,7 @@ def calibrate_factorized(
         LedgerMismatchError: The ledger belongs to other inputs.
     """
     _check_source(source)
-    settings = CalibrationSettings(**options)
+    settings = CalibrationOptions(**options)
     return _calibrated(
         Task.of(FactorizedCoftPolicy, model, examples, lams, alpha, estimator, source, settings, by_family)
     )
@@ -135,7 +135,7 @@ def calibrate_single_branch(
     examples: Sequence[Example],
     alpha: float = 0.1,
     estimator: str = "hierarchical",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> Calibration:
     """Calibrate the log-probability of the true next token in the factual reading, on given references.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.calibration import Calibration, split_alpha
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.part import JOINT, Part
@@ -68,7 +68,7 @@ class Task:
     by_family: Mapping[str, float] | None
     estimator: str
     source: str
-    settings: CalibrationSettings
+    settings: CalibrationOptions
     groups: ContextGroups | None
 
     @classmethod
@@ -81,7 +81,7 @@ class Task:
         alpha: float,
         estimator: str,
         source: str,
-        settings: CalibrationSettings,
+        settings: CalibrationOptions,
         by_family: Mapping[str, float] | None = None,
     ) -> Task:
         """Check what is asked; arguments as for :func:`coft_core.calibrate_factorized`, for a kind of policy."""

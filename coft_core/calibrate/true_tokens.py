@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, LedgerPhase
-from coft_core.calibrate.settings import CalibrationSettings, Progress, counted
+from coft_core.calibrate.settings import CalibrationOptions, Progress, counted
 from coft_core.calibrate.task import masked_views
 from coft_core.conformal.part import JOINT
 from coft_core.conformal.values import CalibrationValues
@@ -161,7 +161,7 @@ def reference_values(
     model: LanguageModel,
     prepared: Sequence[Prepared],
     policies: Sequence[FusedPolicy],
-    settings: CalibrationSettings,
+    settings: CalibrationOptions,
 ) -> list[dict[str, CalibrationValues]]:
     """Values of every masked view under each policy, the model run once.
 
