@@ -9,10 +9,10 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from app.calibrate.words import family_name, field_name, run_facts
-from app.shared.audits import BinView, CalibrationView, CertifiedIn, FamilyThresholds
+from app.shared.audits import CalibrationView, CertifiedIn, FamilyThresholds
 from app.shared.markup import html, laid_out
 from app.shared.step_words import count, level, plural, table_threshold
-from coft_core.conformal.bins import evenness_sentence, steps_label
+from coft_core.conformal.bins import Bin, evenness_sentence, steps_label
 from coft_core.conformal.coverage import WIDEST_INTERVAL
 from coft_core.conformal.groups import GroupSummary
 
@@ -199,14 +199,14 @@ def _not(what: str, why: str) -> Markup:
     return html("<strong>Not {{ what }}.</strong> {{ why }}", what=what, why=why)
 
 
-def _gap(item: BinView) -> str:
+def _gap(item: Bin) -> str:
     """Why a bin has no threshold of its own that says something; empty if it has one."""
     if item.state == "inherited":
         return f"the threshold is borrowed from {_lender(item)} and was not tested"
     return item.silence
 
 
-def _lender(item: BinView) -> str:
+def _lender(item: Bin) -> str:
     return item.inherited_from or "a neighbour"
 
 

@@ -189,7 +189,7 @@ def _held(kept: Kept, table: DriftTable, setting: DriftSetting) -> _Held:
     first = table.settings[0]
     base = _calibrations(kept, first.suite, table.method)
     if setting == first:
-        return _Held([own.coverage.overall for own in base.values()], [1.0], [], [])
+        return _Held([own.coverage for own in base.values()], [1.0], [], [])
     others = _calibrations(kept, setting.suite, table.method)
     held = _Held([], [], [], [])
     for seed in sorted(set(base) & set(others)):

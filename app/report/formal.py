@@ -399,7 +399,7 @@ def _coverage(calibration: Calibration | None, say: Catalogue) -> str:
     """Measured coverage with the number of texts and its interval."""
     if calibration is None:
         return say.say("eu15.no_calibration")
-    measured, name = calibration.coverage.overall, visible(calibration.name)
+    measured, name = calibration.coverage, visible(calibration.name)
     if measured.coverage is None or measured.low is None or measured.high is None:
         return say.say("eu15.coverage_none", name=name)
     return say.say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
@@ -10,7 +9,6 @@ from threading import Lock
 from typing import Any, TypeVar, cast
 
 from app.shared.audits import (
-    BinView,
     CalibrationSummary,
     CalibrationView,
     CoverageView,
@@ -20,12 +18,11 @@ from app.shared.audits import (
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from coft_core.conformal.bins import Bin, steps_label
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.part import JOINT, Part
-from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.sequence import ChainCoverage
 from coft_core.fingerprint import Fingerprint, certified_in
 from db.calibrations import CalibrationRecord
@@ -139,27 +136,25 @@ def summary_of(record: CalibrationRecord) -> CalibrationSummary:
     )
 
 
-def merged_bins(part: Part) -> tuple[BinView, ...]:
+def merged_bins(part: Part) -> tuple[Bin, ...]:
     """Bins in order; neighbours without data of their own that borrow from the same bin stand in one row."""
-    return joined(_bin_view(entry, part) for entry in part.bins)
+    evenness = {entry.label: entry for entry in part.evenness}
+    return joined(replace(entry, evenness=evenness.get(entry.label)) for entry in part.bins)
 
 
-def joined(bins: Iterable[BinView]) -> tuple[BinView, ...]:
+def joined(bins: Iterable[Bin]) -> tuple[Bin, ...]:
     """Bins in order; neighbours without data of their own that borrow from the same bin become one."""
 
-    def key(entry: BinView) -> tuple[object, ...]:
+    def key(entry: Bin) -> tuple[object, ...]:
         return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
 
     runs = [list(group) for _, group in groupby(bins, key)]
-    return tuple(
-        replace(run[0], last_step=run[-1].last_step, label=steps_label(run[0].first_step, run[-1].last_step))
-        for run in runs
-    )
+    return tuple(replace(run[0], last_step=run[-1].last_step) for run in runs)
 
 
 def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
     """The overall row, and one row per bin that has verification data."""
-    return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
+    return tuple(_coverage_view(row) for row in (report, *(row for row in report.bins if row.contexts)))
 
 
 def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
@@ -173,24 +168,6 @@ def log_values(part: Part) -> dict[str, tuple[float, ...]]:
     values = part.values
     index = part.positions.bins_of(values.steps)
     return {entry.label: tuple(values.values[index == entry.index].tolist()) for entry in part.bins if entry.contexts}
-
-
-def _bin_view(entry: Bin, part: Part) -> BinView:
-    lender = None if entry.inherited_from is None else part.bins[entry.inherited_from].label
-    return BinView(
-        label=entry.label,
-        first_step=entry.first_step,
-        last_step=entry.last_step,
-        state=entry.state,
-        tau=math.exp(entry.log_tau),
-        contexts=entry.contexts,
-        rank=entry.rank,
-        coverage_low=entry.coverage_low,
-        coverage_high=entry.coverage_high,
-        inherited_from=lender,
-        needed=minimum_contexts(part.shift.level(part.exact_alpha)),
-        evenness=next((evenness for evenness in part.evenness if evenness.label == entry.label), None),
-    )
 
 
 def _coverage_view(row: CoverageRow) -> CoverageView:

@@ -118,7 +118,7 @@ class _Rounds:
         measured = {
             view: replace(part, verification=chains.truth(view)) for view, part in (thresholds or after).items()
         }
-        overall = self.task.assembled(measured).coverage.overall
+        overall = self.task.assembled(measured).coverage
         self.records.append(
             Iteration(
                 contexts=len(contexts),

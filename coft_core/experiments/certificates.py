@@ -127,7 +127,7 @@ def coverage_elsewhere(calibration: Calibration, other: Calibration) -> Coverage
     """
     values = _together(other.joint.values, other.joint.verification)
     part = calibration.joint
-    return coverage_report(values, part.bins, part.positions, part.alpha, part.seed).overall
+    return coverage_report(values, part.bins, part.positions, part.alpha, part.seed)
 
 
 def _together(first: CalibrationValues, second: CalibrationValues) -> CalibrationValues:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from app.audit.branch_words import crumbs
 from app.audit.service import AuditService
 from app.audit.words import bin_verdict, session_message
-from app.shared.audits import BinView
 from app.shared.charts import PALETTES, support_histogram, template
 from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
@@ -24,6 +23,7 @@ from app.shared.step_words import (
     threshold,
     times_likelier,
 )
+from coft_core.conformal.bins import Bin
 from coft_core.effects import masked_words
 from coft_core.types import Span
 from tests.records import make_step, position_bins
@@ -138,7 +138,7 @@ def test_bins_word_the_verdict_of_their_tokens_and_one_without_rank_draws_no_cov
     assert re.findall(r"\d+", " ".join(bin_verdict(uninformative))) == ["6", "9"]
     assert re.findall(r"\d+", " ".join(bin_verdict(inherited))) == ["33", "17", "24"]
     assert bin_verdict(position_bins()[0]) is None
-    bare = BinView("1–8", 0, 7, "uninformative", 0.0, 3, 0, None, None, None, 9)
+    bare = Bin(0, 0, 7, "uninformative", -math.inf, 3, 3, 0, needed=9)
     assert re.findall(r"\d+", bin_verdict(bare)[1]) == ["3", "9"]
 
 

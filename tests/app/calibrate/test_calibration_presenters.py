@@ -87,17 +87,18 @@ def with_states(services: Services, *states: tuple[str, float]) -> CalibrationVi
     """The first calibration with bins of these states and thresholds, one for each step."""
     shown = view(services)
     bins = tuple(
-        replace(shown.bins[0], label=str(step + 1), first_step=step, last_step=step, state=state, tau=tau)
-        for step, (state, tau) in enumerate(states)
+        replace(shown.bins[0], first_step=step, last_step=step, state=state, log_tau=log_tau)
+        for step, (state, log_tau) in enumerate(states)
     )
     return replace(shown, bins=bins)
 
 
-WEAK, OPEN = ("uninformative", 7e-8), ("uninformative", 0.0)
+WEAK, OPEN = ("uninformative", math.log(7e-8)), ("uninformative", -math.inf)
+OWN = ("calibrated", math.log(0.02))
 
 
 def test_each_range_of_steps_is_usable_or_has_a_reason_and_none_is_both(services):
-    shown = with_states(services, WEAK, WEAK, ("calibrated", 0.02), ("calibrated", 0.01), OPEN, WEAK)
+    shown = with_states(services, WEAK, WEAK, OWN, ("calibrated", math.log(0.01)), OPEN, WEAK)
     ranges = ranges_by_reason(shown)
     assert ranges == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
     assert "2 of 6 ranges" in result_head(shown)
@@ -126,11 +127,13 @@ def test_what_certifies_nothing_says_why_and_is_not_the_main_way_on(services):
 
 def test_a_long_table_is_folded_and_a_short_one_is_not(services):
     assert "<details" not in thresholds(view(services))
-    assert "<details" in thresholds(with_states(services, *[("calibrated", 0.02)] * (MOST_ROWS + 1)))
+    assert "<details" in thresholds(with_states(services, *[OWN] * (MOST_ROWS + 1)))
 
 
 def test_small_thresholds_have_one_format(services):
-    cells = re.findall(r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", 0.00002))))
+    cells = re.findall(
+        r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", math.log(0.00002))))
+    )
     assert "0.000000070" in cells
     assert not any("e" in cell for cell in cells)
 
@@ -327,4 +330,4 @@ def test_a_threshold_that_is_too_weak_is_told_so_wherever_it_shows(services):
     assert '<td colspan="2" class="caution">' in thresholds(shown)
     assert calibration_status(shown)[0] == "uninformative"
     assert bin_verdict(weak)[1] == f"{TOO_WEAK}."
-    assert calibration_status(with_states(services, WEAK, ("calibrated", 0.02)))[0] == "calibrated"
+    assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"

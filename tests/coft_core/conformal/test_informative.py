@@ -86,4 +86,4 @@ def test_a_lower_threshold_and_a_borrowed_weak_one_are_never_judged_better():
     values = CalibrationValues(np.full(35, math.log(7e-8)), np.zeros(35, dtype=int), np.arange(35))
     bins = Calibration.of(TOY_FINGERPRINT, 0.1, values).bins
     assert {entry.state for entry in bins} == {"uninformative"}
-    assert bins[1].inherited_from == 0
+    assert bins[1].inherited_from == bins[0].label

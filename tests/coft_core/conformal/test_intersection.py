@@ -50,7 +50,7 @@ class TestCoverage:
         age = held_out([(200, 1, 0, True), (201, 2, 0, False), (202, 3, 0, True)])
         report = both(gender, age).coverage
         assert (report.kept, report.contexts) == (2, 4)
-        assert report.overall.alpha == 0.1
+        assert report.alpha == 0.1
         assert (report.low, report.high) == clopper_pearson(2, 4)
         # Gender stands in row 1 and is kept, age in row 2 and is refused: half of the context's steps are kept.
         contexts = range(200, 1200)
@@ -81,7 +81,7 @@ class TestCoverage:
     def test_one_family_has_the_coverage_of_its_calibration_and_no_split_none(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         assert made.coverage.coverage is None
-        assert made.coverage.overall.verdict == "not measured"
+        assert made.coverage.verdict == "not measured"
         generator = np.random.default_rng(3)
         values = held_out([(c, c, s, bool(generator.random() < 0.8)) for c in range(200, 260) for s in range(4)])
         alone = part(values, alpha=0.1)

@@ -18,7 +18,7 @@ class TestBound:
         shifted = calibration.read(rho=2.0)
         assert [b.log_tau for b in shifted.bins] == [b.log_tau for b in calibration.read(alpha=0.05).bins]
         assert shifted.alpha == 0.1
-        assert shifted.coverage.overall.alpha == 0.05
+        assert shifted.coverage.alpha == 0.05
         assert any("at most 2" in note for note in shifted.notes)
         # 0.3 / 3 in floating point is 0.09999999999999999, a rank too low for 59 contexts and more.
         shifted = calibration.read(alpha=0.3, rho=3.0)
