@@ -24,7 +24,6 @@ from app.calibrate.result_words import (
     result_checks,
     result_head,
     silent_because,
-    smallest_alpha,
     thresholds,
 )  # fmt: skip
 from app.calibrate.service import CalibrationService
@@ -153,12 +152,6 @@ def test_everything_of_a_run_is_replaced_at_once(services):
     assert (head, foot) == (drift_head(report := services[CalibrationService].drift(2)), drift_foot(report))
 
 
-def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(services):
-    shown = alphas([(0.002, view(services, alpha=0.002)), (0.001, "The weights leave too few.")], 0.1)
-    assert "needs 499 contexts" in shown
-    assert "The weights leave too few." in shown
-
-
 def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     shown = view(services, "factorized")
     head = result_head(shown)
@@ -170,32 +163,10 @@ def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     assert 'id="families"' not in result_checks(view(services))
 
 
-def test_a_bound_and_weights_are_said_with_the_promise(services):
-    assert "at most 2 times likelier than here" in promises(view(services, rho=2.0))
-    weighted = view(services, "weighted")
-    assert "prompts like those that the weights describe" in promises(weighted)
-    assert f"they count as {weighted.effective_contexts:.0f}" in result_head(weighted)
-
-
-def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_position(services):
-    shown = smallest_alpha(view(services))
-    assert [text in shown for text in ("in some bin of steps", "in every bin that has data", "for whole chains")] == [
-        True
-    ] * 3
-    assert "steps 25–32" in shown
-    assert "for whole chains" not in smallest_alpha(view(services, "factorized"))
-
-
 def test_groups_under_the_needed_size_are_called_refused(services):
     shown = result_checks(view(services, "grouped"))
     assert shown.count("own thresholds</span>") == 2
     assert "refused: 9 contexts needed" in shown
-
-
-def test_every_state_of_a_threshold_is_told_in_words(services):
-    shown = thresholds(view(services))
-    assert "none, every token passes" in shown
-    assert "not calibrated here, borrowed from 17–24" in shown
 
 
 def test_drift_is_a_mark_a_word_and_a_sentence():
