@@ -108,7 +108,8 @@ def measured(
 
 def chains_kept(calibration: cc.Calibration, values: CalibrationValues, seed: int = 0) -> dict[str, Row | None]:
     """Chains of which every true token reaches the threshold of whole chains, overall and by length."""
-    level = calibration.shift.level(calibration.exact_alpha)
+    part = calibration.joint
+    level = part.shift.level(part.exact_alpha)
     found = chain_coverage(values, calibration.sequence(), level, seed)
     return {row.label: _exact(row) for row in (found.overall, *found.lengths)}
 
@@ -129,7 +130,7 @@ def calibrated(
             verification_share=options.share, bin_spacing=options.bin_spacing or BIN_SPACINGS[0],
             bin_width=options.bin_width,
         )  # fmt: skip
-        return made, made.verification
+        return made, made.joint.verification
     stored = cc.Calibration.load(options.calibration).read(bin_spacing=options.bin_spacing)
     own = stored.fingerprint
     scored = cc.calibrate(
@@ -137,7 +138,7 @@ def calibrated(
         top_k=own.top_k,
     )  # fmt: skip
     own.require_equal(scored.fingerprint)
-    return stored, CalibrationValues.concat([scored.values, scored.verification])
+    return stored, CalibrationValues.concat([scored.joint.values, scored.joint.verification])
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -183,14 +184,15 @@ def main(given: list[str] | None = None) -> None:
     calibration, values = calibrated(model, examples, options)
     found = measured(calibration, values, examples, options.seed)
     print("\n".join(_lines(found)))
-    uneven = [asdict(entry) | {"uneven": entry.uneven} for entry in calibration.evenness]
+    uneven = [asdict(entry) | {"uneven": entry.uneven} for entry in calibration.joint.evenness]
     print("bins whose steps differ beyond noise:", ", ".join(e["label"] for e in uneven if e["uneven"]) or "none")
     result = {
         "benchmark": "coverage", "model": options.model, "weights": model.weights_digest, "device": str(model.device),
         "prompts": options.prompts.name, "left_out": len(parsed.errors),
         "calibration": options.calibration and options.calibration.name,
         "lambda": calibration.fingerprint.lam, "alpha": calibration.alpha, "estimator": calibration.estimator,
-        "source": calibration.source, "bin_spacing": calibration.bin_spacing, "bin_width": calibration.bin_width,
+        "source": calibration.source, "bin_spacing": calibration.reading.bin_spacing,
+        "bin_width": calibration.reading.bin_width,
         "seed": options.seed, "calibration_contexts": calibration.context_count, "evenness": uneven,
         "seconds": round(time.monotonic() - started), **found,
     }  # fmt: skip

@@ -10,7 +10,6 @@ from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
-from coft_core.conformal.families import FactorizedCalibration, FamilySequences, load_calibration
 from coft_core.conformal.quantile import conformal_threshold
 from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
@@ -60,9 +59,7 @@ __all__ = [
     "Diagnostics",
     "DriftReport",
     "Example",
-    "FactorizedCalibration",
     "FactorizedCoftPolicy",
-    "FamilySequences",
     "FamilyStep",
     "Fingerprint",
     "LanguageModel",
@@ -100,7 +97,6 @@ __all__ = [
     "generate_with",
     "leave_one_out",
     "ledger_key",
-    "load_calibration",
     "load_model",
     "mask_prompt",
     "measure_overhead",

@@ -26,7 +26,6 @@ from app.shared.calibrations import CalibrationFields, fields_of
 from app.shared.wiring import Services
 from coft_core.conformal import informative
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.captured import prepare_model
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.compiled import NOT_PREPARED, path_of
@@ -140,11 +139,12 @@ def embedded_calibration_read_once() -> Iterator[None]:
             listed[id(kept[path])] = fields_of(kept[path])
         return kept[path]
 
-    def fields(calibration: AnyCalibration) -> CalibrationFields:
+    def fields(calibration: Calibration) -> CalibrationFields:
         return listed.get(id(calibration)) or fields_of(calibration)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.shared.calibrations.Calibration", SimpleNamespace(load=read))
+        once = SimpleNamespace(load=read, from_bytes=Calibration.from_bytes)
+        patch.setattr("app.shared.calibrations.Calibration", once)
         patch.setattr("app.shared.calibrations.fields_of", fields)
         yield
 

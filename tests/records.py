@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.shared.audits import BinView, CalibrationSummary
+from app.shared.audits import CalibrationSummary
 from app.shared.jobs import JobView
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, Step
 from db.jobs import JobStatus
@@ -19,24 +20,25 @@ CONTEXTS, TAUS = (412, 371, 148, 6, 0), (0.06, 0.054, 0.047, 0.0, 0.047)
 """By bin of steps."""
 
 
-def position_bins(alpha: float = 0.1, width: int = 8) -> tuple[BinView, ...]:
+def position_bins(alpha: float = 0.1, width: int = 8) -> tuple[Bin, ...]:
     """Three bins of their own, one with too few contexts, and one that borrows."""
     needed = math.ceil(1 / alpha) - 1
     labels = [f"{index * width + 1}–{(index + 1) * width}" for index in range(4)] + [f"{4 * width + 1} and later"]
     found = []
-    for index, label in enumerate(labels):
+    for index in range(len(labels)):
         last = None if index == 4 else (index + 1) * width - 1
         n = CONTEXTS[index]
         state = "inherited" if index == 4 else ("calibrated" if n >= needed else "uninformative")
         own = state == "calibrated"
         found.append(
-            BinView(
-                label=label,
+            Bin(
+                index=index,
                 first_step=index * width,
                 last_step=last,
                 state=state,
-                tau=TAUS[index] * (alpha / 0.1) if state != "uninformative" else 0.0,
+                log_tau=math.log(TAUS[index] * (alpha / 0.1)) if state != "uninformative" else -math.inf,
                 contexts=n,
+                values=n,
                 rank=math.floor(alpha * (n + 1)),
                 coverage_low=max(0.0, 1 - alpha - 1.2 / math.sqrt(n + 1)) if own else None,
                 coverage_high=min(1.0, 1 - alpha + 0.6 / math.sqrt(n + 1)) if own else None,

@@ -14,7 +14,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, policy_of, prompted
 from app.shared.policies import fitted, policy_info
 from app.shared.thresholds import Thresholds, own_notes, readings_of
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.text.masking import DEFAULT_HINT, MaskSettings
@@ -50,7 +50,7 @@ class Fitting:
         left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
         return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
 
-    def _of_group(self, settings: AuditSettings, whole: AnyCalibration) -> AnyCalibration:
+    def _of_group(self, settings: AuditSettings, whole: Calibration) -> Calibration:
         try:
             return self._thresholds.of(settings) or whole
         except InvalidInputError:
@@ -87,7 +87,7 @@ class Fitting:
         )
         return self._with_detector(_with_mask(adopted, fingerprint.mask_mode), fingerprint.detector)
 
-    def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
+    def _differences(self, settings: AuditSettings, calibration: Calibration) -> Iterator[Difference]:
         policy, calibrated = policy_of(settings, None), calibration.fingerprint
         # Thresholds of the factual reading alone depend neither on lambda nor on any mask.
         masks_count = readings_of(calibration) == "both"

@@ -21,7 +21,7 @@ from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.project_cache import ProjectCache
 from app.shared.thresholds import Thresholds, own_notes
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
 from coft_core.errors import InvalidInputError
@@ -219,7 +219,7 @@ class RereadService:
 
     def _chosen(
         self, record: SessionRecord, settings: AuditSettings, alike: Sequence[CalibrationRecord]
-    ) -> tuple[AnyCalibration | None, RereadThresholds]:
+    ) -> tuple[Calibration | None, RereadThresholds]:
         """The thresholds for some settings of a stored audit, read at their alpha, and what may be claimed with them.
 
         The audit's own calibration counts wherever it fits, and at the audit's own lambda whether or not it does.
@@ -270,7 +270,7 @@ class RereadService:
 
         return sorted(same, key=rank)
 
-    def _own(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
+    def _own(self, record: SessionRecord, settings: AuditSettings) -> Calibration | None:
         if settings.calibration_id is None:
             return None
         if record.calibration_id is None:
@@ -284,7 +284,7 @@ class RereadService:
 
     def _made_for(
         self, settings: AuditSettings, alike: Sequence[CalibrationRecord]
-    ) -> Iterator[tuple[CalibrationRecord, AnyCalibration]]:
+    ) -> Iterator[tuple[CalibrationRecord, Calibration]]:
         """Calibrations that fit at the settings' lambda, read at their alpha and for their group; the best first."""
         for other in alike:
             if other.lam != settings.lam:
@@ -325,7 +325,7 @@ def _offers(alike: Sequence[CalibrationRecord]) -> tuple[CalibrationRecord, ...]
     return tuple(best[lam] for lam in sorted(best))
 
 
-def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibration) -> Fingerprint:
+def _used(record: SessionRecord, settings: AuditSettings, calibration: Calibration) -> Fingerprint:
     """The audit's fingerprint at the lambda of the settings, as the calibration would have to have it."""
     decoded = Fingerprint.from_dict(record.fingerprint)
     used = replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from app.audit.branch_words import crumbs
 from app.audit.until import stop_sentence
-from app.shared.audits import FAMILY_NAMES, AuditView, BinView, ChainProgress, RunUntil, ThinkingView
+from app.shared.audits import FAMILY_NAMES, AuditView, ChainProgress, RunUntil, ThinkingView
 from app.shared.chain_words import chain_panel, no_chain
 from app.shared.format import clock, count, plural, signed
 from app.shared.policies import info_of
@@ -15,6 +15,7 @@ from app.shared.policy_menu import method_facts
 from app.shared.prompt_words import Message, branches_text, finished_text, preview_message
 from app.shared.step_words import counted_claim, step_card
 from app.shared.thinking import thinking_sentence
+from coft_core.conformal.bins import Bin
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Certificate, Step
 
@@ -114,7 +115,7 @@ def session_warnings(view: AuditView) -> list[str]:
     return list(dict.fromkeys(warnings))
 
 
-def bin_message(item: BinView) -> Message:
+def bin_message(item: Bin) -> Message:
     """A bin for the overview, and the verdict of tokens whose state comes from it."""
     short = {"uninformative": " weak" if item.tau > 0 else " none", "inherited": " inh."}.get(item.state, "")
     return {
@@ -127,7 +128,7 @@ def bin_message(item: BinView) -> Message:
     }
 
 
-def bin_verdict(item: BinView) -> tuple[str, str] | None:
+def bin_verdict(item: Bin) -> tuple[str, str] | None:
     """The verdict of a token whose bin has no own threshold."""
     if item.state == "uninformative":
         needed = f"{plural(item.contexts, 'context')}, {count(item.needed)} needed, so every token passes."

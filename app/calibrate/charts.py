@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from app.shared.audits import BinView, CoverageView
+from app.shared.audits import CoverageView
 from app.shared.charts import plain_layout
 from app.shared.format import count, level, table_threshold
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.drift import DriftReport
 
 THRESHOLDS_HEIGHT = 300
@@ -29,7 +30,7 @@ CONTEXTS, RANGE = 0, 3
 DASH = {"calibrated": "solid", "inherited": "2px,3px"}
 
 
-def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView], asked: float) -> go.Figure:
+def thresholds_figure(bins: Sequence[Bin], coverage: Sequence[CoverageView], asked: float) -> go.Figure:
     """Threshold, coverage and contexts by position, one above the other."""
     figure = go.Figure(layout=plain_layout(THRESHOLDS_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 24}))
     measured = {row.label: row for row in coverage}
@@ -63,9 +64,7 @@ def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView],
     return figure
 
 
-def comparison_figure(
-    first: Sequence[BinView], second: Sequence[BinView], first_name: str, second_name: str
-) -> go.Figure:
+def comparison_figure(first: Sequence[Bin], second: Sequence[Bin], first_name: str, second_name: str) -> go.Figure:
     """Thresholds of two calibrations by step: a solid line with dots, and a dashed one with squares."""
     figure = go.Figure(layout=plain_layout(COMPARISON_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 40}))
     runs = {OWN: _run(first, first_name, "circle", "solid"), ASKED: _run(second, second_name, "square", "6px,4px")}
@@ -125,7 +124,7 @@ def _labels(labels: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _thresholds(bins: Sequence[BinView], state: str, symbol: str) -> go.Scatter:
+def _thresholds(bins: Sequence[Bin], state: str, symbol: str) -> go.Scatter:
     """A level line over each bin of a state, with a marker in its middle."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -144,7 +143,7 @@ def _thresholds(bins: Sequence[BinView], state: str, symbol: str) -> go.Scatter:
     )  # fmt: skip
 
 
-def _missing(bins: Sequence[BinView]) -> go.Scatter:
+def _missing(bins: Sequence[Bin]) -> go.Scatter:
     places = [place for place, item in enumerate(bins) if item.state == "uninformative"]
     return go.Scatter(
         x=places, y=[0.0] * len(places), mode="markers+text", text=["none"] * len(places), textposition="top center",
@@ -153,7 +152,7 @@ def _missing(bins: Sequence[BinView]) -> go.Scatter:
     )  # fmt: skip
 
 
-def _measured(bins: Sequence[BinView], measured: dict[str, CoverageView]) -> go.Scatter:
+def _measured(bins: Sequence[Bin], measured: dict[str, CoverageView]) -> go.Scatter:
     rows = [(place, measured.get(item.label)) for place, item in enumerate(bins) if item.state == "calibrated"]
     coverages = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
     return go.Scatter(
@@ -163,7 +162,7 @@ def _measured(bins: Sequence[BinView], measured: dict[str, CoverageView]) -> go.
     )  # fmt: skip
 
 
-def _contexts(bins: Sequence[BinView]) -> go.Bar:
+def _contexts(bins: Sequence[Bin]) -> go.Bar:
     return go.Bar(
         x=list(range(len(bins))), y=[item.contexts for item in bins], yaxis="y3", width=0.5,
         text=[count(item.contexts) for item in bins] if len(bins) <= MOST_LABELS else None, textposition="outside",
@@ -172,7 +171,7 @@ def _contexts(bins: Sequence[BinView]) -> go.Bar:
     )  # fmt: skip
 
 
-def _ranges(bins: Sequence[BinView]) -> go.Bar:
+def _ranges(bins: Sequence[Bin]) -> go.Bar:
     ranges = [
         (place, item.coverage_low, item.coverage_high)
         for place, item in enumerate(bins)
@@ -188,7 +187,7 @@ def _ranges(bins: Sequence[BinView]) -> go.Bar:
     )  # fmt: skip
 
 
-def _run(bins: Sequence[BinView], name: str, symbol: str, dash: str) -> go.Scatter:
+def _run(bins: Sequence[Bin], name: str, symbol: str, dash: str) -> go.Scatter:
     """One calibration's thresholds by step; open markers are inherited, gaps are bins without a threshold."""
     positioned = [item for item in bins if item.last_step is not None]
     usual = (positioned[0].last_step or 0) - positioned[0].first_step + 1 if positioned else 8

@@ -10,7 +10,6 @@ import typer
 
 from app.calibrate.service import CalibrationService
 from app.shared.audits import (
-    BinView,
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
@@ -27,6 +26,7 @@ from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import calibration_request, columns_of
 from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
 from app.shared.wiring import Services
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.sequence import SequenceThreshold
@@ -78,7 +78,7 @@ def calibration_summary_json(item: CalibrationSummary) -> Json:
     return record
 
 
-def bin_json(entry: BinView) -> Json:
+def bin_json(entry: Bin) -> Json:
     """A position bin; ``uneven`` tells whether its steps differ, and is null where they could not be compared."""
     evenness = entry.evenness
     return {
@@ -232,7 +232,7 @@ def _print_steps(view: CalibrationView) -> None:
         print(f"coverage at {left} later steps: --json has it")
 
 
-def _state(entry: BinView) -> str:
+def _state(entry: Bin) -> str:
     state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
     if entry.state != "uninformative":
         evenness = entry.evenness
@@ -263,7 +263,7 @@ def _interval(row: CoverageView) -> str | None:
     return f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
 
 
-def _tau(entry: BinView) -> str:
+def _tau(entry: Bin) -> str:
     return f"{entry.tau:.3g}" + ("" if entry.state == "calibrated" else "*" if entry.state == "inherited" else "?")
 
 

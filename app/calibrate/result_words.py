@@ -8,11 +8,11 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from app.calibrate.words import Head, cells_table, family_name, field_name, row_head, run_facts
-from app.shared.audits import BinView, CalibrationView, CertifiedIn, CoverageView, FamilyThresholds
+from app.calibrate.words import family_name, field_name, run_facts
+from app.shared.audits import CalibrationView, CertifiedIn, FamilyThresholds
 from app.shared.format import count, level, plural, table_threshold
-from app.shared.markup import badge, html, laid_out, threshold_words
-from coft_core.conformal.bins import evenness_sentence, steps_label
+from app.shared.markup import html, laid_out
+from coft_core.conformal.bins import Bin, evenness_sentence, steps_label
 from coft_core.conformal.coverage import WIDEST_INTERVAL
 from coft_core.conformal.groups import GroupSummary
 
@@ -141,20 +141,7 @@ def smallest_alpha(view: CalibrationView) -> Markup:
         *([] if view.sequence is None else [("for whole chains", view.sequence.contexts, smallest.sequence)]),
         *((f"steps {item.label}", item.contexts, item.smallest_alpha) for item in smallest.bins),
     ]
-    cells = [[row_head(where), count(contexts), _smallest(alpha)] for where, contexts, alpha in rows]
-    head = [("Where", ""), ("Contexts", "n"), ("Smallest alpha", "n")]
-    return html(
-        """
-        <details class="smallest"><summary>{{ icon("chev", "chev") }}{{ sentence }}</summary>{{ table }}
-        <p class="hint">At a smaller alpha every token passes there, and nothing is certified.</p></details>
-        """,
-        sentence=smallest.sentence,
-        table=cells_table(head, cells, "plain", "Smallest alpha by position"),
-    )
-
-
-def _smallest(alpha: float | None) -> str:
-    return "none" if alpha is None else f"{alpha:.2g}"
+    return laid_out("calibrate/smallest.html", smallest=smallest, rows=rows)
 
 
 def _certified(view: CalibrationView) -> list[Markup]:
@@ -185,41 +172,10 @@ def _certified(view: CalibrationView) -> list[Markup]:
                 "calibrate/certified_chains.html",
                 chains=chains,
                 often=_often(chains.alpha),
-                measured=_measured_chains(view),
+                measured=laid_out("calibrate/chains_measured.html", rows=view.sequence_coverage),
             )
         )
     return sentences
-
-
-def _measured_chains(view: CalibrationView) -> Markup:
-    """Coverage of whole chains as measured, overall and by length."""
-    if not view.sequence_coverage:
-        return Markup(" Not measured: no chain of this kind was kept apart.")
-    overall, *lengths = view.sequence_coverage
-    rows = [
-        [
-            row.label,
-            count(row.contexts),
-            count(row.kept),
-            _share(row.coverage),
-            f"{_share(row.low)} to {_share(row.high)}",
-        ]
-        for row in lengths
-    ]
-    head = [("Length", ""), ("Contexts", "n"), ("Kept", "n"), ("Coverage", "n"), ("95 % interval", "n")]
-    return laid_out(
-        "calibrate/chains_measured.html",
-        kept=count(overall.kept),
-        contexts=count(overall.contexts),
-        coverage=_share(overall.coverage),
-        low=_share(overall.low),
-        high=_share(overall.high),
-        by_length=cells_table(head, rows, "plain", "Whole chains kept by length"),
-    )
-
-
-def _share(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
 
 
 def _not_certified(view: CalibrationView) -> list[Markup]:
@@ -243,14 +199,14 @@ def _not(what: str, why: str) -> Markup:
     return html("<strong>Not {{ what }}.</strong> {{ why }}", what=what, why=why)
 
 
-def _gap(item: BinView) -> str:
+def _gap(item: Bin) -> str:
     """Why a bin has no threshold of its own that says something; empty if it has one."""
     if item.state == "inherited":
         return f"the threshold is borrowed from {_lender(item)} and was not tested"
     return item.silence
 
 
-def _lender(item: BinView) -> str:
+def _lender(item: Bin) -> str:
     return item.inherited_from or "a neighbour"
 
 
@@ -291,101 +247,29 @@ def support_name(certified_in: CertifiedIn) -> str:
 
 def thresholds(view: CalibrationView) -> Markup:
     """Threshold, contexts and possible coverage by position."""
-    highest = max((item.tau for item in view.bins), default=0.0) or 1.0
     lows = [item.coverage_low for item in view.bins if item.coverage_low is not None]
     floor = max(0.0, int(min(0.8, *(low - 0.02 for low in lows)) * 20) / 20) if lows else 0.8
-    asked = 1 - risk(view)
-    head = [
-        ("Steps", ""), ("Contexts", "n"), (f"Threshold τ, {support_name(view.summary.certified_in)}", "wide"),
-        ("<span class=vh>τ</span>", "n"), ("Coverage it can give, 95 % range", "wide"),
-        ("<span class=vh>Range</span>", "n"),
-    ]  # fmt: skip
-    rows = [_threshold_row(item, highest, floor, asked) for item in view.bins]
     return laid_out(
         "calibrate/thresholds.html",
-        table=folded(
-            "Threshold by position", len(rows), cells_table(head, rows, "thresholds", "Threshold by position")
-        ),
+        bins=view.bins,
+        most=MOST_ROWS,
+        support=support_name(view.summary.certified_in),
+        highest=max((item.tau for item in view.bins), default=0.0) or 1.0,
+        across=lambda coverage: f"{100 * (coverage - floor) / (1 - floor):.1f}%",
         evenness=evenness_sentence([item.evenness for item in view.bins if item.evenness is not None]),
-        floor=f"{floor:.2f}",
-        asked=asked,
+        floor=floor,
+        asked=1 - risk(view),
     )
-
-
-def _threshold_row(item: BinView, highest: float, floor: float, asked: float) -> list[object]:
-    uneven = item.evenness is not None and item.evenness.uneven
-    steps = html(
-        '<th scope="row">{{ label }}{% if uneven %}{{ badge("uneven", "steps differ") }}{% endif %}</th>',
-        label=item.label,
-        uneven=uneven,
-    )
-    contexts = count(item.contexts)
-    if item.state == "uninformative" and item.tau > 0:
-        stem = Markup('<div class="stem uninformative"></div>')
-        return [steps, contexts, stem, table_threshold(item.tau), _two("caution", item.silence)]
-    if item.state == "uninformative":
-        needs = f"needs at least {plural(item.needed, 'context')}, has {contexts}"
-        return [steps, contexts, _two("caution", "none, every token passes"), _two("caution", needs)]
-    stem = html(
-        '<div class="stem {{ state }}" style="--x:{{ share }}%"></div>',
-        state=item.state,
-        share=f"{100 * item.tau / highest:.1f}",
-    )
-    tau = table_threshold(item.tau)
-    if item.state == "inherited":
-        return [steps, contexts, stem, tau, _two("hint", f"not calibrated here, borrowed from {_lender(item)}")]
-    if item.coverage_low is None or item.coverage_high is None:
-        return [steps, contexts, stem, tau, _two("hint", "no range is known")]
-    low, high, line = (
-        f"{100 * (value - floor) / (1 - floor):.1f}%" for value in (item.coverage_low, item.coverage_high, asked)
-    )
-    span = Markup(f'<div class="span-bar" style="--a:{low};--b:{high};--t:{line}"></div>')
-    possible = f"{item.coverage_low:.2f} to {item.coverage_high:.2f}"
-    return [steps, contexts, stem, html("<strong>{{ tau }}</strong>", tau=tau), span, possible]
-
-
-def folded(name: str, rows: int, table: Markup) -> Markup:
-    """A table, folded where it is long."""
-    if rows <= MOST_ROWS:
-        return table
-    return html(
-        '<details class="smallest"><summary>{{ icon("chev", "chev") }}{{ name }}, {{ rows }} rows</summary>{{ table }}'
-        "</details>",
-        name=name,
-        rows=rows,
-        table=table,
-    )
-
-
-def _two(kind: str, text: str) -> Markup:
-    """A cell that takes two columns."""
-    return html('<td colspan="2" class="{{ kind }}">{{ text }}</td>', kind=kind, text=text)
 
 
 def alphas(readings: Sequence[tuple[float, CalibrationView | str]], asked: float) -> Markup:
     """The same stored values read at other risk levels; a level that is refused says why."""
-    known = [view for _, view in readings if not isinstance(view, str) and view.bins]
-    first_label = escape(known[0].bins[0].label) if known else ""
-    head = [("Alpha", ""), ("Rank k", "n"), (f"τ, steps {first_label}", "n"), ("Steps usable", "")]
-    rows = [_alpha_row(alpha, view, abs(alpha - asked) < 1e-9) for alpha, view in readings]
-    return html(
-        """
-        <section><div class="bar"><h2>If you asked for another alpha</h2></div>{{ table }}
-        <p class="hint">Read from the stored values, no model call.</p></section>
-        """,
-        table=cells_table(head, rows, "", "Other alphas"),
-    )
-
-
-def _alpha_row(alpha: float, view: CalibrationView | str, strong: bool) -> list[object]:
-    if isinstance(view, str):
-        return [level(alpha), html('<td colspan="3" class="caution">{{ why }}</td>', why=view)]
-    first = view.bins[0]
-    lacking = first.silence if first.tau > 0 else f"needs {plural(first.needed, 'context')}"
-    usable = _named(ranges_by_reason(view)[""]) if view.usable else Markup(badge("uninformative", lacking))
-    tau = table_threshold(first.tau) if first.state != "uninformative" else "none"
-    cells: list[object] = [level(alpha), count(first.rank), tau, usable]
-    return [html("<strong>{{ cell }}</strong>", cell=cell) for cell in cells] if strong else cells
+    rows = []
+    for alpha, view in readings:
+        usable = "" if isinstance(view, str) else _named(ranges_by_reason(view)[""])
+        rows.append((alpha, view, usable, abs(alpha - asked) < 1e-9))
+    labels = [view.bins[0].label for _, view in readings if not isinstance(view, str) and view.bins]
+    return laid_out("calibrate/alphas.html", readings=rows, first_steps=next(iter(labels), ""))
 
 
 def bin_choices(view: CalibrationView) -> list[tuple[str, str]]:
@@ -399,144 +283,15 @@ def bin_choices(view: CalibrationView) -> list[tuple[str, str]]:
 
 def result_checks(view: CalibrationView) -> Markup:
     """Everything that the thresholds rest on, as far as this calibration has it."""
-    parts = (coverage_table, coverage_by_step, families_table, groups_table, rounds_table)
-    return Markup("").join(part(view) for part in parts)
-
-
-def coverage_table(view: CalibrationView) -> Markup:
-    """Empirical coverage on the verification split."""
-    return html(
-        """
-        {% if rows %}<section><div class="bar"><h2>Check on contexts it had not seen</h2>
-        <span class="hint">exact interval (Clopper-Pearson)</span></div>{{ overall }}{{ table }}
-        <p class="hint">Too few to tell: an interval wider than {{ widest }}, or fewer contexts than alpha needs.
-        {% if rows | length > 2 %}Of {{ rows | length - 1 }} intervals some miss by chance; a row differs only where it
-        misses by more than the largest of so many would (Bonferroni).{% endif %}</p>
-        </section>{% endif %}
-        """,
-        rows=view.coverage,
-        overall=_measured(view.coverage[:1], view, "Coverage on unseen contexts"),
-        table=folded("By position", len(view.coverage) - 1, _measured(view.coverage[1:], view, "Coverage by position")),
-        widest=level(WIDEST_INTERVAL),
-    )
-
-
-def coverage_by_step(view: CalibrationView) -> Markup:
-    """Empirical coverage at each step, where a threshold promises it on average over several only."""
     shared = any(item.last_step != item.first_step for item in view.bins[:-1])
     return laid_out(
-        "calibrate/coverage_by_step.html",
-        rows=view.coverage_by_step if shared else (),
-        table=_measured(view.coverage_by_step, view, "Coverage by step on unseen contexts"),
-    )
-
-
-def _measured(coverage: Sequence[CoverageView], view: CalibrationView, name: str) -> Markup:
-    asked = level(1 - risk(view))
-    verdicts = {True: f"agrees with {asked}", False: f"differs from {asked}", None: "too few to tell"}
-    rows = [
-        [
-            row_head(row.label), count(row.contexts), count(row.kept), _share(row.coverage),
-            "none" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}",
-            html('<span class="sub">{{ verdict }}</span>', verdict=verdicts[row.agrees]),
-        ]
-        for row in coverage
-    ]  # fmt: skip
-    head = [
-        ("Steps", ""), ("Contexts", "n"), ("Kept the true token", "n"), ("Coverage", "n"), ("95 % interval", "n"),
-        ("<span class=vh>Agrees</span>", ""),
-    ]  # fmt: skip
-    return cells_table(head, rows, "coverage", name)
-
-
-def families_table(view: CalibrationView) -> Markup:
-    """With factorized masks, each family's share of alpha and what it rests on."""
-    rows = [
-        [
-            html(
-                '<th scope="row"><span class="sw f-{{ family }}"></span>{{ name }}</th>',
-                family=item.family,
-                name=family_name(item.family),
-            ),
-            level(item.alpha), count(item.contexts), table_threshold(item.tau),
-            Markup(badge(item.state, threshold_words(item.state))),
-        ]
-        for item in view.families
-    ]  # fmt: skip
-    head = [("Family", ""), ("Share of alpha", "n"), ("Contexts", "n"), ("τ at the start", "n"), ("State", "")]
-    why = (
-        "A token is certified if every family certifies it. The shares add up to at most alpha, "
-        f"{level(view.alpha)}, so the miss of all families together stays under it."
-    )
-    return _section("families", "Families", head, rows, why)
-
-
-def groups_table(view: CalibrationView) -> Markup:
-    """Which groups have enough contexts for thresholds of their own, and which are refused."""
-    rows = [
-        [
-            row_head(group.name), count(max(group.rows, group.contexts)), count(group.contexts),
-            count(group.verification_contexts),
-            _smallest(group.smallest_alpha),
-            Markup(badge("calibrated", "own thresholds") if group.certifiable
-                   else badge("uninformative", _refused(group))),
-        ]
-        for group in view.groups
-    ]  # fmt: skip
-    head = [
-        ("Group", ""), ("Rows", "n"), ("Contexts", "n"), ("Kept apart", "n"), ("Smallest alpha", "n"),
-        ("At this alpha", ""),
-    ]  # fmt: skip
-    why = (
-        "A group’s own thresholds hold for its new contexts, not only on average over all groups. Refused groups need "
-        "more rows that do not belong together, or a larger alpha; choose a group above to see its thresholds."
-    )
-    return _section("groups", "Groups", head, rows, why)
-
-
-def _refused(group: GroupSummary) -> str:
-    if group.outweighed and group.contexts >= group.needed:
-        return f"refused: worth {group.effective:.1f} contexts under the weights, {group.effective_needed:g} needed"
-    needed = f"refused: {plural(group.needed, 'context')} needed"
-    if group.rows > group.contexts:
-        return f"{needed}; {plural(group.rows, 'row')} count as {count(group.contexts)} because of the column context"
-    return needed
-
-
-def rounds_table(view: CalibrationView) -> Markup:
-    """The rounds of a rollout calibration."""
-    rows = [
-        [
-            row_head(f"{place}{', the one in use' if item.final else ''}"), count(item.contexts), count(item.values),
-            f"{item.change:.3f}",
-            f"{count(item.kept)}, {_share(item.kept / item.contexts if item.contexts else None)}",
-            Markup('<span class="sub">agrees</span>' if item.consistent else '<span class="sub">differs</span>'),
-        ]
-        for place, item in enumerate(view.iterations, start=1)
-    ]  # fmt: skip
-    head = [
-        ("Round", ""), ("Contexts", "n"), ("True tokens", "n"), ("Largest change of τ", "n"), ("Kept before", "n"),
-        ("With the level asked for", ""),
-    ]  # fmt: skip
-    why = (
-        "Each round writes chains of fresh prompts under the thresholds of the round before. “Kept before”: how many "
-        "fresh true tokens those thresholds certified."
-    )
-    return _section("rounds", "Rounds of rollouts", head, rows, why)
-
-
-def _section(name: str, title: str, head: Head, rows: Sequence[Sequence[object]], why: str) -> Markup:
-    """A titled table with what it means; nothing where it would be empty."""
-    return html(
-        """
-        {% if rows %}<section id="{{ name }}"><div class="bar"><h2>{{ title }}</h2></div>{{ table }}
-        <p class="hint">{{ why }}</p></section>{% endif %}
-        """,
-        name=name,
-        title=title,
-        rows=rows,
-        table=cells_table(head, rows, "plain", title),
-        why=why,
+        "calibrate/checks.html",
+        view=view,
+        asked=level(1 - risk(view)),
+        by_step=view.coverage_by_step if shared else (),
+        family_name=family_name,
+        most=MOST_ROWS,
+        widest=level(WIDEST_INTERVAL),
     )
 
 

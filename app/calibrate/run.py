@@ -20,8 +20,8 @@ from coft_core.calibrate.chains import record_chains
 from coft_core.calibrate.ledger import Entry, Ledger, MemoryLedger
 from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_single_branch
 from coft_core.conformal.bins import check_spacing
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import LEAST_BASELINE
-from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
@@ -46,7 +46,7 @@ class ContextWeights:
     test_weight: float | None = None
     estimated: bool = False
 
-    def applied(self, calibration: AnyCalibration) -> AnyCalibration:
+    def applied(self, calibration: Calibration) -> Calibration:
         """Thresholds for the prompts that the weights speak of."""
         return calibration.reweighted(self.by_context, self.test_weight, self.estimated)
 
@@ -127,7 +127,7 @@ class CalibrationWork:
         return read / (read + written)
 
 
-def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: Ledger | None = None) -> AnyCalibration:
+def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: Ledger | None = None) -> Calibration:
     """Calibrate as asked, weights and bounds of a shift included; progress is told prompts done, and prompts in all."""
     request = work.request
     weights = asked_weights(work.rows, request)
@@ -141,8 +141,8 @@ def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: 
 
 
 def with_chains(
-    work: CalibrationWork, calibration: AnyCalibration, progress: Progress | None = None, ledger: Ledger | None = None
-) -> AnyCalibration:
+    work: CalibrationWork, calibration: Calibration, progress: Progress | None = None, ledger: Ledger | None = None
+) -> Calibration:
     """Record what the calibrated policy writes on the prompts that measure drift best.
 
     These are the prompts kept apart, which no threshold was read off, where they are enough; else all.
@@ -164,7 +164,7 @@ def with_chains(
     return replace(recorded, chosen=written)
 
 
-def rows_to_record(work: CalibrationWork, calibration: AnyCalibration) -> list[int]:
+def rows_to_record(work: CalibrationWork, calibration: Calibration) -> list[int]:
     """Places of the rows whose chains are recorded."""
     held_out = {int(n) for _, part in calibration.parts for n in np.unique(part.verification.contexts)}
     everything = range(len(work.rows))
@@ -174,7 +174,7 @@ def rows_to_record(work: CalibrationWork, calibration: AnyCalibration) -> list[i
     return [i for i in everything if numbers[i] in held_out]
 
 
-def _calibrated(work: CalibrationWork, progress: Progress | None, ledger: Ledger | None) -> AnyCalibration:
+def _calibrated(work: CalibrationWork, progress: Progress | None, ledger: Ledger | None) -> Calibration:
     """The calibration without weights or bounds of a shift."""
     request = work.request
     options: dict[str, Any] = {

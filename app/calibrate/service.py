@@ -42,10 +42,10 @@ from app.shared.prompt_sets import (
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.bins import check_spacing
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration, split_alpha
+from coft_core.conformal.calibration import Calibration, split_alpha
+from coft_core.conformal.part import Part
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
 from coft_core.conformal.split import context_numbers
@@ -80,7 +80,7 @@ def check_request(request: CalibrationRequest) -> None:
     Shift.bounded(request.rho)
     # Made for its checks alone.
     numbers = {name: getattr(request, name) for name in (*OPTIONS, "temperature", "top_p", "top_k")}
-    CalibrationSettings(bin_spacing=check_spacing(request.bin_spacing), **numbers)
+    CalibrationOptions(bin_spacing=check_spacing(request.bin_spacing), **numbers)
     _check_layout(request)
     _check_shift(request)
     _check_readings(request)
@@ -244,7 +244,7 @@ class CalibrationService(LongRun, PromptSetReader):
             )
         weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
         name = name.strip() or f"{record.name}, weighted"
-        reweighted = weights.applied(stored).each(lambda part: replace(part, name=name))
+        reweighted = replace(weights.applied(stored), name=name)
         return self._store.add(reweighted, record.prompt_set_id).id
 
     def export(self, calibration_id: int, folder: Path) -> Path:
@@ -292,12 +292,12 @@ class CalibrationService(LongRun, PromptSetReader):
 
         return self.jobs.submit(self.kind, work.request.name, run, payload, take_up)
 
-    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
         with self.workers.hired(context) as workers:
             room = workers.room(self.host.memory.room(context.waiting))
             return self._calibrate_in(context, replace(work, room=room), ledger)
 
-    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
         with self.host.turn():
@@ -312,7 +312,7 @@ class CalibrationService(LongRun, PromptSetReader):
 
 def calibrated_again(
     model: LanguageModel, detector: SpanDetector, rows: tuple[PromptRow, ...], request: CalibrationRequest, room: Room
-) -> AnyCalibration:
+) -> Calibration:
     """A calibration from what it was once made of, as the service makes it."""
     work = CalibrationWork(model, detector, rows, request, room)
     calibration = calibrated(work)
@@ -386,7 +386,7 @@ def _message(phase: str, done: int, total: int) -> str:
     return f"{words}, {done} of {total} prompts"
 
 
-def _counted_otherwise(part: Calibration, numbers: Sequence[int]) -> bool:
+def _counted_otherwise(part: Part, numbers: Sequence[int]) -> bool:
     """Whether the contexts of a calibration's rows, which are counted from 1, are others than these numbers say."""
     return any(
         number != context

@@ -24,7 +24,7 @@ from app.shared.prompt_sets import (
 from coft_core.calibrate.chains import BATCH_ROWS
 from coft_core.calibrate.run import example_length
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
-from coft_core.conformal.families import split_alpha
+from coft_core.conformal.calibration import split_alpha
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.split import context_numbers

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from app.shared.audits import (
     FAMILY_NAMES,
-    BinView,
     CalibrationSummary,
     CalibrationView,
 )
@@ -20,10 +19,8 @@ from app.shared.format import (
     day,
     level,
     plural,
-    signed,
-    table_threshold,
 )
-from app.shared.markup import html, laid_out, scrolled, table
+from app.shared.markup import laid_out
 from app.shared.prompt_sets import CalibrationEstimate
 from coft_core.conformal.drift import DriftReport
 
@@ -34,24 +31,10 @@ SOURCES = {"reference": "references", "rollout": "rollouts"}
 LAYOUTS = {"joint": "", "factorized": "one mask a family, "}
 ESTIMATOR_NAMES = {"one_per_context": "one per context"}
 
-Head = list[tuple[str, str]]
-"""Titles of a table's columns with their classes."""
-
 
 def family_name(family: str) -> str:
     """An attribute family as a reader knows it."""
     return FAMILY_NAMES.get(family, family)
-
-
-def cells_table(head: Head, rows: Sequence[Sequence[object]], classes: str, caption: str) -> Markup:
-    """A table whose cells are escaped unless they are markup, scrolled sideways where it is wider than the page."""
-    cells = [[str(escape(cell)) for cell in row] for row in rows]
-    return scrolled(caption, Markup(table(head, cells, classes, caption)))
-
-
-def row_head(name: object) -> Markup:
-    """The first cell of a table's row."""
-    return html('<th scope="row">{{ name }}</th>', name=name)
 
 
 def runs_list(runs: Sequence[CalibrationSummary], shown: int | None) -> Markup:
@@ -121,20 +104,11 @@ def drift_head(report: DriftReport) -> Markup:
 
 def drift_foot(report: DriftReport) -> Markup:
     """What the picture shows, and the audits that were not compared, each with its reason, folded away."""
-    rows = [
-        [
-            html('<a href="./?session={{ id }}">{{ id }}</a>', id=audit.session_id),
-            audit.prompt if len(audit.prompt) <= SHOWN_PROMPT else f"{audit.prompt[:SHOWN_PROMPT]}…",
-            audit.why,
-        ]
-        for audit in report.left_out
-    ]
-    head = [("Audit", "n"), ("Prompt", ""), ("Why it does not count", "")]
     return laid_out(
         "calibrate/drift_foot.html",
         report=report,
         reasons=Counter(audit.why for audit in report.left_out),
-        table=cells_table(head, rows, "plain", "Audits left out"),
+        shown_prompt=SHOWN_PROMPT,
     )
 
 
@@ -157,16 +131,10 @@ def comparison_settings(first: CalibrationView, second: CalibrationView) -> Mark
         (field_name(name), abbreviated(one.get(name, "–")), abbreviated(other.get(name, "–")))
         for name in dict.fromkeys([*one, *other])
     ]
-    differ = [field for field in fields if field[1] != field[2]]
-    head: Head = [("What", ""), *((str(escape(view.summary.name)), "cut") for view in (first, second))]
-    rows = [
-        [html('<th scope="row"><span class="ne" aria-hidden="true">≠</span>{{ name }}</th>', name=name), a, b]
-        for name, a, b in differ
-    ]
     return laid_out(
         "calibrate/comparison_settings.html",
-        rows=rows,
-        table=cells_table(head, rows, "plain differ", "What differs"),
+        names=[view.summary.name for view in (first, second)],
+        differ=[field for field in fields if field[1] != field[2]],
         equal=[field for field in fields if field[1] == field[2]],
     )
 
@@ -176,40 +144,13 @@ def comparison_thresholds(first: CalibrationView, second: CalibrationView) -> Ma
     bins = [{item.label: item for item in view.bins} for view in (first, second)]
     coverage = [{row.label: row.coverage for row in view.coverage} for view in (first, second)]
     starts = {item.label: item.first_step for view in (first, second) for item in view.bins}
-    rows = []
-    for label in sorted(starts, key=lambda name: (starts[name], name)):
-        a, b = (by_label.get(label) for by_label in bins)
-        rates = ["–" if (rate := by_label.get(label)) is None else f"{rate:.3f}" for by_label in coverage]
-        sizes = [count(item.contexts) if item else "–" for item in (a, b)]
-        rows.append([row_head(label), _tau(a), _tau(b), _difference(a, b), *rates, *sizes])
-    head = [
-        ("Steps", ""), ("τ, first", "n"), ("τ, second", "n"), ("Difference", "n"), ("Coverage, first", "n"),
-        ("second", "n"), ("Contexts, first", "n"), ("second", "n"),
-    ]  # fmt: skip
-    return html(
-        """
-        <p class="hint lines"><span class="line solid"></span>first: {{ first }} <span class="line dashed"></span>
-        second: {{ second }}. Open marks are inherited; where a line is broken, every token passes.</p>{{ table }}
-        """,
-        first=first.summary.name,
-        second=second.summary.name,
-        table=cells_table(head, rows, "plain", "Thresholds of both runs"),
+    rows = [
+        (label, *(by_label.get(label) for by_label in (*bins, *coverage)))
+        for label in sorted(starts, key=lambda name: (starts[name], name))
+    ]
+    return laid_out(
+        "calibrate/comparison_thresholds.html", first=first.summary.name, second=second.summary.name, rows=rows
     )
-
-
-def _tau(item: BinView | None) -> object:
-    if item is None:
-        return "–"
-    if item.state == "uninformative":
-        return html('<span class="caution">{{ why }}</span>', why="too weak" if item.tau > 0 else "none")
-    note = Markup(' <span class="hint">inherited</span>' if item.state == "inherited" else "")
-    return html("{{ tau }}{{ note }}", tau=table_threshold(item.tau), note=note)
-
-
-def _difference(a: BinView | None, b: BinView | None) -> str:
-    if a is None or b is None or "uninformative" in (a.state, b.state):
-        return "–"
-    return signed(b.tau - a.tau, 3)
 
 
 def _shift(view: CalibrationView) -> str:

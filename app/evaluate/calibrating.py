@@ -20,7 +20,6 @@ from coft_core.calibrate.run import (
     example_length,
 )
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.model.forced import Room
@@ -121,7 +120,7 @@ def fitted(
     detector: SpanDetector,
     room: Room,
     told: Callable[[int, int], None],
-) -> list[AnyCalibration | None]:
+) -> list[Calibration | None]:
     """Thresholds of methods on one text; those that differ in lambda alone share their readings of references.
 
     None for a method with factorized masks where nothing is masked in any text, and for all where there is none.
@@ -130,7 +129,7 @@ def fitted(
         "bin_width": BIN_WIDTH, "bin_spacing": "even", "seed": seed, "detector": detector, "room": room,
         "progress": told, "max_new_tokens": text.steps,
     }  # fmt: skip
-    found: dict[int, AnyCalibration] = {}
+    found: dict[int, Calibration] = {}
     alike: dict[str, list[int]] = {}
     for place, method in enumerate(methods):
         if _can_be_fitted(method, text):
@@ -162,7 +161,7 @@ def _but_for_lambda(place: int, method: EvaluationMethod, text: CalibrationText)
 
 def _fitted_together(
     methods: Sequence[EvaluationMethod], model: LanguageModel, text: CalibrationText, options: Mapping[str, Any]
-) -> Sequence[AnyCalibration]:
+) -> Sequence[Calibration]:
     settings = methods[0].settings
     given: dict[str, Any] = {**options, **controls_of(settings), "name": methods[0].label}
     if policy_info(settings.policy).certified_in == "factual":
@@ -183,7 +182,8 @@ def _of_the_factual_reading(
     # Without masks both readings are the factual one, so that its chains are those of COFT at lambda 0.
     plain = [replace(example, spans=()) for example in text.examples]
     joint = calibrate(model, plain, 0.0, alpha, source=ROLLOUT, **given)
-    return replace(joint, fingerprint=replace(joint.fingerprint, method=SINGLE_BRANCH))
+    own = replace(joint.fingerprint, method=SINGLE_BRANCH)
+    return joint.each(lambda part: replace(part, fingerprint=own))
 
 
 def lam_of(method: EvaluationMethod) -> float:
@@ -192,7 +192,7 @@ def lam_of(method: EvaluationMethod) -> float:
 
 
 def note_of(
-    calibration: AnyCalibration | None, suite: str, method: EvaluationMethod, seed: int, text: CalibrationText
+    calibration: Calibration | None, suite: str, method: EvaluationMethod, seed: int, text: CalibrationText
 ) -> CalibrationNote:
     """What is said of a method's thresholds, or that it has none."""
     alpha, notes = method.settings.alpha, _left_out(text)

@@ -14,7 +14,7 @@ from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, prompted
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import same_digests
 from coft_core.suites.base import Choices, Encoding, Item
 from coft_core.suites.reading import bordered, encoded
@@ -93,12 +93,12 @@ class ItemOpener:
 
     def _stored(self, values: bytes, name: str) -> int:
         """The calibration that an audit is certified by, stored once among all others."""
-        calibration = load_calibration(values)
+        calibration = Calibration.from_bytes(values)
         fingerprint = calibration.fingerprint
         for record in self._calibrations.list(fingerprint.model):
             if record.name == name and same_digests(record.fingerprint_digest, fingerprint.digest):
                 return record.id
-        return self._calibrations.add(calibration.each(lambda part: replace(part, name=name))).id
+        return self._calibrations.add(replace(calibration, name=name)).id
 
 
 def _begun(text: str) -> tuple[str, str]:

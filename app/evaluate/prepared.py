@@ -16,7 +16,7 @@ from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, pinned, policy_of, prompted
 from app.shared.wiring import Services
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import check_alpha
 from coft_core.errors import CoftError
 from coft_core.model.language_model import LanguageModel
@@ -43,7 +43,7 @@ class ReadyMethod:
         """Its label."""
         return self.method.label
 
-    def with_thresholds(self, calibration: AnyCalibration | None) -> Policy:
+    def with_thresholds(self, calibration: Calibration | None) -> Policy:
         """Its policy with thresholds; None certifies nothing."""
         return policy_of(self.method.settings, calibration)
 

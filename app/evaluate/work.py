@@ -28,7 +28,7 @@ from app.evaluate.sources import SuiteItems
 from app.shared.jobs import JobContext
 from app.shared.model_host import ModelHost
 from app.shared.workers import Workers
-from coft_core.conformal.families import AnyCalibration, load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.model.forced import Room
 from coft_core.policies.base import Policy
 from coft_core.suites.base import Answer, Outcome
@@ -38,7 +38,7 @@ from db.types import JsonObject
 
 Result = TypeVar("Result")
 
-Thresholds = dict[str, tuple[str, AnyCalibration | None]]
+Thresholds = dict[str, tuple[str, Calibration | None]]
 """What thresholds are kept under and the thresholds, by method; None where there was nothing to fit them on."""
 
 
@@ -165,7 +165,7 @@ class _Part:
         kept = {ready.label: self._kept(ready, keys[ready.label]) for ready in calibrated}
         missing = [ready for ready in calibrated if kept[ready.label] is None]
         found = kept | (self._fit(missing, keys, text) if missing else {})
-        return {label: (keys[label], load_calibration(data) if data else None) for label, data in found.items()}
+        return {label: (keys[label], Calibration.from_bytes(data) if data else None) for label, data in found.items()}
 
     def _kept(self, ready: ReadyMethod, key: str) -> bytes | None:
         """Values of a method's thresholds, if this evaluation or another one has fitted them."""

@@ -24,8 +24,8 @@ from app.shared.errors import ServiceError
 from app.shared.files import plain_json
 from app.shared.json import chain_json
 from app.shared.thinking import thinking_json, thinking_view
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate
-from coft_core.conformal.families import AnyCalibration
 from coft_core.stored_logits import StoredLogits
 from coft_core.types import BinState, Certificate, Diagnostics, Step
 from db.audits import BranchRecord, SessionRecord
@@ -400,11 +400,11 @@ def document_of(
     )
 
 
-def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
+def thresholds_of(calibration: Calibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
     """The thresholds of a calibration as a session reads it."""
     families = tuple(
         FamilyBinsPart(
-            name,
+            name or None,
             part.alpha,
             tuple(BinPart(*(getattr(entry, field.name) for field in fields(BinPart))) for entry in part.bins),
         )
@@ -420,7 +420,7 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         families=families,
         digest=digest_of(families),
         uneven=tuple(
-            entry.label if name is None else f"{entry.label} of {name}"
+            f"{entry.label} of {name}" if name else entry.label
             for name, part in calibration.parts
             for entry in part.evenness
             if entry.uneven

@@ -22,8 +22,8 @@ from app.shared.formal_reports import AuditedBatch, RateTable, Statement
 from app.shared.policies import info_of, parameters_line
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
-from coft_core.conformal.families import AnyCalibration
 from coft_core.effects import masked_words, named, visible
 from coft_core.messages import Catalogue, catalogue
 from coft_core.types import Step
@@ -52,7 +52,7 @@ class Audited:
     first: SessionRecord
     steps: tuple[Step, ...]
     finding: Finding
-    calibration: AnyCalibration | None
+    calibration: Calibration | None
     drift: DriftReport | None
     verdicts: Mapping[str, int]
     warnings: tuple[str, ...]
@@ -84,7 +84,7 @@ def own_steps(data: SessionData) -> Iterable[Step]:
 def formal_session(
     data: SessionData,
     report: ReportPart,
-    calibration: AnyCalibration | None,
+    calibration: Calibration | None,
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
@@ -118,7 +118,7 @@ def formal_session(
 def formal_batch(
     batch: AuditedBatch,
     sessions: Sequence[SessionData],
-    calibration: AnyCalibration | None,
+    calibration: Calibration | None,
     drift: DriftReport | None,
     statement: Statement,
 ) -> str:
@@ -291,7 +291,7 @@ def _coverage(audited: Audited) -> str:
     calibration = audited.calibration
     if calibration is None:
         return audited.tell("eu15.no_calibration")
-    measured, name = calibration.coverage.overall, visible(calibration.name)
+    measured, name = calibration.coverage, visible(calibration.name)
     if measured.coverage is None or measured.low is None or measured.high is None:
         return audited.tell("eu15.coverage_none", name=name)
     return audited.tell(

@@ -40,7 +40,7 @@ from app.shared.planning import stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
 from db.imports import ImportsRepository
@@ -50,7 +50,7 @@ from db.sessions import SessionsRepository
 from db.types import NotFoundError
 from db.user_lists import UserListsRepository
 
-Read = tuple[bytes, AnyCalibration]
+Read = tuple[bytes, Calibration]
 """The file of a calibration, and the calibration as a session reads it."""
 
 WITH_PROMPTS = "bundle-with-prompts"

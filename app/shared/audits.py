@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -10,12 +9,11 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from app.shared.decoding import DecodingSettings, setting
-from coft_core.conformal.bins import BinEvenness
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
-from coft_core.conformal.informative import silence
 from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
@@ -111,31 +109,6 @@ class Computation:
 
 
 @dataclass(frozen=True, slots=True)
-class BinView:
-    """One position bin of a calibration, ready to be drawn."""
-
-    label: str
-    first_step: int
-    last_step: int | None
-    state: str
-    tau: float
-    contexts: int
-    rank: int
-    coverage_low: float | None
-    coverage_high: float | None
-    inherited_from: str | None
-    needed: int
-    evenness: BinEvenness | None = None
-
-    @property
-    def silence(self) -> str:
-        """Why an uninformative bin says nothing; empty for another one."""
-        if self.state != "uninformative":
-            return ""
-        return silence(math.log(self.tau) if self.tau > 0 else -math.inf)
-
-
-@dataclass(frozen=True, slots=True)
 class CoverageView:
     """Empirical coverage on the verification split; ``label`` is ``"All steps"``, a bin's label or a step."""
 
@@ -186,7 +159,7 @@ class CalibrationView:
 
     summary: CalibrationSummary
     alpha: float
-    bins: tuple[BinView, ...]
+    bins: tuple[Bin, ...]
     coverage: tuple[CoverageView, ...]
     tokens: int
     fingerprint: tuple[tuple[str, str], ...]
@@ -207,7 +180,7 @@ class CalibrationView:
     coverage_by_step: tuple[CoverageView, ...] = ()
 
     @property
-    def usable(self) -> tuple[BinView, ...]:
+    def usable(self) -> tuple[Bin, ...]:
         """Bins whose own threshold says something."""
         return tuple(item for item in self.bins if item.state == "calibrated")
 
@@ -339,7 +312,7 @@ class AuditView(ChainProgress):
     fingerprint_digest: str
     calibration: CalibrationSummary | None
     user_list: str
-    bins: tuple[BinView, ...]
+    bins: tuple[Bin, ...]
     warnings: tuple[str, ...]
     created_at: datetime
     updated_at: datetime

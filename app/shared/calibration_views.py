@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
@@ -10,7 +9,6 @@ from threading import Lock
 from typing import Any, TypeVar, cast
 
 from app.shared.audits import (
-    BinView,
     CalibrationSummary,
     CalibrationView,
     CoverageView,
@@ -20,12 +18,11 @@ from app.shared.audits import (
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from coft_core.conformal.bins import Bin, steps_label
+from coft_core.conformal.bins import Bin
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
-from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
-from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.sequence import ChainCoverage
 from coft_core.fingerprint import Fingerprint, certified_in
 from db.calibrations import CalibrationRecord
@@ -50,10 +47,10 @@ class CalibrationReadings:
         record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
         wanted = asked or ReadingRequest()
         everyone = read(stored, wanted)
-        family = _family(everyone, wanted.family)
         whole = everyone if wanted.group is None else everyone.for_group(wanted.group)
-        part = part_of(whole, family)
-        reading = (calibration_id, replace(whole.reading, alpha=0.0), whole.group, family)
+        name, part = shown_part(whole, wanted.family)
+        joint, family = name == JOINT, name or None
+        reading = (calibration_id, replace(whole.reading, alpha=0.0), whole.group, name)
         return CalibrationView(
             summary=summary_of(record),
             alpha=whole.alpha,
@@ -65,20 +62,20 @@ class CalibrationReadings:
             log_values=self._once(("log values", *reading), lambda: log_values(part)),
             reading=whole.reading,
             smallest_alpha=self._once(("smallest alpha", *reading), whole.smallest_alpha),
-            sequence=whole.sequence() if whole.layout == "joint" else None,
+            sequence=part.sequence() if joint else None,
             notes=whole.notes,
-            groups=self._groups(calibration_id, part_of(everyone, family), family),
+            groups=self._groups(calibration_id, dict(everyone.parts)[name], name),
             group=whole.group,
-            families=tuple(_family_thresholds(name, part) for name, part in whole.parts if name is not None),
+            families=tuple(_family_thresholds(name, part) for name, part in whole.parts if name != JOINT),
             family=family,
             effective_contexts=part.effective_contexts,
             iterations=() if part.chains is None else part.chains.iterations,
             has_chains=len(whole.chosen) > 0,
-            sequence_coverage=chain_rows(whole.sequence_coverage()) if whole.layout == "joint" else (),
+            sequence_coverage=chain_rows(part.sequence_coverage()) if joint else (),
             coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
         )
 
-    def _groups(self, calibration_id: int, part: Calibration, family: str | None) -> tuple[GroupSummary, ...]:
+    def _groups(self, calibration_id: int, part: Part, family: str) -> tuple[GroupSummary, ...]:
         def sizes() -> tuple[GroupContexts, ...]:
             groups = part.context_groups
             return tuple(group_contexts(groups, name, part.values, part.verification) for name in groups.names)
@@ -96,7 +93,7 @@ class CalibrationReadings:
         return result
 
 
-def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
+def read(stored: Calibration, asked: ReadingRequest) -> Calibration:
     """A calibration read as asked, all groups and families of it."""
     if asked == ReadingRequest(group=asked.group, family=asked.family):
         return stored
@@ -104,28 +101,17 @@ def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
         name: getattr(asked, name)
         for name in ("alpha", "estimator", "bin_width", "max_position", "draws", "rho", "bin_spacing")
     }
-    if stored.layout == "factorized":
-        shares = None if asked.alpha_by_family is None else dict(asked.alpha_by_family)
-        return stored.read(by_family=shares, **settings)
-    if asked.alpha_by_family is not None:
-        raise ServiceError("This calibration has one masked branch and so one alpha; give no shares by family.")
-    return stored.read(**settings)
+    return stored.read(by_family=None if asked.alpha_by_family is None else dict(asked.alpha_by_family), **settings)
 
 
-def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
-    """The calibration of a family, or the calibration itself where there is one masked branch."""
-    part = calibration.part(family)
-    if part is None:
-        known = ", ".join(calibration.families)
+def shown_part(calibration: Calibration, family: str | None) -> tuple[str, Part]:
+    """The part whose bins are shown, the first if no family is asked for, and its name."""
+    if family is None:
+        return calibration.parts[0]
+    if (part := calibration.part(family)) is None:
+        known = ", ".join(calibration.families) or "none: it has one masked branch"
         raise ServiceError(f"The family “{family}” was not calibrated; the families are {known}.")
-    return part
-
-
-def _family(calibration: AnyCalibration, asked: str | None) -> str | None:
-    """The family whose bins are shown."""
-    if asked is not None and calibration.layout == "joint":
-        raise ServiceError(f"This calibration has one masked branch; there are no thresholds of “{asked}” alone.")
-    return calibration.parts[0][0] if asked is None else asked
+    return family, part
 
 
 def summary_of(record: CalibrationRecord) -> CalibrationSummary:
@@ -150,27 +136,25 @@ def summary_of(record: CalibrationRecord) -> CalibrationSummary:
     )
 
 
-def merged_bins(calibration: Calibration) -> tuple[BinView, ...]:
+def merged_bins(part: Part) -> tuple[Bin, ...]:
     """Bins in order; neighbours without data of their own that borrow from the same bin stand in one row."""
-    return joined(_bin_view(entry, calibration) for entry in calibration.bins)
+    evenness = {entry.label: entry for entry in part.evenness}
+    return joined(replace(entry, evenness=evenness.get(entry.label)) for entry in part.bins)
 
 
-def joined(bins: Iterable[BinView]) -> tuple[BinView, ...]:
+def joined(bins: Iterable[Bin]) -> tuple[Bin, ...]:
     """Bins in order; neighbours without data of their own that borrow from the same bin become one."""
 
-    def key(entry: BinView) -> tuple[object, ...]:
+    def key(entry: Bin) -> tuple[object, ...]:
         return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
 
     runs = [list(group) for _, group in groupby(bins, key)]
-    return tuple(
-        replace(run[0], last_step=run[-1].last_step, label=steps_label(run[0].first_step, run[-1].last_step))
-        for run in runs
-    )
+    return tuple(replace(run[0], last_step=run[-1].last_step) for run in runs)
 
 
 def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
     """The overall row, and one row per bin that has verification data."""
-    return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
+    return tuple(_coverage_view(row) for row in (report, *(row for row in report.bins if row.contexts)))
 
 
 def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
@@ -179,31 +163,11 @@ def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
     return tuple(_coverage_view(row) for row in measured)
 
 
-def log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:
+def log_values(part: Part) -> dict[str, tuple[float, ...]]:
     """Log support of the true tokens by bin label, in the readings that the thresholds certify in."""
-    values = calibration.values
-    index = calibration.positions.bins_of(values.steps)
-    return {
-        entry.label: tuple(values.values[index == entry.index].tolist()) for entry in calibration.bins if entry.contexts
-    }
-
-
-def _bin_view(entry: Bin, calibration: Calibration) -> BinView:
-    lender = None if entry.inherited_from is None else calibration.bins[entry.inherited_from].label
-    return BinView(
-        label=entry.label,
-        first_step=entry.first_step,
-        last_step=entry.last_step,
-        state=entry.state,
-        tau=math.exp(entry.log_tau),
-        contexts=entry.contexts,
-        rank=entry.rank,
-        coverage_low=entry.coverage_low,
-        coverage_high=entry.coverage_high,
-        inherited_from=lender,
-        needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
-        evenness=next((evenness for evenness in calibration.evenness if evenness.label == entry.label), None),
-    )
+    values = part.values
+    index = part.positions.bins_of(values.steps)
+    return {entry.label: tuple(values.values[index == entry.index].tolist()) for entry in part.bins if entry.contexts}
 
 
 def _coverage_view(row: CoverageRow) -> CoverageView:
@@ -211,5 +175,5 @@ def _coverage_view(row: CoverageRow) -> CoverageView:
     return CoverageView(row.label, row.contexts, row.kept, row.coverage, row.low, row.high, agrees)
 
 
-def _family_thresholds(family: str, part: Calibration) -> FamilyThresholds:
+def _family_thresholds(family: str, part: Part) -> FamilyThresholds:
     return FamilyThresholds(family, part.alpha, part.context_count, part.bins[0].tau, part.bins[0].state)

@@ -18,7 +18,6 @@ from app.shared.wiring import Services
 from coft_core.assets import assets_path
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport, LeftOut, chain_summary, drift_report
-from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.fingerprint import same_digests
 from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
@@ -37,7 +36,7 @@ class CalibrationStore:
 
     def __init__(self, runs: CalibrationsRepository) -> None:
         self._runs = runs
-        self._loaded: ProjectCache[int, AnyCalibration] = ProjectCache(LOADED)
+        self._loaded: ProjectCache[int, Calibration] = ProjectCache(LOADED)
         self._lock = Lock()
 
     @classmethod
@@ -50,7 +49,7 @@ class CalibrationStore:
 
     def add(
         self,
-        calibration: AnyCalibration,
+        calibration: Calibration,
         prompt_set_id: int | None = None,
         job_id: int | None = None,
         embedded: bool = False,
@@ -67,11 +66,11 @@ class CalibrationStore:
         """All calibrations, newest first; with a model, its own only."""
         return self._runs.list(model)
 
-    def load(self, calibration_id: int) -> AnyCalibration:
+    def load(self, calibration_id: int) -> Calibration:
         """The calibration itself, values included."""
         with self._lock:
             if calibration_id not in self._loaded:
-                self._loaded[calibration_id] = load_calibration(self._runs.values(calibration_id))
+                self._loaded[calibration_id] = Calibration.from_bytes(self._runs.values(calibration_id))
             return self._loaded[calibration_id]
 
     def delete(self, calibration_id: int) -> None:
@@ -98,7 +97,7 @@ class CalibrationStore:
         return self.add(calibration, embedded=True)
 
 
-def fields_of(calibration: AnyCalibration) -> CalibrationFields:
+def fields_of(calibration: Calibration) -> CalibrationFields:
     """What the store lists of a calibration."""
     fingerprint, measured = calibration.fingerprint, calibration.coverage
     coverage: dict[str, Any] = {
@@ -126,7 +125,7 @@ def fields_of(calibration: AnyCalibration) -> CalibrationFields:
     )
 
 
-def bins_of(calibration: AnyCalibration) -> builtins.list[BinRecord]:
+def bins_of(calibration: Calibration) -> builtins.list[BinRecord]:
     """The position bins; those of factorized masks stand with their families, in the stored values alone."""
     return list(_bin_records(calibration)) if calibration.layout == "joint" else []
 
@@ -150,7 +149,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) -> DriftReport:
+def drift_of(calibration: Calibration, audits: Sequence[SessionBeginning]) -> DriftReport:
     """Compare audits with the chains that the calibrated policy wrote itself.
 
     Audits count that are like those chains: certified by this very calibration, drawn and not greedy, with the

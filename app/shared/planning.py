@@ -18,7 +18,7 @@ from app.shared.project_cache import ProjectCache
 from app.shared.thinking import STORED, marks_json
 from app.shared.thresholds import Thresholds, own_notes
 from app.shared.wiring import Services
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.decode.cost import footprint_of
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import CalibrationMismatch, InvalidInputError, SentinelError
@@ -192,7 +192,7 @@ LAYOUTS = ("joint", "factorized")
 MODES = ("hard", "soft")
 
 
-def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Policy:
+def policy_of(settings: AuditSettings, calibration: Calibration | None) -> Policy:
     """The policy of the settings.
 
     Families that are masked are the detector's affair and so part of its version; the policy masks whatever the spans
@@ -210,7 +210,7 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
     return chosen.build(dict(settings.parameters), **parameters, **(thresholds if info.certifies else {}), **controls)
 
 
-def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certificate | None:
+def other_layout(settings: AuditSettings, calibration: Calibration) -> Certificate | None:
     """What may be claimed with thresholds of another mask layout: nothing, and only if that was allowed.
 
     Thresholds of one masked branch say nothing of several, and the other way round, so they cannot even be used

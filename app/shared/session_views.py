@@ -10,9 +10,9 @@ from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from app.shared.thinking import thinking_view
 from app.shared.thresholds import Thresholds, bins_for
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
-from coft_core.conformal.families import AnyCalibration
 from coft_core.effects import masked_words
 from coft_core.types import Certificate, Step
 from db.audits import BranchRecord, SessionRecord
@@ -80,7 +80,7 @@ class AuditViews:
         """What the audits so far say against a session's calibration; None without one."""
         return None if record.calibration_id is None else self._thresholds.drift(record.calibration_id)
 
-    def _applied(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
+    def _applied(self, record: SessionRecord, settings: AuditSettings) -> Calibration | None:
         """The thresholds that a session was decoded with; None if it has none, or if they are deleted."""
         if record.calibration_id is None:
             return None

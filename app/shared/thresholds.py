@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from threading import Lock
 
-from app.shared.audits import AuditSettings, BinView, CalibrationSummary, CertifiedIn
+from app.shared.audits import AuditSettings, CalibrationSummary, CertifiedIn
 from app.shared.calibration_views import joined, merged_bins, summary_of
 from app.shared.calibrations import CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.bins import Bin, PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport
-from coft_core.conformal.families import AnyCalibration
-from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.part import Part
 from coft_core.fingerprint import certified_in
 from db.chains import SessionBeginning
 from db.sessions import SessionsRepository
@@ -69,10 +69,10 @@ class Thresholds:
         self.stored = store.load
         """Gives a calibration as it was made."""
         self._beginnings = Beginnings(sessions)
-        self._readings: ProjectCache[tuple[int, float, str | None], AnyCalibration] = ProjectCache(READINGS)
+        self._readings: ProjectCache[tuple[int, float, str | None], Calibration] = ProjectCache(READINGS)
         self._lock = Lock()
 
-    def of(self, settings: AuditSettings) -> AnyCalibration | None:
+    def of(self, settings: AuditSettings) -> Calibration | None:
         """The calibration of the settings at their risk level and for their group; None if they name none."""
         if settings.calibration_id is None:
             if settings.group is not None:
@@ -102,22 +102,22 @@ class Thresholds:
         return drift_of(calibration, self._beginnings.of(calibration_id) if len(calibration.chosen) else ())
 
 
-def readings_of(calibration: AnyCalibration) -> CertifiedIn:
+def readings_of(calibration: Calibration) -> CertifiedIn:
     """The readings whose probabilities the thresholds bound: both, or the factual one alone."""
     return certified_in(calibration.fingerprint)
 
 
-def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:
+def own_notes(calibration: Calibration) -> tuple[str, ...]:
     """What must be said with an audit's thresholds; that rollouts settled is no reservation and stays out."""
     records = [part.chains for _, part in calibration.parts if part.chains is not None]
     fine = {record.sentence for record in records if record.settled or record.tolerance is None}
     return tuple(note for note in calibration.notes if note not in fine)
 
 
-def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[BinView, ...]:
+def bins_for(calibration: Calibration, families: tuple[str, ...]) -> tuple[Bin, ...]:
     """Thresholds by position as an audit's page draws them."""
     if calibration.layout == "joint":
-        return merged_bins(calibration)
+        return merged_bins(calibration.joint)
     if not families:
         return ()
     parts = [calibration.part(family) for family in families]
@@ -125,30 +125,27 @@ def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[Bi
     return joined(_weakest(parts, positions, index) for index in range(positions.count))
 
 
-def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
+def reading_for(stored: Calibration, settings: AuditSettings) -> Calibration:
     """A calibration at the risk level and for the group of some settings."""
     # Reading a factorized calibration at its own level again would replace levels that were given by hand.
     reading = stored if stored.alpha == settings.alpha else stored.read(alpha=settings.alpha)
     return reading if settings.group is None else reading.for_group(settings.group)
 
 
-def _weakest(parts: list[Calibration | None], positions: PositionBins, index: int) -> BinView:
+def _weakest(parts: list[Part | None], positions: PositionBins, index: int) -> Bin:
     """One bin over the families; a family that was never calibrated refuses nothing, so its threshold is 0."""
     first = positions.first_step(index)
     entries = [part.bin(first) for part in parts if part is not None]
     worst = min(entries, key=lambda entry: _WORST_FIRST.index(entry.state), default=None)
-    missing = worst is None or len(entries) < len(parts)
-    lender = None if worst is None or missing else worst.inherited_from
-    return BinView(
-        label=positions.label(index),
-        first_step=first,
-        last_step=positions.last_step(index),
-        state="uninformative" if worst is None or missing else worst.state,
-        tau=0.0 if missing else math.exp(min(entry.log_tau for entry in entries)),
-        contexts=0 if missing else min(entry.contexts for entry in entries),
-        rank=0 if worst is None or missing else worst.rank,
-        coverage_low=None,
-        coverage_high=None,
-        inherited_from=None if lender is None else positions.label(lender),
-        needed=max((minimum_contexts(part.alpha) for part in parts if part is not None), default=0),
+    needed = max((entry.needed for entry in entries), default=0)
+    empty = Bin(index, first, positions.last_step(index), "uninformative", -math.inf, 0, 0, 0, needed=needed)
+    if worst is None or len(entries) < len(parts):
+        return empty
+    return replace(
+        empty,
+        state=worst.state,
+        log_tau=min(entry.log_tau for entry in entries),
+        contexts=min(entry.contexts for entry in entries),
+        rank=worst.rank,
+        inherited_from=worst.inherited_from,
     )

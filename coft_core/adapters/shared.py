@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.decode.plan import Plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import attached
@@ -48,7 +48,7 @@ def chosen_policy(name: str, options: Mapping[str, Any]) -> Policy:
         if not chosen.calibrated:
             raise InvalidInputError(f"The policy {name!r} takes no calibration; leave it out.")
         try:
-            calibration = load_calibration(Path(str(path)).expanduser().read_bytes())
+            calibration = Calibration.from_bytes(Path(str(path)).expanduser().read_bytes())
         except OSError as error:
             raise InvalidInputError(f"The calibration {str(path)!r} cannot be read ({error.strerror}).") from error
         made_for = {key: getattr(calibration.fingerprint, key) for key in CALIBRATED if key in known}

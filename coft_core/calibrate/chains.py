@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
 from coft_core.calibrate.settings import Progress, counted
-from coft_core.calibrate.task import JOINT, masked_views
+from coft_core.calibrate.task import masked_views
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.split import context_numbers
 from coft_core.conformal.values import CalibrationValues
@@ -31,7 +30,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
 from coft_core.policies.base import Policy
 from coft_core.policies.certify import joint_support
-from coft_core.policies.coft import FusedPolicy, Thresholds
+from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import MaskedPrompt
@@ -55,18 +54,11 @@ class ChainPrompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RolledOut:
-    """What one prompt gave, step by step: T steps, with F masked views of the prompt.
+    """What one prompt gave, step by step: T steps, with F masked views of the prompt."""
 
-    Attributes:
-        truth: Joint support of the true next token in each masked view, ``(T, F)`` float32.
-        chosen: Joint support of the token that the policy chose, against the masked view that an audit shows (with
-            factorized masks the mean of the families'), ``(T,)`` float32.
-        tokens: The chosen tokens, ``(T,)`` int32.
-    """
-
-    truth: npt.NDArray[np.float32]
-    chosen: npt.NDArray[np.float32]
-    tokens: npt.NDArray[np.int32]
+    truth: npt.NDArray[np.float32]  # (T, F), joint support of the true next token in each masked view
+    chosen: npt.NDArray[np.float32]  # (T,), of the token that the policy chose, in the masked view that an audit shows
+    tokens: npt.NDArray[np.int32]  # (T,), the chosen tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,14 +275,14 @@ PHASE = "chains"
 def record_chains(
     model: LanguageModel,
     examples: Sequence[Example],
-    policy: FusedPolicy[Thresholds],
+    policy: FusedPolicy,
     max_new_tokens: int = 64,
     seed: int = 0,
     detector: SpanDetector | None = None,
     progress: Progress | None = None,
     ledger: Ledger | None = None,
     room: Room | None = None,
-) -> Thresholds:
+) -> Calibration:
     """Record what the deployed policy chooses on prompts: the baseline against which drift is measured.
 
     A calibration on rollouts has one already. Take prompts of the kind that will be audited, best those that the
@@ -326,16 +318,16 @@ def record_chains(
     done = counted(progress, len(prompts))
     chains = generate_chains(model, policy, prompts, max_new_tokens, seed, done, ledger=ledger, phase=PHASE, room=room)
 
-    def recorded(part: Calibration) -> Calibration:
+    def recorded(part: Part) -> Part:
         record = part.chains or ChainRecord(part.reading, max_new_tokens)
         return replace(part, chains=replace(record, reading=part.reading, max_new_tokens=max_new_tokens))
 
-    return cast(Thresholds, replace(policy.calibration.each(recorded), chosen=chains.chosen))
+    return replace(policy.calibration.each(recorded), chosen=chains.chosen)
 
 
-def _thresholds(calibration: AnyCalibration) -> dict[str, object]:
+def _thresholds(calibration: Calibration) -> dict[str, object]:
     """The thresholds in force, by family; JSON values."""
     return {
-        name or JOINT: [part.bin_width, part.max_position, *(entry.log_tau for entry in part.bins)]
+        name: [part.bin_width, part.max_position, *(entry.log_tau for entry in part.bins)]
         for name, part in calibration.parts
     }

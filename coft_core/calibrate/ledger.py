@@ -29,11 +29,7 @@ class Ledger(Protocol):
     """Keeps results of single examples; a store can implement it, :class:`MemoryLedger` is the plain one."""
 
     def bind(self, key: str) -> None:
-        """Tie the ledger to the inputs that its results depend on; called before anything is read or put.
-
-        Raises:
-            LedgerMismatchError: It is tied to other inputs.
-        """
+        """Tie the ledger to the inputs that its results depend on; called before anything is read or put."""
 
     def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
         """What is known of some examples."""

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic
 
 import numpy as np
 
 from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, generate_chains
 from coft_core.calibrate.ledger import ledger_key
-from coft_core.calibrate.settings import CalibrationSettings, counted
+from coft_core.calibrate.settings import CalibrationOptions, counted
 from coft_core.calibrate.task import Task, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
+from coft_core.conformal.part import Part
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.record import ChainRecord, Iteration, is_settled
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.policies.coft import Thresholds
 
 CONSISTENCY = 0.95
 """Probability with which the fixed point counts as consistent, over all families together."""
 
-Parts = Mapping[str, Calibration]
+Parts = Mapping[str, Part]
 """Thresholds of each masked view: the only one of a joint mask, or the families'."""
 
 
-def calibrate_on_rollouts(task: Task[Thresholds]) -> Thresholds:
+def calibrate_on_rollouts(task: Task) -> Calibration:
     """Iterate thresholds on the policy's own chains, and measure their coverage."""
     if len(task.policies) != 1:
         raise InvalidInputError(
@@ -62,20 +61,18 @@ def calibrate_on_rollouts(task: Task[Thresholds]) -> Thresholds:
             break
     final = rounds.round(order[used:], thresholds, final=True)
     apart = rounds.chains(held_out, final, "verification") if held_out else None
-    label = task.label
     parts = {
         view: replace(
             part,
             verification=apart.truth(view) if apart else CalibrationValues.empty(),
             chains=ChainRecord(part.reading, settings.max_new_tokens, settings.tolerance, tuple(rounds.records)),
-            **label,
         )
         for view, part in final.items()
     }
     return task.assembled(parts, apart.chosen if apart else None, unmasked=len(prompts) - len(masked))
 
 
-def _decisive(settings: CalibrationSettings, levels: Mapping[str, float]) -> dict[str, object]:
+def _decisive(settings: CalibrationOptions, levels: Mapping[str, float]) -> dict[str, object]:
     """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
     names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
     values = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}
@@ -85,10 +82,10 @@ def _decisive(settings: CalibrationSettings, levels: Mapping[str, float]) -> dic
 
 
 @dataclass
-class _Rounds(Generic[Thresholds]):
+class _Rounds:
     """Generates chains of contexts under thresholds, and reads thresholds off them."""
 
-    task: Task[Thresholds]
+    task: Task
     fingerprint: Fingerprint
     levels: Mapping[str, float]
     prompts: Sequence[ChainPrompt]
@@ -121,7 +118,7 @@ class _Rounds(Generic[Thresholds]):
         measured = {
             view: replace(part, verification=chains.truth(view)) for view, part in (thresholds or after).items()
         }
-        overall = self.task.assembled(measured).coverage.overall
+        overall = self.task.assembled(measured).coverage
         self.records.append(
             Iteration(
                 contexts=len(contexts),
@@ -143,7 +140,7 @@ def in_force(parts: Parts) -> Parts:
     return {view: replace(part, values=part.values.lowered()) for view, part in parts.items()}
 
 
-def largest_change(before: Calibration | None, after: Calibration) -> float:
+def largest_change(before: Part | None, after: Part) -> float:
     """Largest change of any step's ``tau``, a probability; thresholds that certify everything count as 0."""
     starts = {*after.positions.starts, *(before.positions.starts if before else ())}
     return max(abs(after.bin(step).tau - (before.bin(step).tau if before else 0.0)) for step in starts)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 
 from coft_core.calibrate.ledger import ledger_key
 from coft_core.calibrate.rollouts import calibrate_on_rollouts
-from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.calibrate.task import Task
 from coft_core.calibrate.true_tokens import PHASE, prepare, reference_values
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.coft import CoftPolicy, Thresholds
+from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.text.masking import continuation_ids, following, mask_prompt
 from coft_core.text.turns import framed
@@ -35,7 +34,7 @@ def calibrate(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> Calibration:
     """Calibrate thresholds on given prompts.
 
@@ -65,7 +64,7 @@ def calibrate(
         LedgerMismatchError: The ledger belongs to other inputs.
     """
     _check_source(source)
-    task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationSettings(**options))
+    task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationOptions(**options))
     return _calibrated(task)[0]
 
 
@@ -76,7 +75,7 @@ def calibrate_many(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> list[Calibration]:
     """Calibrate thresholds on references for several fusion weights; the model runs once.
 
@@ -85,7 +84,7 @@ def calibrate_many(
     """
     if source != "reference":
         raise InvalidInputError(f"Several weights share one pass over references, not over {source!r} contexts.")
-    task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationSettings(**options))
+    task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationOptions(**options))
     return _calibrated(task)
 
 
@@ -97,8 +96,8 @@ def calibrate_factorized(
     estimator: str = "hierarchical",
     source: str = "reference",
     by_family: Mapping[str, float] | None = None,
-    **options: Unpack[CalibrationOptions],
-) -> list[FactorizedCalibration]:
+    **options: Any,
+) -> list[Calibration]:
     """Calibrate thresholds of factorized masks: one set a family, which together hold at ``alpha``.
 
     Each family is calibrated on the examples in which it is masked. Contexts are split as in :func:`calibrate`, in the
@@ -125,7 +124,7 @@ def calibrate_factorized(
         LedgerMismatchError: The ledger belongs to other inputs.
     """
     _check_source(source)
-    settings = CalibrationSettings(**options)
+    settings = CalibrationOptions(**options)
     return _calibrated(
         Task.of(FactorizedCoftPolicy, model, examples, lams, alpha, estimator, source, settings, by_family)
     )
@@ -136,7 +135,7 @@ def calibrate_single_branch(
     examples: Sequence[Example],
     alpha: float = 0.1,
     estimator: str = "hierarchical",
-    **options: Unpack[CalibrationOptions],
+    **options: Any,
 ) -> Calibration:
     """Calibrate the log-probability of the true next token in the factual reading, on given references.
 
@@ -144,7 +143,8 @@ def calibrate_single_branch(
     """
     plain = [replace(example, spans=()) for example in examples]
     joint = calibrate(model, plain, 0.0, alpha, estimator, **options)
-    return replace(joint, fingerprint=replace(joint.fingerprint, method=SINGLE_BRANCH))
+    own = replace(joint.fingerprint, method=SINGLE_BRANCH)
+    return joint.each(lambda part: replace(part, fingerprint=own))
 
 
 def _check_source(source: str) -> None:
@@ -152,11 +152,11 @@ def _check_source(source: str) -> None:
         raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
 
 
-def _calibrated(task: Task[Thresholds]) -> list[Thresholds]:
+def _calibrated(task: Task) -> list[Calibration]:
     return [calibrate_on_rollouts(task)] if task.source == "rollout" else _calibrated_on_references(task)
 
 
-def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
+def _calibrated_on_references(task: Task) -> list[Calibration]:
     """Thresholds for each policy, from one pass of the model over the references (paper Sec. 3.4, offline part)."""
     settings = task.settings
     prepared = prepare(task.model, task.examples, task.contexts, task.policies[0].mask, settings.spans)
@@ -170,7 +170,6 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
     contexts = {view: np.unique(values.contexts).tolist() for view, values in by_policy[0].items()}
     held_out = task.held_out(contexts, levels)
     masked = np.unique(np.concatenate([values.rows for values in by_policy[0].values()])).size
-    label = task.label
     calibrations = []
     for fingerprint, by_view in zip(fingerprints, by_policy, strict=True):
         parts = {
@@ -179,7 +178,6 @@ def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
                 levels[view],
                 values.select(np.setdiff1d(values.contexts, held_out).tolist()).lowered(),
                 verification=values.select(held_out),
-                **label,
             )
             for view, values in by_view.items()
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict
 
 from coft_core.calibrate.ledger import Ledger
 from coft_core.conformal.bins import BinSpacing, PositionBins, check_width
@@ -33,8 +32,9 @@ def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
     return advance
 
 
-class CalibrationOptions(TypedDict, total=False):
-    """Options of a calibration; what is left out has the default of :class:`CalibrationSettings`.
+@dataclass(frozen=True, slots=True)
+class CalibrationOptions:
+    """Options of a calibration.
 
     Attributes:
         temperature: Temperature of the policy that will use the thresholds.
@@ -65,36 +65,6 @@ class CalibrationOptions(TypedDict, total=False):
         max_iterations: Rounds of rollouts at most; fewer where alpha needs more contexts than that leaves to each.
         room: Where the memory of batches is taken from, if the device is shared; None takes it without asking.
     """
-
-    temperature: float
-    top_p: float
-    top_k: int
-    sentinel: str | None
-    mask_mode: MaskMode
-    mask_hint: str
-    families: tuple[str, ...] | None
-    whitelist: tuple[str, ...]
-    bin_width: int
-    bin_spacing: BinSpacing
-    max_position: int
-    verification_share: float
-    seed: int
-    detector: SpanDetector | None
-    progress: Progress | None
-    name: str
-    batch_size: int | None
-    draws: int
-    by_group: bool
-    ledger: Ledger | None
-    max_new_tokens: int
-    tolerance: float
-    max_iterations: int
-    room: Room | None
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationSettings:
-    """The options with their defaults; see :class:`CalibrationOptions`."""
 
     temperature: float = 1.0
     top_p: float = 0.9

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Generic, cast
+from typing import Any
 
-from coft_core.calibrate.settings import CalibrationSettings
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration, split_alpha
+from coft_core.calibrate.settings import CalibrationOptions
+from coft_core.conformal.calibration import Calibration, split_alpha
 from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.split import context_numbers, groups_of, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
@@ -18,16 +18,13 @@ from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
-from coft_core.policies.coft import FusedPolicy, Thresholds
+from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.factorized import PREFIX
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskedPrompt, kept_terms
 from coft_core.text.rendering import require_steady
 from coft_core.text.turns import common_frame, framed
 from coft_core.types import Example, in_page_order
-
-JOINT = ""
-"""Name of the masked view of a joint mask."""
 
 NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
 
@@ -60,33 +57,33 @@ def framed_examples(
 
 
 @dataclass(frozen=True, slots=True)
-class Task(Generic[Thresholds]):
+class Task:
     """What all thresholds of one run have in common; :meth:`of` has checked everything that needs no model."""
 
     model: LanguageModel
-    policies: tuple[FusedPolicy[Thresholds], ...]
+    policies: tuple[FusedPolicy, ...]
     examples: Sequence[Example]
     contexts: Sequence[int]
     alpha: float
     by_family: Mapping[str, float] | None
     estimator: str
     source: str
-    settings: CalibrationSettings
+    settings: CalibrationOptions
     groups: ContextGroups | None
 
     @classmethod
     def of(
         cls,
-        kind: type[FusedPolicy[Thresholds]],
+        kind: type[FusedPolicy],
         model: LanguageModel,
         examples: Sequence[Example],
         lams: Sequence[float],
         alpha: float,
         estimator: str,
         source: str,
-        settings: CalibrationSettings,
+        settings: CalibrationOptions,
         by_family: Mapping[str, float] | None = None,
-    ) -> Task[Thresholds]:
+    ) -> Task:
         """Check what is asked; arguments as for :func:`coft_core.calibrate_factorized`, for a kind of policy."""
         if not lams:
             raise InvalidInputError("There is no fusion weight; give at least one lambda.")
@@ -108,7 +105,7 @@ class Task(Generic[Thresholds]):
             groups=groups_of(examples) if settings.by_group else None,
         )
 
-    def keeping(self, prompts: Iterable[MaskedPrompt]) -> Task[Thresholds]:
+    def keeping(self, prompts: Iterable[MaskedPrompt]) -> Task:
         """The task with policies that never mask what the prompts keep, so that thresholds serve only such policies."""
         terms = {term for prompt in prompts for term in kept_terms(prompt)}
         return replace(self, policies=tuple(policy.keeping(terms) for policy in self.policies))
@@ -134,9 +131,9 @@ class Task(Generic[Thresholds]):
         """Contexts kept apart to measure coverage, of those in which each masked view occurs."""
         return held_out_contexts(contexts, levels, self.settings.verification_share, self.settings.seed, self.groups)
 
-    def thresholds(self, fingerprint: Fingerprint, alpha: float, values: CalibrationValues, **rest: Any) -> Calibration:
-        """Thresholds of one masked view, without a name or date yet."""
-        return Calibration(
+    def thresholds(self, fingerprint: Fingerprint, alpha: float, values: CalibrationValues, **rest: Any) -> Part:
+        """Thresholds of one masked view."""
+        return Part(
             fingerprint=fingerprint,
             alpha=alpha,
             values=values,
@@ -145,24 +142,19 @@ class Task(Generic[Thresholds]):
             bin_spacing=self.settings.bin_spacing,
             seed=self.settings.seed,
             draws=self.settings.draws,
+            context_groups=self.groups or ContextGroups(),
             **rest,
         )
 
-    @property
-    def label(self) -> dict[str, Any]:
-        """Name, date and groups of a finished calibration."""
-        return {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "name": self.settings.name,
-            "context_groups": self.groups or ContextGroups(),
-        }
-
     def assembled(
-        self, parts: Mapping[str, Calibration], chosen: CalibrationValues | None = None, unmasked: int = 0
-    ) -> Thresholds:
-        """The policy's calibration of the masked views' thresholds."""
-        chosen = chosen or CalibrationValues.empty()
-        if self.policies[0].mask.layout == "joint":
-            (joint,) = parts.values()
-            return cast(Thresholds, replace(joint, chosen=chosen) if len(chosen) else joint)
-        return cast(Thresholds, FactorizedCalibration(self.alpha, tuple(parts.items()), chosen, unmasked))
+        self, parts: Mapping[str, Part], chosen: CalibrationValues | None = None, unmasked: int = 0
+    ) -> Calibration:
+        """The finished calibration of the masked views' thresholds."""
+        return Calibration(
+            alpha=self.alpha,
+            parts=tuple(parts.items()),
+            chosen=chosen or CalibrationValues.empty(),
+            unmasked=unmasked,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            name=self.settings.name,
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,9 @@ import torch
 from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, LedgerPhase
-from coft_core.calibrate.settings import CalibrationSettings, Progress, counted
-from coft_core.calibrate.task import JOINT, masked_views
+from coft_core.calibrate.settings import CalibrationOptions, Progress, counted
+from coft_core.calibrate.task import masked_views
+from coft_core.conformal.part import JOINT
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches, run_each
@@ -42,17 +42,9 @@ SMALLEST_SUM = 1e-20
 def token_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float = 1.0) -> Tensor:
     """Joint support ``m(v) = min(log p_fused(v), log p_masked(v))`` of one token a position (Eq. 5, in log space).
 
-    With several masked branches (factorized masks) the fused distribution is fused with the mean of their logits, and
-    each has a support of its own.
-
-    Args:
-        logits: ``(n, B, V)``, the factual branch first, then the masked ones; any floating type.
-        tokens: The token of each position, ``(n,)``.
-        lams: Fusion weights in [0, 1], L of them.
-        temperature: The policy's temperature.
-
-    Returns:
-        ``(n, L, B - 1)`` float32: by position, fusion weight and masked branch.
+    ``(n, B, V)`` logits, the factual branch first, and ``(n,)`` tokens give ``(n, L, B - 1)`` supports: by position,
+    fusion weight and masked branch. With several masked branches (factorized masks) the fused distribution is fused
+    with the mean of their logits.
     """
     step = len(logits)
     if logits.device.type == "cpu":
@@ -168,8 +160,8 @@ def prepare(
 def reference_values(
     model: LanguageModel,
     prepared: Sequence[Prepared],
-    policies: Sequence[FusedPolicy[Any]],
-    settings: CalibrationSettings,
+    policies: Sequence[FusedPolicy],
+    settings: CalibrationOptions,
 ) -> list[dict[str, CalibrationValues]]:
     """Values of every masked view under each policy, the model run once.
 
@@ -210,21 +202,7 @@ def forced_supports(
     phase: LedgerPhase | None = None,
     room: Room | None = None,
 ) -> list[npt.NDArray[np.float32]]:
-    """Joint support of every scored token.
-
-    Args:
-        model: The model.
-        items: Continuations with their branches, the factual one first.
-        lams: Fusion weights, L of them.
-        temperature: The policy's temperature.
-        progress: Called after each batch, and at first if something is known already.
-        batch_size: Items in a batch at most; None leaves it to their lengths.
-        phase: The items as a phase of a ledger; None keeps nothing.
-        room: Where the batches' memory is taken from; None takes it without asking.
-
-    Returns:
-        ``(C, L, B - 1)`` an item: by scored position, fusion weight and masked branch.
-    """
+    """Joint support of every scored token, ``(C, L, B - 1)`` an item; its branches begin with the factual one."""
     limits = Limits.of(model.device)
     budget = TOKEN_BUDGET if model.device.type == "cpu" else ACCELERATOR_TOKEN_BUDGET
     phase = phase or LedgerPhase(None, "", tuple(range(1, len(items) + 1)))

@@ -1,1 +1,1 @@
-"""Split-conformal calibration with numpy alone: thresholds, bins, families, sequences, shift and drift."""
+"""Split-conformal calibration with numpy alone: thresholds, bins, parts, sequences, shift and drift."""

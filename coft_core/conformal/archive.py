@@ -11,12 +11,12 @@ import os
 import uuid
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
@@ -34,16 +34,117 @@ READABLE = (1, 2, 3)
 """Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift, and
 before version 3 all bins were even."""
 
-JOINT, FACTORIZED = "joint", "factorized"
-"""Layouts: one set of thresholds, or one for each attribute family. A file that names none is joint."""
+FACTORIZED = "factorized"
+"""Layout of an archive for each attribute family; a file that names no layout, or "joint", has the values of one part.
+"""
 
 _KIND = "coft-calibration"
 _SETTINGS = "calibration.json"
+_CHOSEN = "chosen tokens"
+"""Part of a factorized file that holds the policy's own choices; no family has this name."""
+
 _Setting = TypeVar("_Setting")
 
 
-def pack(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
-    """Build the file's content; equal contents give equal bytes."""
+def encode(calibration: Calibration) -> bytes:
+    """A calibration as a file's content; equal calibrations give equal bytes."""
+    label = {"created": calibration.created, "name": calibration.name}
+    if calibration.layout == "joint":
+        return _encoded_part(calibration.joint, calibration.chosen, label)
+    nothing = CalibrationValues.empty()
+    parts = {name: _encoded_part(part, nothing, label) for name, part in calibration.parts}
+    if len(calibration.chosen):
+        parts[_CHOSEN] = calibration.chosen.to_bytes()
+    settings = {
+        "layout": FACTORIZED,
+        "alpha": calibration.alpha,
+        "families": list(calibration.families),
+        "unmasked": calibration.unmasked,
+    }
+    return _packed(settings, parts)
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """The arguments of the calibration that :func:`encode` wrote, of this version or an older one."""
+    settings, parts = _unpacked(data)
+    layout = settings.get("layout", "joint")
+    if layout == "joint":
+        part, rest = _decoded_part(settings, parts)
+        return {"alpha": part.alpha, "parts": ((JOINT, part),), **rest}
+    if layout != FACTORIZED:
+        raise CalibrationFormatError(f"The calibration's layout is {layout!r}, which this program does not know.")
+    names = [str(name) for name in _required(settings, "families", list)]
+    if missing := [name for name in names if name not in parts]:
+        raise CalibrationFormatError(f"The calibration lacks the thresholds of the family {missing[0]!r}.")
+    decoded = {name: _decoded_part(*_unpacked(parts[name])) for name in names}
+    label = next((rest for _, rest in decoded.values()), {})
+    return {
+        **label,
+        "alpha": _required(settings, "alpha", float),
+        "parts": tuple((name, part) for name, (part, _) in decoded.items()),
+        "unmasked": _required({"unmasked": 0, **settings}, "unmasked", int),
+        "chosen": _chosen(parts, _CHOSEN),
+    }
+
+
+def _encoded_part(part: Part, chosen: CalibrationValues, label: Mapping[str, str]) -> bytes:
+    parts = {"values": part.values.to_bytes(), "verification": part.verification.to_bytes()}
+    if len(chosen):
+        parts["chosen"] = chosen.to_bytes()
+    settings: dict[str, object] = {
+        "fingerprint": part.fingerprint.to_dict(),
+        "digest": part.fingerprint.digest,
+        "alpha": part.alpha,
+        "bin_width": part.bin_width,
+        "max_position": part.max_position,
+        "bin_spacing": part.bin_spacing,
+        "seed": part.seed,
+        **label,
+        "draws": part.draws,
+        "shift": part.shift.to_dict(),
+        "groups": part.context_groups.to_dict(),
+        "group": part.group or "",
+        "chains": part.chains.to_dict() if part.chains else {},
+    }
+    return _packed(settings, parts)
+
+
+def _decoded_part(settings: dict[str, Any], parts: dict[str, bytes]) -> tuple[Part, dict[str, Any]]:
+    """A part, and what its file says of the whole calibration."""
+    if not {"values", "verification"} <= parts.keys():
+        raise CalibrationFormatError(_DAMAGED)
+    fingerprint = Fingerprint.from_dict(_required(settings, "fingerprint", dict))
+    if not same_digests(fingerprint.digest, _required(settings, "digest", str)):
+        raise CalibrationFormatError("The calibration's fingerprint was changed after it was saved; calibrate again.")
+    arguments: dict[str, Any] = {
+        "fingerprint": fingerprint,
+        "alpha": _required(settings, "alpha", float),
+        "values": CalibrationValues.from_bytes(parts["values"]),
+        "verification": CalibrationValues.from_bytes(parts["verification"]),
+        "bin_width": _required(settings, "bin_width", int),
+        "max_position": _required(settings, "max_position", int),
+        "bin_spacing": _required(settings, "bin_spacing", str) if settings["version"] >= 3 else "even",
+        "seed": _required(settings, "seed", int),
+    }
+    rest = {name: _required(settings, name, str) for name in ("created", "name")}
+    if settings["version"] == 1:
+        return Part(**arguments), rest
+    chains = _required(settings, "chains", dict)
+    arguments |= {
+        "draws": _required(settings, "draws", int),
+        "shift": Shift.from_dict(_required(settings, "shift", dict)),
+        "context_groups": ContextGroups.from_dict(_required(settings, "groups", dict)),
+        "group": _required(settings, "group", str) or None,
+        "chains": ChainRecord.from_dict(chains) if chains else None,
+    }
+    return Part(**arguments), {**rest, "chosen": _chosen(parts, "chosen")}
+
+
+def _chosen(parts: Mapping[str, bytes], name: str) -> CalibrationValues:
+    return CalibrationValues.from_bytes(parts[name]) if name in parts else CalibrationValues.empty()
+
+
+def _packed(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
     header = {"kind": _KIND, "version": VERSION, **settings, "parts": sorted(parts)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -55,35 +156,28 @@ def pack(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Take a file's content apart."""
+def _unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """A file's settings, and its parts by name."""
     # A missing part counts as damage: the end of a cut file can look like a whole archive of other content.
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             settings = json.loads(archive.read(_SETTINGS))
             _check_version(settings)
-            listed = settings.get("parts", [])
-            return settings, {name: archive.read(f"{name}.npz") for name in dict.fromkeys([*names, *listed])}
+            present = [name.removesuffix(".npz") for name in archive.namelist() if name.endswith(".npz")]
+            names = dict.fromkeys([*present, *settings.get("parts", [])])
+            return settings, {name: archive.read(f"{name}.npz") for name in names}
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, RuntimeError) as error:
-        raise CalibrationFormatError(
-            "This is no calibration file, or it is damaged; use a file that was saved as a calibration."
-        ) from error
+        raise CalibrationFormatError(_DAMAGED) from error
     except CalibrationFormatError:
         raise
     except ValueError as error:
         raise CalibrationFormatError(f"The calibration file's settings are damaged ({error}).") from error
 
 
-def layout(data: bytes) -> str:
-    """Layout of a file: :data:`JOINT` or :data:`FACTORIZED`."""
-    settings, _ = unpack(data, ())
-    layout = settings.get("layout", JOINT)
-    if layout not in (JOINT, FACTORIZED):
-        raise CalibrationFormatError(f"The calibration's layout is {layout!r}, which this program does not know.")
-    return str(layout)
+_DAMAGED = "This is no calibration file, or it is damaged; use a file that was saved as a calibration."
 
 
-def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Setting:
+def _required(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Setting:
     """A setting of the type that it must have; a whole number serves as a float."""
     if name not in settings:
         raise CalibrationFormatError(f"The calibration lacks the setting {name!r}.")
@@ -106,103 +200,6 @@ def _check_version(settings: object) -> None:
     parts = settings.get("parts", [])
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise CalibrationFormatError(f"The calibration's list of parts is {parts!r}, which is no list of names.")
-
-
-class Stored(ABC):
-    """What can be written to a file and read back; a subclass says how it becomes bytes and arguments."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def to_bytes(self) -> bytes:
-        """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""
-
-    @classmethod
-    @abstractmethod
-    def _arguments(cls, data: bytes) -> dict[str, Any]:
-        """Arguments of the class from a file's content."""
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed."""
-        try:
-            return cls(**cls._arguments(data))
-        except InvalidInputError as error:
-            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a file: whole, or not at all.
-
-        Raises:
-            InvalidInputError: The file cannot be written there.
-        """
-        write(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a calibration from a file."""
-        data = read(path)
-        try:
-            return cls.from_bytes(data)
-        except CalibrationFormatError as error:
-            raise CalibrationFormatError(f"{path}: {error}") from error
-
-
-def encode(calibration: Calibration) -> bytes:
-    """A calibration as a file's content; equal calibrations give equal bytes."""
-    parts = {"values": calibration.values.to_bytes(), "verification": calibration.verification.to_bytes()}
-    if len(calibration.chosen):
-        parts["chosen"] = calibration.chosen.to_bytes()
-    settings: dict[str, object] = {
-        "fingerprint": calibration.fingerprint.to_dict(),
-        "digest": calibration.fingerprint.digest,
-        "alpha": calibration.alpha,
-        "bin_width": calibration.bin_width,
-        "max_position": calibration.max_position,
-        "bin_spacing": calibration.bin_spacing,
-        "seed": calibration.seed,
-        "created": calibration.created,
-        "name": calibration.name,
-        "draws": calibration.draws,
-        "shift": calibration.shift.to_dict(),
-        "groups": calibration.context_groups.to_dict(),
-        "group": calibration.group or "",
-        "chains": calibration.chains.to_dict() if calibration.chains else {},
-    }
-    return pack(settings, parts)
-
-
-def decode(data: bytes) -> dict[str, Any]:
-    """The arguments of the calibration that :func:`encode` wrote, of this version or an older one."""
-    if layout(data) != JOINT:
-        raise CalibrationFormatError("This calibration has thresholds of its own for each family; load it as such.")
-    settings, parts = unpack(data, ("values", "verification"))
-    fingerprint = Fingerprint.from_dict(require(settings, "fingerprint", dict))
-    if not same_digests(fingerprint.digest, require(settings, "digest", str)):
-        raise CalibrationFormatError("The calibration's fingerprint was changed after it was saved; calibrate again.")
-    arguments: dict[str, Any] = {
-        "fingerprint": fingerprint,
-        "alpha": require(settings, "alpha", float),
-        "values": CalibrationValues.from_bytes(parts["values"]),
-        "verification": CalibrationValues.from_bytes(parts["verification"]),
-        "bin_width": require(settings, "bin_width", int),
-        "max_position": require(settings, "max_position", int),
-        "bin_spacing": require(settings, "bin_spacing", str) if settings["version"] >= 3 else "even",
-        "seed": require(settings, "seed", int),
-        "created": require(settings, "created", str),
-        "name": require(settings, "name", str),
-    }
-    if settings["version"] == 1:
-        return arguments
-    chains = require(settings, "chains", dict)
-    return arguments | {
-        "draws": require(settings, "draws", int),
-        "shift": Shift.from_dict(require(settings, "shift", dict)),
-        "context_groups": ContextGroups.from_dict(require(settings, "groups", dict)),
-        "group": require(settings, "group", str) or None,
-        "chosen": CalibrationValues.from_bytes(parts["chosen"]) if "chosen" in parts else CalibrationValues.empty(),
-        "chains": ChainRecord.from_dict(chains) if chains else None,
-    }
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:

@@ -59,16 +59,6 @@ def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
     function of the mean (each factor is convex, positive and monotone, and so are their products and sums), and at most
     1 at the observed mean, so the means that stay are an interval around that. Intervals are intersected with all
     before them; ends that have crossed say that the observations do not look like draws with one mean.
-
-    Args:
-        observations: ``(T,)`` numbers in [0, 1].
-        alpha: Risk that any of the intervals misses.
-
-    Returns:
-        ``(T, 2)`` lower and upper ends.
-
-    Raises:
-        InvalidInputError: An observation lies outside [0, 1], or ``alpha`` is no risk level.
     """
     check_alpha(alpha)
     values, counts = _counted(observations)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from coft_core.conformal.informative import is_weak
-from coft_core.conformal.quantile import exact_alpha, is_whole, one_of
+from coft_core.conformal.informative import is_weak, silence
+from coft_core.conformal.quantile import exact_alpha, is_whole, minimum_contexts, one_of
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.shift import Shift
 from coft_core.errors import InvalidInputError
@@ -135,25 +135,26 @@ class PositionBins:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """A position bin's threshold and what it rests on.
+class BinEvenness:
+    """What the contexts say of the steps of one bin."""
 
-    Attributes:
-        index: Number of the bin, from 0.
-        first_step: First step, 0-based.
-        last_step: Last step, 0-based and inclusive; None for the last bin, which has no end.
-        state: ``calibrated`` (own data, a threshold), ``inherited`` (no data; the threshold of the nearest
-            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``, so that every token passes, or so low that
-            it says nothing, see :mod:`coft_core.conformal.informative`).
-        log_tau: Log-threshold, in nats.
-        contexts: Number of contexts with a value in the bin.
-        values: Number of values in the bin.
-        rank: Rank of the threshold, see :class:`coft_core.conformal.rule.Threshold`, as of the rest. An uninformative
-            bin with a positive rank has true tokens without any joint support.
-        inherited_from: Bin that lent the threshold, for an inherited bin; else None.
-        coverage_low: Lower end of the 95 % range of coverage; None where its law does not hold.
-        coverage_high: Upper end.
-        effective_contexts: Effective number of contexts under shift weights; None without weights.
+    label: str
+    steps: int
+    contexts: int
+    p: float
+    level: float
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the steps differ beyond noise."""
+        return self.p <= self.level
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A position bin's threshold and what it rests on; steps count from 0, and the last bin has no last step.
+
+    ``inherited``: the threshold of the nearest calibrated bin; ``uninformative``: every token passes, or nearly every.
     """
 
     index: int
@@ -164,10 +165,12 @@ class Bin:
     contexts: int
     values: int
     rank: int
-    inherited_from: int | None = None
+    inherited_from: str | None = None
     coverage_low: float | None = None
     coverage_high: float | None = None
     effective_contexts: float | None = None
+    needed: int = 0
+    evenness: BinEvenness | None = None
 
     @property
     def tau(self) -> float:
@@ -178,6 +181,11 @@ class Bin:
     def label(self) -> str:
         """The bin's steps as pages count them, from 1."""
         return steps_label(self.first_step, self.last_step)
+
+    @property
+    def silence(self) -> str:
+        """Why an uninformative bin says nothing; empty for another one."""
+        return silence(self.log_tau) if self.state == "uninformative" else ""
 
 
 def stepwise_bins(
@@ -194,7 +202,7 @@ def stepwise_bins(
     so. A bin with data, but too little of it, never borrows: it stays uninformative.
     """
     positions, risk = positions or PositionBins(), exact_alpha(alpha)
-    bins = []
+    bins, needed = [], minimum_contexts(risk)
     for index, (rows, own_rule) in enumerate(rows_by_bin(steps, rule or Rule(), positions)):
         threshold = own_rule.threshold(values[rows], contexts[rows], risk)
         bins.append(
@@ -210,6 +218,7 @@ def stepwise_bins(
                 coverage_low=threshold.coverage_low,
                 coverage_high=threshold.coverage_high,
                 effective_contexts=threshold.effective,
+                needed=needed,
             )
         )
     return tuple(_lend(bins, entry) for entry in bins)
@@ -234,7 +243,7 @@ def _lend(bins: list[Bin], borrower: Bin) -> Bin:
     # min keeps the first of equals, and bins are in order: the earlier neighbour wins a tie.
     lender = min(lenders, key=lambda entry: abs(entry.index - borrower.index))
     state: BinState = "uninformative" if is_weak(lender.log_tau) else "inherited"
-    return replace(borrower, state=state, log_tau=lender.log_tau, inherited_from=lender.index)
+    return replace(borrower, state=state, log_tau=lender.log_tau, inherited_from=lender.label)
 
 
 def steps_label(first: int, last: int | None) -> str:
@@ -246,22 +255,6 @@ def steps_label(first: int, last: int | None) -> str:
 
 EVENNESS_LEVEL = 0.05
 """Probability, over all bins of a calibration together, of marking any whose steps are alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class BinEvenness:
-    """What the contexts say of the steps of one bin."""
-
-    label: str
-    steps: int
-    contexts: int
-    p: float
-    level: float
-
-    @property
-    def uneven(self) -> bool:
-        """Whether the steps differ beyond noise."""
-        return self.p <= self.level
 
 
 def bin_evenness(

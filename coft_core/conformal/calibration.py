@@ -1,168 +1,169 @@
-"""A calibration: values, the policy that they belong to, and the thresholds read off them."""
+"""A calibration: one part for each masked branch of its policy, which together hold at its risk level.
+
+A joint mask has one part, :data:`JOINT`. With factorized masks (paper App. "Beyond tokens") family k is certified at
+``alpha_k`` where its tokens are masked; by the union bound the intersection of all certificates holds with probability
+at least ``1 - sum of alpha_k``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from coft_core.conformal import archive
-from coft_core.conformal.bins import (
-    USUAL_WIDTH,
-    Bin,
-    BinEvenness,
-    BinSpacing,
-    PositionBins,
-    bin_evenness,
-    check_width,
-    stepwise_bins,
-)
-from coft_core.conformal.certifiable import Certifiable, certifiable
-from coft_core.conformal.coverage import CoverageReport, coverage_report
-from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
-from coft_core.conformal.informative import silence
-from coft_core.conformal.quantile import (
-    Estimator,
-    check_alpha,
-    check_draws,
-    check_estimator,
-    check_seed,
-    exact_alpha,
-    minimum_contexts,
-)
+from coft_core.conformal.bins import Bin, PositionBins
+from coft_core.conformal.certifiable import BinSupport, Certifiable, certifiable
+from coft_core.conformal.coverage import CoverageReport, kept_report
+from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.part import JOINT, Part
+from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
 from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, ReadingChanges
-from coft_core.conformal.rule import Rule
-from coft_core.conformal.sequence import (
-    ChainCoverage,
-    SequenceThreshold,
-    chain_coverage,
-    sequence_threshold,
-    usual_horizon,
-)
+from coft_core.conformal.sequence import Sequences, SequenceThreshold
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
-from coft_core.errors import InvalidInputError
+from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.types import BinState
+from coft_core.types import CertificateState, in_page_order
+
+SHARE_DECIMALS = 9
+"""Digits of an equal share: shares are rounded down, so that their sum stays within alpha."""
+
+
+def split_alpha(
+    alpha: float, families: Sequence[str], by_family: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Share a risk level out among families."""
+    total = exact_alpha(alpha)
+    if by_family is None:
+        share = Fraction(math.floor(total / len(families) * 10**SHARE_DECIMALS), 10**SHARE_DECIMALS)
+        return dict.fromkeys(families, check_alpha(float(share)))
+    if missing := [name for name in families if name not in by_family]:
+        raise InvalidInputError(f"The family {missing[0]!r} has no share of alpha; give one for each family.")
+    shares = {name: check_alpha(by_family[name]) for name in families}
+    if sum(exact_alpha(share) for share in shares.values()) > total:
+        listed = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise InvalidInputError(f"The shares ({listed}) sum to more than alpha {alpha:g}; lower one of them.")
+    return shares
+
+
+def least_total(share: float, count: int) -> float | None:
+    """Smallest level that gives each of some families at least a share; None if none below 1 does."""
+    rounded = Fraction(math.ceil(exact_alpha(share) * 10**SHARE_DECIMALS), 10**SHARE_DECIMALS)
+    return level_at_least(rounded * count)
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration(archive.Stored):
+class Calibration:
     """Thresholds by position for one policy, and all that is needed to read them off again.
 
     Attributes:
-        fingerprint: The policy that the values were computed with.
-        alpha: Risk level, averaged over the steps of each bin; no single step of a wider bin is promised anything.
-        values: Values of the calibration contexts.
-        verification: Values of contexts kept apart to measure coverage; may be empty.
-        bin_width: Steps per position bin, see :class:`coft_core.conformal.bins.PositionBins`.
-        max_position: Steps that get bins of their own; later ones belong to the last bin.
-        seed: Seed of the draws (``one_per_context``, coverage).
+        alpha: Risk level of all parts together, averaged over the steps of each bin; no single step of a wider bin is
+            promised anything.
+        parts: (family, its thresholds), in the order in which pages list families, each at its own level; or
+            :data:`JOINT` with the thresholds of the joint mask.
+        chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, against the
+            masked branch that an audit shows: the baseline of drift; may be empty.
+        unmasked: Calibration prompts in which no family is masked; they play no part.
         created: When it was computed, ISO 8601.
         name: The reviewer's name for it.
-        draws: Draws of ``one_per_context`` that are averaged.
-        shift: What is assumed of prompts that are not distributed like the calibration's.
-        context_groups: Which group each context belongs to; empty unless calibrated by group.
-        group: Group that this calibration is restricted to; None for all.
-        chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, the
-            baseline of drift; may be empty.
-        chains: How the policy's chains were generated; None for a calibration on references alone.
-        bin_spacing: ``finest``: a bin for each step that enough contexts reach; ``widening``: steps 1, 2, 3-4, 5-8,
-            then bins of ``bin_width``; ``even``: all of ``bin_width``.
-        positions: The position bins; computed.
-        bins: The thresholds, one per position bin; computed.
+
+    Raises:
+        InvalidInputError: There is no part, a family comes twice, the parts belong to different policies or differ in
+            bins, shift or seed, or their levels sum to more than ``alpha``.
     """
 
-    fingerprint: Fingerprint
     alpha: float
-    values: CalibrationValues
-    verification: CalibrationValues = field(default_factory=CalibrationValues.empty)
-    bin_width: int = USUAL_WIDTH
-    max_position: int = 256
-    seed: int = 0
+    parts: tuple[tuple[str, Part], ...]
+    chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
+    unmasked: int = 0
     created: str = ""
     name: str = ""
-    draws: int = 1
-    shift: Shift = field(default_factory=Shift)
-    context_groups: ContextGroups = field(default_factory=ContextGroups)
-    group: str | None = None
-    chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
-    chains: ChainRecord | None = None
-    bin_spacing: BinSpacing = "widening"
-    layout: ClassVar[Literal["joint"]] = "joint"
-    families: ClassVar[tuple[str, ...]] = ()
-    positions: PositionBins = field(init=False, compare=False, repr=False)
-    bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
-    _evenness: tuple[BinEvenness, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the settings and read off the thresholds."""
+        """Order and check the parts."""
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
-        object.__setattr__(self, "seed", check_seed(self.seed))
-        object.__setattr__(self, "draws", check_draws(self.draws))
-        values = self.values
-        level = self.shift.level(self.exact_alpha)
-        positions = PositionBins(self.bin_width, self.max_position, self.bin_spacing)
-        object.__setattr__(self, "positions", positions.within(values.steps, values.contexts, level, self.shift))
-        bins = stepwise_bins(values.values, values.steps, values.contexts, level, self.rule, self.positions)
-        object.__setattr__(self, "bins", bins)
-        # Contexts kept apart need a weight too; without one the calibration is refused now, not when it is measured.
-        self.shift.of(self.verification.contexts)
+        by_family = dict(self.parts)
+        if not self.parts or len(by_family) != len(self.parts):
+            raise InvalidInputError("A calibration needs at least one part, and each of them once.")
+        if self.layout == "joint":
+            return
+        names = in_page_order(by_family)
+        if len(names) != len(by_family):
+            raise InvalidInputError(f"One of the families {', '.join(by_family)} is unknown.")
+        object.__setattr__(self, "parts", tuple((name, by_family[name]) for name in names))
+        for name, part in self.parts:
+            self.fingerprint.require_equal(part.fingerprint)
+            if _common(part) != _common(self._first):
+                raise InvalidInputError(
+                    f"The family {name!r} has other position bins, another shift, seed or group than {names[0]!r}; "
+                    "read all families alike."
+                )
+        split_alpha(self.alpha, names, self.alphas)
+
+    @classmethod
+    def of(
+        cls,
+        fingerprint: Fingerprint,
+        alpha: float,
+        values: CalibrationValues,
+        verification: CalibrationValues | None = None,
+        chosen: CalibrationValues | None = None,
+        created: str = "",
+        name: str = "",
+        **settings: Any,
+    ) -> Calibration:
+        """A calibration of a joint mask; settings as :class:`coft_core.conformal.part.Part` has them."""
+        part = Part(fingerprint, alpha, values, verification or CalibrationValues.empty(), **settings)
+        return cls(part.alpha, ((JOINT, part),), chosen or CalibrationValues.empty(), created=created, name=name)
 
     @property
-    def coverage(self) -> CoverageReport:
-        """Coverage on the verification split, overall, by bin and by step.
+    def layout(self) -> Literal["joint", "factorized"]:
+        """Whether one branch is masked, or one for each family."""
+        return "joint" if [name for name, _ in self.parts] == [JOINT] else "factorized"
 
-        Measured when it is first asked for: it takes longer than all thresholds, and most readings of a calibration,
-        at one risk level after another, are asked for their thresholds alone.
+    @property
+    def joint(self) -> Part:
+        """The thresholds of a joint mask.
+
+        Raises:
+            InvalidInputError: There are thresholds by family instead.
         """
-        measured = self._coverage
-        if measured is None:
-            level = self.shift.level(self.exact_alpha)
-            measured = coverage_report(self._held_out, self.bins, self.positions, level, self.seed)
-            object.__setattr__(self, "_coverage", measured)
-        return measured
+        if self.layout != "joint":
+            raise InvalidInputError(
+                f"This calibration has thresholds of its own for each family ({', '.join(self.families)}); choose one."
+            )
+        return self._first
 
     @property
-    def evenness(self) -> tuple[BinEvenness, ...]:
-        """Of each bin whose steps could be compared, over all contexts, whether they differ; see :attr:`coverage`."""
-        compared = self._evenness
-        if compared is None:
-            compared = self._compared()
-            object.__setattr__(self, "_evenness", compared)
-        return compared
+    def _first(self) -> Part:
+        return self.parts[0][1]
 
     @property
-    def parts(self) -> tuple[tuple[None, Calibration], ...]:
-        """Itself, of no family: the one part of a calibration with one masked branch."""
-        return ((None, self),)
+    def families(self) -> tuple[str, ...]:
+        """The calibrated families; none of a joint mask."""
+        return tuple(name for name, _ in self.parts if name != JOINT)
 
-    def part(self, family: str | None) -> Calibration:
-        """Itself, which serves every family."""
-        return self
+    @property
+    def alphas(self) -> dict[str, float]:
+        """Risk level by part."""
+        return {name: part.alpha for name, part in self.parts}
 
-    def each(self, change: Callable[[Calibration], Calibration]) -> Calibration:
-        """Change its only part."""
-        return change(self)
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The policy that the values were computed with, equal in all parts."""
+        return self._first.fingerprint
 
     @property
     def estimator(self) -> Estimator:
         """How dependent values of one context are counted."""
-        return check_estimator(self.fingerprint.estimator)
-
-    @property
-    def rule(self) -> Rule:
-        """How its values become thresholds."""
-        return Rule(self.estimator, self.seed, self.draws, self.shift)
-
-    @property
-    def exact_alpha(self) -> Fraction:
-        """The risk level as the decimal that it prints as."""
-        return exact_alpha(self.alpha)
+        return self._first.estimator
 
     @property
     def source(self) -> str:
@@ -170,79 +171,122 @@ class Calibration(archive.Stored):
         return self.fingerprint.source
 
     @property
+    def group(self) -> str | None:
+        """Group that it is restricted to; None for all."""
+        return self._first.group
+
+    @property
+    def context_groups(self) -> ContextGroups:
+        """Which group each context belongs to; empty unless calibrated by group."""
+        return self._first.context_groups
+
+    @property
+    def positions(self) -> PositionBins:
+        """The position bins that tell all parts' bins apart: those of the part with the most."""
+        return max((part.positions for _, part in self.parts), key=lambda positions: positions.count)
+
+    @property
+    def bins(self) -> tuple[Bin, ...]:
+        """The thresholds of a joint mask, one per position bin."""
+        return self.joint.bins
+
+    @property
     def reading(self) -> Reading:
-        """How the thresholds are read off the values at present."""
-        shift = self.shift
-        return Reading(
-            self.alpha, self.estimator, self.bin_width, self.max_position, self.draws, shift.rho, self.bin_spacing
-        )
+        """How the thresholds are read off the values at present; its alpha is that of all parts together."""
+        return replace(self._first.reading, alpha=self.alpha)
+
+    @property
+    def chains(self) -> ChainRecord | None:
+        """How the policy's chains were generated, with all parts' levels together; None without chains."""
+        records = [part.chains for _, part in self.parts if part.chains is not None]
+        if not records:
+            return None
+        alpha = float(sum(exact_alpha(record.reading.alpha) for record in records))
+        return replace(records[0], reading=replace(records[0].reading, alpha=alpha))
 
     @property
     def as_rolled_out(self) -> bool:
         """Whether the chains, if there are any, were generated with these very thresholds in force."""
-        return self.chains is None or (
-            self.chains.reading == self.reading and self.shift.kind != "weights" and self.group is None
-        )
+        return all(part.as_rolled_out for _, part in self.parts)
+
+    @property
+    def context_count(self) -> int:
+        """Number of contexts that the thresholds of any part rest on."""
+        return int(np.unique(np.concatenate([part.values.contexts for _, part in self.parts])).size)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that must be shown with the thresholds; empty when there is nothing to add."""
-        sentences = [self.shift.sentence]
-        if self.chains is not None and self.source == "rollout":
-            sentences += [self.chains.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
+        sentences = [self._first.shift.sentence]
+        if self.source == "rollout" and (record := self._first.chains) is not None:
+            sentences += [record.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
+        if self.unmasked:
+            sentences.append(f"Prompts without anything masked ({self.unmasked}) play no part in this calibration.")
+        if self.families:
+            sentences += self._family_notes()
         return tuple(sentence for sentence in sentences if sentence)
 
-    @property
-    def context_count(self) -> int:
-        """Number of contexts that the thresholds rest on; contexts count, not tokens."""
-        return self.values.context_count
-
-    @property
-    def effective_contexts(self) -> float | None:
-        """Effective number of contexts under shift weights; None without weights."""
-        return self.shift.effective(np.unique(self.values.contexts).tolist())
-
-    @property
-    def groups(self) -> tuple[GroupSummary, ...]:
-        """How much is known of each group, in the order of their names; empty unless calibrated by group."""
-        return tuple(self._group_summary(name) for name in self.context_groups.names)
-
-    def bin(self, step: int) -> Bin:
-        """The bin of a step (0-based)."""
-        return self.bins[self.positions.bin_of(step)]
+    def _family_notes(self) -> Iterable[str]:
+        for name, part in self.parts:
+            needed = minimum_contexts(part.shift.level(part.exact_alpha))
+            if part.context_count < needed:
+                yield (
+                    f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
+                    "it refuses nothing."
+                )
+        unmeasured = [name for name, part in self.parts if not len(part.verification)]
+        if unmeasured and self.coverage.contexts:
+            yield f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out."
 
     @property
     def silence(self) -> str:
-        """Why none of the thresholds says anything, see :mod:`coft_core.conformal.informative`; empty if one does."""
-        if any(entry.state == "calibrated" for entry in self.bins):
-            return ""
-        return silence(max(entry.log_tau for entry in self.bins))
+        """Why no part's thresholds say anything; empty if one of them does."""
+        reasons = [part.silence for _, part in self.parts]
+        return reasons[0] if all(reasons) else ""
 
-    def threshold(self, step: int) -> float:
-        """``log_tau`` at a step, see :meth:`bin`; ``-inf`` where every token passes."""
-        return self.bin(step).log_tau
+    def part(self, family: str) -> Part | None:
+        """A family's thresholds; None if no calibration prompt had it masked."""
+        return dict(self.parts).get(family)
 
-    def state(self, step: int) -> BinState:
-        """What the threshold of a step rests on, see :meth:`bin`."""
-        return self.bin(step).state
+    def each(self, change: Callable[[Part], Part]) -> Calibration:
+        """Change every part."""
+        return replace(self, parts=tuple((name, change(part)) for name, part in self.parts))
 
-    def read(self, **changes: Unpack[ReadingChanges]) -> Calibration:
+    def threshold(self, step: int, family: str = JOINT) -> float:
+        """``log_tau`` at a step (0-based); ``-inf`` where every token passes."""
+        return self.bound(step, family)[0]
+
+    def bound(self, step: int, family: str = JOINT) -> tuple[float, CertificateState]:
+        """A part's log-threshold at a step (0-based) and what it rests on.
+
+        A family that was never calibrated certifies everything and is called uninformative: it cannot be violated, so
+        the bound on the intersection holds.
+        """
+        if (part := self.part(family)) is None:
+            return -math.inf, "uninformative"
+        found = part.bin(step)
+        return found.log_tau, found.state
+
+    def read(self, by_family: Mapping[str, float] | None = None, **changes: Unpack[ReadingChanges]) -> Calibration:
         """Read other thresholds off the same values, without the model; what is left out or None stays as it is.
 
         A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha, the bins,
         the draws and a shift are no part of it. Thresholds of rollouts depend on themselves: read otherwise than they
         were rolled out, they carry a note (:attr:`notes`).
 
+        Args:
+            by_family: Another level for each family; without it another alpha is shared out equally.
+            changes: Settings of all parts.
+
         Raises:
             InvalidInputError: A setting is outside its domain.
         """
-        asked: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-        check_width(asked.get("bin_width", USUAL_WIDTH), asked.get("bin_spacing", self.bin_spacing))
-        if (estimator := asked.pop("estimator", None)) is not None:
-            asked["fingerprint"] = replace(self.fingerprint, estimator=estimator)
-        if (rho := asked.pop("rho", None)) is not None:
-            asked["shift"] = Shift.bounded(rho)
-        return replace(self, **asked)
+        alpha, parts = changes.get("alpha"), []
+        shares = self._shares(alpha, by_family)
+        for name, part in self.parts:
+            changes["alpha"] = shares[name]
+            parts.append((name, part.read(**changes)))
+        return replace(self, alpha=self.alpha if alpha is None else alpha, parts=tuple(parts))
 
     def reweighted(
         self,
@@ -259,88 +303,176 @@ class Calibration(archive.Stored):
             InvalidInputError: A context has no weight, or the effective number of contexts is below the floor or
                 below what alpha needs.
         """
-        shift = Shift.weighted(weights, test_weight, estimated)
-        shift.require_effective(np.unique(self.values.contexts), max(floor, minimum_contexts(self.alpha)))
-        return replace(self, shift=shift)
+        shift, parts = Shift.weighted(weights, test_weight, estimated), []
+        for name, part in self.parts:
+            try:
+                parts.append((name, part.reweighted(weights, shift.test_weight, estimated, floor)))
+            except InvalidInputError as error:
+                raise InvalidInputError(_too_small(name, str(error))) from error
+        return replace(self, parts=tuple(parts))
 
     def for_group(self, name: str) -> Calibration:
-        """Thresholds of one group alone: they hold for a new context of that group, not only on average.
+        """Thresholds of one group: they hold for a new context of that group, not only on average.
+
+        A family with too few contexts in it refuses nothing, and a note says so.
 
         Raises:
-            InvalidInputError: There is no such group, it has too few contexts for alpha, or weights leave it too few
-                effective ones.
+            InvalidInputError: There is no such group, or no part has enough contexts in it for its level, or weights
+                leave one too few effective contexts.
         """
-        summary = self._group_summary(name)
-        if not summary.certifiable:
-            raise InvalidInputError(summary.sentence)
-        return self.restricted(name)
-
-    def restricted(self, name: str) -> Calibration:
-        """The contexts of one group alone, however few they are; see :meth:`for_group`."""
         members = self.context_groups.contexts(name)
-        values, verification, chosen = (v.select(members) for v in (self.values, self.verification, self.chosen))
-        return replace(self, values=values, verification=verification, chosen=chosen, group=name)
-
-    @property
-    def horizon(self) -> int:
-        """Steps of a chain that :meth:`sequence` counts if no other horizon is asked for; 0 without values.
-
-        For rollouts the steps that their chains were given, else :func:`coft_core.conformal.sequence.usual_horizon`.
-        """
-        if self.source == "rollout" and self.chains is not None and len(self.values):
-            return self.chains.max_new_tokens
-        return usual_horizon(self.values)
+        summaries = {family: group for family, part in self.parts for group in part.groups if group.name == name}
+        for family, group in summaries.items():
+            if group.outweighed:
+                raise InvalidInputError(_too_small(family, group.sentence))
+        if not any(group.certifiable for group in summaries.values()):
+            raise InvalidInputError(max(summaries.values(), key=lambda group: group.contexts).sentence)
+        return replace(self.each(lambda part: part.restricted(name)), chosen=self.chosen.select(members))
 
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
-        """Threshold for whole chains (the paper's ``S = max_t s_t``), from the same values.
-
-        It rests on the chains that reach the horizon or end by themselves before it, and speaks of such chains alone.
+        """Threshold of a joint mask for whole chains, see :meth:`coft_core.conformal.part.Part.sequence`.
 
         Args:
             alpha: Risk level for the whole chain; None takes the calibration's.
-            horizon: Steps of a chain that count; None takes :attr:`horizon`.
+            horizon: Steps of a chain that count; None takes those that the chains of the calibration were given.
+
+        Raises:
+            InvalidInputError: An argument is outside its domain, or there are thresholds by family.
+        """
+        return self.joint.sequence(alpha, horizon)
+
+    def sequences(self, alpha: float | None = None, horizon: int | None = None) -> Sequences:
+        """Thresholds for whole chains, one a part: together they hold for a whole chain (union bound).
+
+        Args:
+            alpha: Risk level for the whole chain and all parts, shared out equally; None takes the calibration's own
+                levels.
+            horizon: Steps of a chain that count; None takes the least that any part with a threshold has for its own.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
         """
-        risk = check_alpha(self.alpha if alpha is None else alpha)
-        counted = (self.horizon or None) if horizon is None else horizon
-        return replace(
-            sequence_threshold(self.values, self.shift.level(exact_alpha(risk)), self.rule, counted), alpha=risk
-        )
-
-    def sequence_coverage(self, alpha: float | None = None, horizon: int | None = None) -> ChainCoverage:
-        """How many whole chains of the verification split the threshold keeps, overall and by length."""
-        threshold = self.sequence(alpha, horizon)
-        return chain_coverage(self._held_out, threshold, self.shift.level(exact_alpha(threshold.alpha)), self.seed)
-
-    @property
-    def _held_out(self) -> CalibrationValues:
-        """The verification split; under shift weights, contexts drawn from it as new prompts would be."""
-        if self.shift.kind != "weights":
-            return self.verification
-        return self.verification.select(self.shift.thinned(np.unique(self.verification.contexts), self.seed).tolist())
+        shares = self._shares(alpha)
+        own_horizons = (part.sequence(shares[name]) for name, part in self.parts)
+        common = horizon or min((s.horizon for s in own_horizons if s.state == "calibrated"), default=None)
+        thresholds = tuple((name, part.sequence(shares[name], common)) for name, part in self.parts)
+        return Sequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
     def smallest_alpha(self) -> Certifiable:
-        """What can be certified with this: the smallest risk levels with a threshold, overall and by bin."""
-        return certifiable(self.values, self.rule, self.positions, self.horizon)
+        """What can be certified with this: the smallest levels that, shared out equally, give every part a threshold.
 
-    def _compared(self) -> tuple[BinEvenness, ...]:
-        log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)
-        both = (self.values, self.verification)
-        values, steps, contexts = (
-            np.concatenate([getattr(values, name) for values in both]) for name in ("values", "steps", "contexts")
+        A family without any supported true token is left out; it refuses nothing at any level.
+        """
+        supported = [certifiable(part.values, part.rule, self.positions, part.horizon) for _, part in self.parts]
+        if not self.families:
+            return supported[0]
+
+        def together(levels: Iterable[float | None]) -> float | None:
+            known = [level for level in levels if level is not None]
+            return least_total(max(known), len(self.parts)) if known else None
+
+        by_label: dict[str, list[float | None]] = {}
+        for part in supported:
+            for entry in part.bins:
+                by_label.setdefault(entry.label, []).append(entry.smallest_alpha)
+        everywhere = [part.everywhere for part in supported]
+        contexts = np.concatenate([part.values.contexts for _, part in self.parts])  # (n,)
+        bins = self.positions.bins_of(np.concatenate([part.values.steps for _, part in self.parts]))  # (n,)
+        labels = {index: self.positions.label(index) for index in np.unique(bins).tolist()}
+        return Certifiable(
+            contexts=self.context_count,
+            overall=together(part.overall for part in supported),
+            everywhere=None if None in everywhere else together(everywhere),
+            sequence=together(part.sequence for part in supported),
+            bins=tuple(
+                BinSupport(label, int(np.unique(contexts[bins == index]).size), together(by_label[label]))
+                for index, label in labels.items()
+            ),
         )
-        return bin_evenness(values >= log_tau[self.positions.bins_of(steps)], contexts, steps, self.positions)
 
-    def _group_summary(self, name: str) -> GroupSummary:
-        contexts = group_contexts(self.context_groups, name, self.values, self.verification)
-        return group_summary(contexts, self.alpha, self.shift)
+    @property
+    def coverage(self) -> CoverageReport:
+        """Coverage of all parts' certificates together on the contexts kept apart; measured when first asked for."""
+        if not self.families:
+            return self._first.coverage
+        measured = self._coverage
+        if measured is None:
+            measured = self._measured()
+            object.__setattr__(self, "_coverage", measured)
+        return measured
+
+    def _measured(self) -> CoverageReport:
+        """How often all families keep the true next token, on the contexts kept apart.
+
+        A step counts as kept iff every family with a value at that step of that row keeps it. Where rows of a context
+        are not told apart, values at the same step count as one, which errs on the side of too little coverage.
+        """
+        positions, shift, seed = self.positions, self._first.shift, self._first.seed
+        contexts = np.unique(np.concatenate([part.verification.contexts for _, part in self.parts]))  # (K,)
+        drawn = shift.thinned(contexts, seed).tolist()
+        columns, flags = [], []
+        for _, part in self.parts:
+            values = part.verification.select(drawn)
+            log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
+            flags.append(values.values >= log_tau[part.positions.bins_of(values.steps)])  # (n,)
+            columns.append(np.stack([values.rows, values.steps, values.contexts]))  # (3, n)
+        table = np.concatenate(columns, axis=1)  # (3, N)
+        order = np.lexsort(table)  # (N,), by context, step and row
+        keys, kept = table[:, order], np.concatenate(flags)[order]  # (3, N), (N,)
+        differ = (keys[:, 1:] != keys[:, :-1]).any(axis=0)  # (N - 1,)
+        begins = np.flatnonzero(np.concatenate([np.ones(min(kept.size, 1), dtype=bool), differ]))  # (steps,)
+        rows, steps, numbers = keys[:, begins]
+        together = np.logical_and.reduceat(kept, begins)  # (steps,)
+        return kept_report(together, numbers, (steps, rows), positions, shift.level(exact_alpha(self.alpha)), seed)
+
+    def _shares(self, alpha: float | None, by_family: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Levels by part: by hand, else equal for another alpha, else the present ones."""
+        if not self.families:
+            if by_family is not None:
+                raise InvalidInputError("This calibration has one masked branch and so one alpha.")
+            return {JOINT: self.alpha if alpha is None else alpha}
+        kept = self.alphas if alpha is None else None
+        return split_alpha(self.alpha if alpha is None else alpha, self.families, by_family or kept)
 
     def to_bytes(self) -> bytes:
-        """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""
+        """The calibration as a file's content; equal calibrations give equal bytes."""
         return archive.encode(self)
 
     @classmethod
-    def _arguments(cls, data: bytes) -> dict[str, Any]:
-        return archive.decode(data)
+    def from_bytes(cls, data: bytes) -> Calibration:
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
+
+        Raises:
+            CalibrationFormatError: The data is damaged, of another version, or no calibration.
+        """
+        try:
+            return cls(**archive.decode(data))
+        except InvalidInputError as error:
+            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration to a file: whole, or not at all.
+
+        Raises:
+            InvalidInputError: The file cannot be written there.
+        """
+        archive.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Calibration:
+        """Read a calibration from a file."""
+        data = archive.read(path)
+        try:
+            return cls.from_bytes(data)
+        except CalibrationFormatError as error:
+            raise CalibrationFormatError(f"{path}: {error}") from error
+
+
+def _too_small(family: str, why: str) -> str:
+    return why if family == JOINT else f"The family {family!r} is too small for weights: {why}"
+
+
+def _common(part: Part) -> tuple[object, ...]:
+    """What all parts share, so that their certificates can be intersected."""
+    bins = (part.bin_width, part.max_position, part.bin_spacing)
+    return (bins, part.shift, part.seed, part.draws, part.group, part.context_groups)

@@ -147,28 +147,17 @@ def certify_supports(
     certified_in: CertifiedIn = "both",
     finished: str | None = None,
 ) -> ChainCertificate:
-    """Certify a chain from the support of its tokens.
-
-    Args:
-        calibration: The calibration.
-        log_supports: What each token's threshold is compared with, from the first step, in nats: ``m_t``, or the
-            log-probability in the factual reading where that alone certifies.
-        certified_in: The readings that the calibration and the supports are of.
-        finished: How the chain ended: ``"end"`` (it ended by itself), ``"length"`` (it has all steps that it was
-            given), ``"context"`` (the model's context is full), or None (it can still go on).
-
-    Raises:
-        InvalidInputError: There is no step, or an entry is NaN.
-    """
+    """Certify a chain from the support of its tokens."""
     supports = np.array(log_supports, dtype=np.float64)  # (T,)
     if not supports.size or np.isnan(supports).any():
         raise InvalidInputError("The chain has no steps, or one without a number; take at least one step.")
     weakest = int(np.argmin(supports))
     # A chain with all the steps that it was given is one of that horizon, which was named before it was written.
-    sequence = calibration.sequence(horizon=supports.size if finished == "length" else None)
-    level = calibration.shift.level(calibration.exact_alpha)
-    union = union_bound(level, supports.size, calibration.positions, calibration.values)
-    bins = [calibration.bin(step) for step in range(supports.size)]
+    part = calibration.joint
+    sequence = part.sequence(horizon=supports.size if finished == "length" else None)
+    level = part.shift.level(part.exact_alpha)
+    union = union_bound(level, supports.size, part.positions, part.values)
+    bins = [part.bin(step) for step in range(supports.size)]
     reason = why_silent(sequence, supports.size, finished)
     known = not reason
     calibrated = all(entry.state == "calibrated" for entry in bins)

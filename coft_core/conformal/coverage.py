@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ class CoverageRow:
     among: int = 1
 
     @classmethod
-    def measured(cls, label: str, kept: int, contexts: int, alpha: float, among: int = 1) -> CoverageRow:
+    def measured(cls, label: str, kept: int, contexts: int, alpha: float, among: int = 1) -> Self:
         """What a number of kept contexts says."""
         if contexts == 0:
             return cls(label, 0, 0, alpha, None, None, None, among)
@@ -74,53 +74,21 @@ class CoverageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageReport:
-    """Coverage on the verification split."""
+class CoverageReport(CoverageRow):
+    """Coverage on the verification split: over all steps, by bin and at each step."""
 
-    overall: CoverageRow
-    bins: tuple[CoverageRow, ...]
-    steps: tuple[CoverageRow, ...]
-
-    @property
-    def contexts(self) -> int:
-        """Number of contexts, overall."""
-        return self.overall.contexts
-
-    @property
-    def kept(self) -> int:
-        """Contexts whose drawn true token was certified, overall."""
-        return self.overall.kept
-
-    @property
-    def coverage(self) -> float | None:
-        """Measured coverage, overall; None without a verification split."""
-        return self.overall.coverage
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the overall interval."""
-        return self.overall.low
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the overall interval."""
-        return self.overall.high
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the overall measurement is compatible with coverage of at least ``1 - alpha``."""
-        return self.overall.agrees
+    bins: tuple[CoverageRow, ...] = ()
+    steps: tuple[CoverageRow, ...] = ()
 
     @property
     def summary(self) -> str:
         """The overall measurement as a sentence."""
-        row = self.overall
-        if row.coverage is None or row.low is None or row.high is None:
+        if self.coverage is None or self.low is None or self.high is None:
             return "Coverage was not measured: no contexts were kept apart to check the calibration."
         return (
-            f"On {row.contexts} contexts not used for calibration, {row.kept} true tokens were certified: "
-            f"coverage {row.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {row.low:.3f} to {row.high:.3f}), "
-            f"asked for {1 - row.alpha:g}."
+            f"On {self.contexts} contexts not used for calibration, {self.kept} true tokens were certified: "
+            f"coverage {self.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {self.low:.3f} to {self.high:.3f}), "
+            f"asked for {1 - self.alpha:g}."
         )
 
 
@@ -169,18 +137,19 @@ def kept_report(
     later = np.random.default_rng([check_seed(seed), 1]).spawn(reached.size)
     bin_of_row = positions.bins_of(order[0])  # (n,)
 
-    def row(label: str, rows: npt.NDArray[Any], generator: np.random.Generator, among: int = 1) -> CoverageRow:
+    def drawn(rows: npt.NDArray[Any], generator: np.random.Generator) -> tuple[int, int]:
+        """Contexts that are kept, and all, at one step of each."""
         codes = np.unique(contexts[rows], return_inverse=True)[1]
-        drawn = draw_one_per_context(codes, (order[0][rows], order[1][rows]), generator)
-        return CoverageRow.measured(label, int(kept[rows][drawn].sum()), drawn.size, risk, among)
+        chosen = draw_one_per_context(codes, (order[0][rows], order[1][rows]), generator)
+        return int(kept[rows][chosen].sum()), chosen.size
 
-    return CoverageReport(
-        overall=row("All steps", np.ones(kept.size, dtype=bool), streams[0]),
-        bins=tuple(
-            row(positions.label(i), bin_of_row == i, streams[1 + i], positions.count) for i in range(positions.count)
-        ),
-        steps=tuple(
-            row(steps_label(step, step), rows, stream, reached.size)
-            for step, rows, stream in zip(reached.tolist(), by_step, later, strict=True)
-        ),
+    bins = (
+        CoverageRow.measured(positions.label(i), *drawn(bin_of_row == i, streams[1 + i]), risk, positions.count)
+        for i in range(positions.count)
     )
+    steps = (
+        CoverageRow.measured(steps_label(step, step), *drawn(rows, stream), risk, reached.size)
+        for step, rows, stream in zip(reached.tolist(), by_step, later, strict=True)
+    )
+    overall = CoverageReport.measured("All steps", *drawn(np.ones(kept.size, dtype=bool), streams[0]), risk)
+    return replace(overall, bins=tuple(bins), steps=tuple(steps))

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import check_seed
 from coft_core.conformal.values import CalibrationValues, as_log_support
 from coft_core.errors import InvalidInputError
@@ -142,7 +142,7 @@ def baseline_summaries(chosen: CalibrationValues, window: int = WINDOW) -> npt.N
 
 
 def drift_report(
-    calibration: AnyCalibration,
+    calibration: Calibration,
     audits: Iterable[float | None],
     window: int = WINDOW,
     seed: int = 0,
@@ -211,7 +211,7 @@ def simple_jumper(p_values: npt.NDArray[np.float64], jump: float = JUMP) -> npt.
 
 
 def _obstacle(
-    calibration: AnyCalibration,
+    calibration: Calibration,
     baseline: npt.NDArray[np.float64],
     audits: npt.NDArray[np.float64],
 ) -> str:

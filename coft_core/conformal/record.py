@@ -39,18 +39,7 @@ class Reading:
 
 
 class ReadingChanges(TypedDict, total=False):
-    """Another reading of the same values.
-
-    Attributes:
-        alpha: Another risk level; of all families together with factorized masks.
-        estimator: Another estimator.
-        bin_width: Other steps per bin.
-        max_position: Another number of steps with bins of their own.
-        draws: Another number of draws of ``one_per_context``.
-        rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
-            (paper, Theorem 5). It takes the place of weights.
-        bin_spacing: Another spacing of the bins: ``"finest"``, ``"widening"`` or ``"even"``.
-    """
+    """Another reading of the same values."""
 
     alpha: float | None
     estimator: str | None

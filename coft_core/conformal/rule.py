@@ -65,26 +65,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A log-threshold and what it rests on.
-
-    Attributes:
-        log_tau: In nats.
-        contexts: Number of contexts.
-        values: Number of their values.
-        rank: Rank k of the threshold, among the contexts (among the values for ``pooled``); 0 means that there are too
-            few.
-        coverage_low: Lower end of the 95 % range of coverage, ``Beta(n + 1 - k, k)`` over n contexts; None without a
-            threshold, and where that law does not hold: under shift weights, and for ``pooled`` with several values
-            per context. It is exact for one value per context (drawn or given); ``hierarchical`` uses all values and
-            varies less.
-        coverage_high: Upper end.
-        effective: Effective number of contexts under shift weights; None without weights.
-    """
+    """A log-threshold and what it rests on."""
 
     log_tau: float
     contexts: int
     values: int
     rank: int
+    # 95 % range of coverage, Beta(n + 1 - k, k) over n contexts; None where that law does not hold: without a
+    # threshold, under shift weights, and for ``pooled`` with several values per context.
     coverage_low: float | None
     coverage_high: float | None
     effective: float | None

@@ -13,6 +13,7 @@ short counts as one that misses every threshold instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from coft_core.conformal.bins import PositionBins
-from coft_core.conformal.coverage import INTERVAL_LEVEL, CoverageRow
+from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.informative import TOO_WEAK, is_weak
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import UNKNOWN, CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
-from coft_core.types import BinState
+from coft_core.types import BinState, Step
 
 HORIZON_SHARE = Fraction(9, 10)
 """Share of the contexts that must reach a horizon, or end before it, where none is asked for."""
@@ -70,23 +71,10 @@ UNKNOWN_ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class SequenceThreshold:
-    """Threshold for the least supported token of a chain.
+    """Threshold for the least supported token of a chain, counted up to the horizon.
 
-    Attributes:
-        log_tau: Log-threshold, in nats. All true tokens of a new context's chain, counted up to the horizon, reach it
-            together with probability at least ``1 - alpha``, if the chain reaches the horizon or ends by itself.
-        alpha: Risk level, for the whole chain at once.
-        state: ``calibrated``, or ``uninformative``: (nearly) every chain passes, see
-            :mod:`coft_core.conformal.informative`.
-        contexts: Number of contexts with such a chain.
-        sequences: Number of such chains; a context can have several.
-        horizon: Steps of a chain that count; the certificate says nothing of longer ones.
-        rank: Rank of the threshold among the contexts; 0 means that there are too few.
-        coverage_low: Lower end of the 95 % range of coverage; None where its law does not hold.
-        coverage_high: Upper end.
-        effective_contexts: Effective number of contexts under shift weights; None without.
-        lengths: The law of lengths that it rests on.
-        needed: Contexts that alpha needs.
+    All true tokens of a new context's chain reach it together with probability at least ``1 - alpha``, if the chain
+    reaches the horizon or ends by itself before it.
     """
 
     log_tau: float
@@ -239,6 +227,49 @@ def why_silent(sequence: SequenceThreshold, steps: int, finished: str | None) ->
     return f"The chain {stopped.format(_counted(steps))}: the certificate of whole chains is for {sequence.applies}."
 
 
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """Thresholds for whole chains, one a part of a calibration: together they hold for a whole chain at ``alpha``."""
+
+    alpha: float
+    thresholds: tuple[tuple[str, SequenceThreshold], ...]
+
+    @property
+    def by_family(self) -> dict[str, SequenceThreshold]:
+        """Threshold by family."""
+        return dict(self.thresholds)
+
+    @property
+    def horizon(self) -> int:
+        """Steps of a chain that count, the least of any family: none says anything of longer ones."""
+        return min((threshold.horizon for _, threshold in self._calibrated), default=0)
+
+    @property
+    def _calibrated(self) -> tuple[tuple[str, SequenceThreshold], ...]:
+        return tuple((name, threshold) for name, threshold in self.thresholds if threshold.state == "calibrated")
+
+    @property
+    def applies(self) -> str:
+        """Which chains all families' certificates speak of."""
+        ended = all(threshold.lengths.ended for _, threshold in self._calibrated)
+        return chains_of(self.horizon, ended)
+
+    def certifies(self, steps: Sequence[Step], finished: str | None = None) -> bool | None:
+        """Whether every token of a chain reaches the threshold of each family masked in its prompt.
+
+        None where nothing can be said: there is no step, the chain is none of those that the certificates speak of
+        (:attr:`applies`), it was decoded without these thresholds, or none of its families has one.
+        """
+        calibrated = self._calibrated
+        taus = {name: threshold.log_tau for name, threshold in calibrated}
+        parts = [part for step in steps for part in step.families]
+        decoded_so = all(part.state not in ("mismatch", "none") for part in parts)
+        if not decoded_so or any(why_silent(threshold, len(steps), finished) for _, threshold in calibrated):
+            return None
+        supports = [(part.log_joint, taus[part.family]) for part in parts if part.family in taus]
+        return all(log_joint >= log_tau for log_joint, log_tau in supports) if supports else None
+
+
 def _counted(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps} steps"
 
@@ -304,18 +335,6 @@ class ChainCoverage:
 
     overall: CoverageRow
     lengths: tuple[CoverageRow, ...]
-
-    @property
-    def sentence(self) -> str:
-        """The overall measurement in words; empty where nothing was measured."""
-        row = self.overall
-        if row.coverage is None:
-            return ""
-        return (
-            f"On {row.contexts} contexts not used for calibration, {row.kept} whole chains were kept: coverage "
-            f"{row.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {row.low:.3f} to {row.high:.3f}), asked for "
-            f"{1 - row.alpha:g}."
-        )
 
 
 def chain_coverage(

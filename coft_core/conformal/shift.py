@@ -60,14 +60,6 @@ class DensityRatio:
         """Ratio at one prompt."""
         return float(_ratio(self._classifier, self._features.transform([prompt]), self._prior)[0])
 
-    @property
-    def sentence(self) -> str:
-        """The estimate in words."""
-        return (
-            f"{self.weights.size} calibration prompts are worth {self.effective:.0f} under the shift; the two sets of "
-            f"prompts can be told apart with an area of {self.separability:.2f} (0.5 is not at all)."
-        )
-
 
 def estimate_density_ratio(calibration: Sequence[str], target: Sequence[str]) -> DensityRatio:
     """Estimate how much likelier each prompt is in deployment than in the calibration.

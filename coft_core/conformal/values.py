@@ -129,22 +129,14 @@ class CalibrationValues:
     """Values of a calibration, kept so that any threshold can be read off again without the model.
 
     The arrays are copied and read-only.
-
-    Attributes:
-        values: Log joint support of the true next token, in nats, ``(n,)`` float32.
-        steps: Its position in the continuation, 0-based, ``(n,)`` int32.
-        contexts: Its context, ``(n,)`` int32; values of one context depend on each other.
-        rows: Row of the prompt set whose chain it is of, ``(n,)`` int32; a context can have several. Where none are
-            given, the values of a context are taken for one row, numbered like the context.
-        ends: Whether the chain ended by itself with this value, ``(n,)`` int8: 1 where its token is the model's end of
-            text, 0 where it is not, so that a chain whose last value has 0 was cut short there; :data:`UNKNOWN` where
-            it was not noted. Where none are given, no chain ended by itself.
     """
 
-    values: npt.NDArray[np.float32]
-    steps: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]  # (n,) each; natural logarithms
+    steps: npt.NDArray[np.int32]  # from 0
     contexts: npt.NDArray[np.int32]
+    # Row of the prompt set, of which a context can have several; without rows a context is one row of its number.
     rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    # 1 where the token is the model's end of text: a chain whose last value has 0 was cut short there.
     ends: npt.NDArray[np.int8] = field(default_factory=lambda: np.empty(0, dtype=np.int8))
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import torch
 
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.decode.keep import Keeper
 from coft_core.decode.loop import ROOT_PATH, path_at
 from coft_core.decode.plan import Plan
@@ -50,7 +50,7 @@ def reread(
     *,
     lam: float | None = None,
     alpha: float | None = None,
-    calibration: AnyCalibration | None = None,
+    calibration: Calibration | None = None,
     seed: int = 0,
     path: str = ROOT_PATH,
     greedy: bool = False,

@@ -85,6 +85,7 @@ def coverage_elsewhere(calibration: Calibration, other: Calibration) -> Coverage
     All contexts of the other one count, since the thresholds have seen none of them.
     """
     # Contexts and rows of the two parts of a calibration are numbered through.
-    names, parts = ("values", "steps", "contexts", "rows", "ends"), (other.values, other.verification)
+    names, parts = ("values", "steps", "contexts", "rows", "ends"), (other.joint.values, other.joint.verification)
     values = CalibrationValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-    return coverage_report(values, calibration.bins, calibration.positions, calibration.alpha, calibration.seed).overall
+    part = calibration.joint
+    return coverage_report(values, part.bins, part.positions, part.alpha, part.seed)

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import PlannedChain, Rollout, decide_and_write
 from coft_core.decode.plan import Plan
@@ -214,8 +213,8 @@ def endless(model: LanguageModel) -> LanguageModel:
 def with_thresholds(policy: Policy, model: LanguageModel, families: Sequence[str] = FAMILIES[:1]) -> Policy:
     """A policy of COFT with a threshold at every step, made up to be timed; another policy as it is."""
     if isinstance(policy, FactorizedCoftPolicy):
-        parts = tuple((family, _made_up(model, policy)) for family in families)
-        calibration = FactorizedCalibration(0.1 * len(parts), parts)
+        parts = tuple((family, _made_up(model, policy).joint) for family in families)
+        calibration = Calibration(0.1 * len(parts), parts)
         return replace(policy, calibration=calibration, accept_mismatch=True)
     if isinstance(policy, CoftPolicy) and not isinstance(policy, NoCertificationPolicy):
         return replace(policy, calibration=_made_up(model, policy), accept_mismatch=True)
@@ -227,4 +226,4 @@ def _made_up(model: LanguageModel, policy: CoftPolicy | FactorizedCoftPolicy) ->
     own = replace(policy.fingerprint(model, "none"), estimator="hierarchical", source="reference")
     count = 99
     values = CalibrationValues(np.full(count, LOG_TAU), np.zeros(count, dtype=int), np.arange(count, dtype=np.int32))
-    return Calibration(own, 0.1, values)
+    return Calibration.of(own, 0.1, values)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
@@ -31,15 +31,7 @@ or a folder), or a file."""
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a policy: its name in the policy and on pages, what it does, and between which numbers it lies.
-
-    Attributes:
-        step: Sensible step of a slider.
-        strength: Whether it says how strongly the policy acts, so that sweeps turn it.
-        optional: Whether it may be left empty.
-        later: Whether it came in a later version than its policy: at its default it is no part of fingerprints, so that
-            those of earlier versions still agree.
-    """
+    """One parameter of a policy: its name in the policy and on pages, what it does, and its range."""
 
     name: str
     kind: Kind
@@ -52,14 +44,11 @@ class Parameter:
     choices: tuple[str, ...] = ()
     strength: bool = False
     optional: bool = False
+    # Came in a later version than its policy: at its default it is no part of fingerprints, so that earlier ones agree.
     later: bool = False
 
     def check(self, value: Any) -> None:
-        """Refuse a value that the parameter cannot take.
-
-        Raises:
-            InvalidInputError: It has another type or lies outside the range.
-        """
+        """Refuse a value that the parameter cannot take."""
         if value is None or (value == "" and self.kind in ("text", "model", "file")):
             if not self.optional:
                 raise InvalidInputError(f"{self.title} is missing; {self.wanted}.")
@@ -115,14 +104,7 @@ def parameters_of(policy: Any) -> tuple[Parameter, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FamilyView:
-    """One attribute family's masked branch (factorized masks); tensors are ``(G, V)``.
-
-    Attributes:
-        log_p: Log-probabilities where only this family is masked.
-        certified: Membership in this family's certified set; None when nothing is certified.
-        log_tau: The family's log-threshold; ``-inf`` when there is none.
-        state: What the threshold rests on.
-    """
+    """One attribute family's masked branch (factorized masks); tensors are ``(G, V)``."""
 
     family: str
     log_p: Tensor
@@ -133,21 +115,7 @@ class FamilyView:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """One step of G prompts as a policy sees it; all ``(G, V)`` and on the logits' device.
-
-    Attributes:
-        log_p_factual: Log-probabilities of the factual branch at the policy's temperature.
-        log_p_masked: The same of the masked branch.
-        log_p_fused: The distribution that the policy draws from; the fused one for COFT.
-        certified: Membership in the certified set; None when the policy certifies nothing.
-        log_tau: Log-threshold of the step; ``-inf`` when there is none.
-        state: What the threshold rests on.
-        families: The parts of a factorized mask; empty with one masked branch.
-        certified_in: The readings by which the set is certified.
-        margins: How far each token stands above the threshold, of several the one that is nearest to refusing it: in
-            ``certified`` are those from 0 on; ``-inf`` for what a method refuses by a limit of its own. None where
-            there is no threshold.
-    """
+    """One step of G prompts as a policy sees it; all ``(G, V)`` and on the logits' device."""
 
     logits_factual: Tensor
     logits_masked: Tensor
@@ -159,19 +127,14 @@ class Views:
     state: CertificateState
     families: tuple[FamilyView, ...] = ()
     certified_in: CertifiedIn = "both"
+    # How far each token lies above the threshold, of several the nearest to refusing it; ``-inf`` for what a method
+    # refuses by a limit of its own.
     margins: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What one chain has written so far, for policies that look back.
-
-    Attributes:
-        model: The audited model, for texts of tokens.
-        prompt: The prompt.
-        tokens: Generated tokens, the newest last.
-        memory: What :meth:`Policy.remember` made of the steps so far; None at the start and for most policies.
-    """
+    """What one chain has written so far, for policies that look back."""
 
     model: LanguageModel
     prompt: MaskedPrompt
@@ -185,9 +148,6 @@ def compared_certificate(
     """What may be claimed for a policy whose thresholds were calibrated for another, or for the same.
 
     ``silence`` says why none of the calibration's thresholds says anything; it is empty if one does.
-
-    Raises:
-        CalibrationMismatch: They differ and ``accept_mismatch`` is False.
     """
     if not accept_mismatch:
         calibrated.require_equal(used)
@@ -341,7 +301,7 @@ class Policy(ABC):
     # What it certifies by.
 
     @property
-    def applied(self) -> AnyCalibration | None:
+    def applied(self) -> Calibration | None:
         """The calibration that it applies; None certifies nothing."""
         return None
 
@@ -429,7 +389,7 @@ class Policy(ABC):
         """Whether it reads the logits of branches of these names."""
         return branches in ((FACTUAL,), (FACTUAL, MASKED))
 
-    def changed(self, lam: float | None, alpha: float | None, calibration: AnyCalibration | None) -> Self:
+    def changed(self, lam: float | None, alpha: float | None, calibration: Calibration | None) -> Self:
         """This policy at another fusion weight, risk level or calibration; None keeps its own.
 
         Raises:

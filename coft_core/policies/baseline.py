@@ -41,11 +41,6 @@ class BaselinePolicy(Policy):
     """A policy that draws from a distribution of its own.
 
     Subclasses name the method, declare the branches that they need besides, and decide, or say from which they draw.
-
-    Attributes:
-        observe_masked: Run the masked branch beside, so that an audit can show the attribute sensitivity of the chain.
-            Without it, and where the method does not need it itself, the masked view repeats the factual one.
-        method_branches: The method's own branches for one prompt, once :meth:`bound` has found them.
     """
 
     observe_masked: bool = True
@@ -58,14 +53,7 @@ class BaselinePolicy(Policy):
     """The branch that a method draws from which decides nothing itself."""
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """The distribution that the method draws from.
-
-        Args:
-            logits: Raw logits by branch name, ``(G, V)`` float32 each.
-            step: Step index, 0-based.
-            pasts: What each chain has written; one a chain. Whatever depends on the prompt is read off these, since
-                several prompts may be decided at once.
-        """
+        """The distribution that the method draws from."""
         return Decision(log_probabilities(logits[self.drawn_from], self.temperature))
 
     def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
@@ -77,11 +65,7 @@ class BaselinePolicy(Policy):
         return replace(self, method_branches=self.branches_for(model, prompt))
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """The factual branch, the masked one where it is needed or watched, and the method's own.
-
-        Raises:
-            InvalidInputError: The method has branches of its own and the policy is not bound to a prompt.
-        """
+        """The factual branch, the masked one where it is needed or watched, and the method's own."""
         kind, plain = type(self), BaselinePolicy
         if self.method_branches is None and (kind.branches_for, kind.bound) != (plain.branches_for, plain.bound):
             raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")

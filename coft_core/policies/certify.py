@@ -24,15 +24,7 @@ def certified_set(joint: Tensor, log_tau: Tensor | float) -> Tensor:
 
 
 def size_range(margins: Tensor, noise: float) -> Tensor:
-    """Between which sizes a certified set lies when every support may be off by numeric noise.
-
-    Args:
-        margins: Support minus log-threshold of each token, ``(..., V)``.
-        noise: Bound on the difference of a log-probability between two ways of running the model, nats.
-
-    Returns:
-        ``(..., 2)``: tokens that reach the threshold by the noise or more, and those that miss it by no more.
-    """
+    """Sizes ``(..., 2)`` between which a certified set lies when all margins ``(..., V)`` may be off by noise."""
     # A token of probability 0 at a threshold of 0 is in the set: -inf - -inf gives no number, which is never less.
     missing = [(margins < noise).sum(-1), (margins < -noise).sum(-1)]  # (...) each
     return margins.shape[-1] - torch.stack(missing, dim=-1)
@@ -51,15 +43,6 @@ def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
 
     Entropies and divergences are in nats; ``0 log 0`` is 0. A divergence is infinite where the second view forbids what
     the first allows, and rounding never makes it negative. On an empty certified set the distance is NaN.
-
-    Args:
-        log_p: Log-probabilities in the factual, the masked and the fused view, ``(3, G, V)``.
-        certified: Membership in the certified set, ``(G, V)``; None when nothing is certified.
-
-    Returns:
-        ``(G, 10)``: whether the factual or the masked view is NaN; size and fused probability of the certified set;
-        entropies of the factual, the masked and the fused view; ``KL(fused || masked)``; total variation of the fused
-        and the masked view on the certified set; ``KL(fused || factual)``; total variation of these two.
     """
     p = log_p.exp()  # (3, G, V)
     p_factual, p_masked, p_fused = p.unbind()  # (G, V) each

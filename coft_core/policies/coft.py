@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
 from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views
@@ -19,12 +18,9 @@ from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabiliti
 from coft_core.text.masking import MaskedPrompt, MaskLayout, MaskSettings, mask_families
 from coft_core.types import CertificateState
 
-Thresholds = TypeVar("Thresholds", bound=AnyCalibration)
-"""The kind of calibration that a policy applies."""
-
 
 @dataclass(frozen=True)
-class FusedPolicy(Policy, Generic[Thresholds]):
+class FusedPolicy(Policy):
     """COFT decoding, whatever the layout of its masks.
 
     Attributes:
@@ -34,13 +30,10 @@ class FusedPolicy(Policy, Generic[Thresholds]):
     """
 
     lam: float = 0.6
-    calibration: Thresholds | None = None
+    calibration: Calibration | None = None
     families: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     layout: ClassVar[MaskLayout] = "joint"
-    takes: ClassVar[type[AnyCalibration]]
-    """The kind of calibration that it applies."""
-
     unclaimed: ClassVar[str] = "no calibration"
     needs_masked = True
 
@@ -60,7 +53,7 @@ class FusedPolicy(Policy, Generic[Thresholds]):
         return self.lam
 
     @property
-    def applied(self) -> AnyCalibration | None:
+    def applied(self) -> Calibration | None:
         """Its calibration."""
         return self.calibration
 
@@ -69,17 +62,17 @@ class FusedPolicy(Policy, Generic[Thresholds]):
         """Lambda, the sampling controls, and whether anything is certified."""
         return (type(self), self.lam, self.sampling, self.calibration is None)
 
-    def changed(self, lam: float | None, alpha: float | None, calibration: AnyCalibration | None) -> Self:
+    def changed(self, lam: float | None, alpha: float | None, calibration: Calibration | None) -> Self:
         """This policy at another fusion weight, risk level or calibration; None keeps its own.
 
         Raises:
             InvalidInputError: It has none to change, takes another kind of calibration, or there is none to read
                 alpha off.
         """
-        applied: AnyCalibration | None = self.calibration if calibration is None else calibration
-        if applied is not None and not isinstance(applied, self.takes):
+        applied = self.calibration if calibration is None else calibration
+        if applied is not None and applied.layout != self.layout:
             raise InvalidInputError(
-                f"The policy {self.title} takes a {self.takes.__name__}, not a {type(applied).__name__}."
+                f"The policy {self.title} takes thresholds of {self.layout} masks, not of {applied.layout} ones."
             )
         if alpha is not None and applied is None:
             raise InvalidInputError("There is no calibration to read another alpha off; choose one.")
@@ -97,12 +90,11 @@ class FusedPolicy(Policy, Generic[Thresholds]):
 
 
 @dataclass(frozen=True)
-class CoftPolicy(FusedPolicy[Calibration]):
+class CoftPolicy(FusedPolicy):
     """COFT decoding with one masked branch."""
 
     name: ClassVar[str] = "coft"
     title: ClassVar[str] = "COFT"
-    takes: ClassVar[type[AnyCalibration]] = Calibration
     reads_rowwise: ClassVar[bool] = True
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
@@ -147,5 +139,4 @@ class CoftPolicy(FusedPolicy[Calibration]):
         """Log-threshold at a step and what it rests on."""
         if self.calibration is None:
             return -math.inf, "none"
-        found = self.calibration.bin(step)
-        return found.log_tau, found.state
+        return self.calibration.bound(step)

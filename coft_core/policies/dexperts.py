@@ -32,10 +32,6 @@ class DExpertsPolicy(BaselinePolicy):
     nucleus, as its section 2 does before combining; the three readings continue the same text. The two are separate
     checkpoints with the model's tokenizer, as in the paper, or, where none are named, the model itself with an
     instruction before the prompt. With one checkpoint alone the other reading is prompted, too.
-
-    Attributes:
-        weight: The paper's alpha; 2.0 in its main experiments.
-        nucleus: Mass of the model's own nucleus that may be chosen from; 0.9 in the paper, 1 is off.
     """
 
     expert: str | None = parameter(None, "model", "Expert", "A checkpoint; none prompts the model.", optional=True)

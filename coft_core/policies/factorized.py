@@ -11,7 +11,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.conformal.families import AnyCalibration, FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
 from coft_core.policies.base import FACTUAL, FamilyView, Past, Views
@@ -28,7 +27,7 @@ _WORST_FIRST: tuple[CertificateState, ...] = ("none", "uninformative", "inherite
 
 
 @dataclass(frozen=True)
-class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
+class FactorizedCoftPolicy(FusedPolicy):
     """COFT decoding with one masked branch per attribute family that the prompt names.
 
     A family's branch masks that family alone. The factual branch is fused with the mean of the masked branches' logits,
@@ -40,7 +39,6 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
     title: ClassVar[str] = "COFT, factorized"
 
     layout: ClassVar[MaskLayout] = "factorized"
-    takes: ClassVar[type[AnyCalibration]] = FactorizedCalibration
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch and one for each family that the prompt has masked."""
@@ -56,7 +54,7 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
         """The families' thresholds, in the order of their branches."""
         if self.calibration is None:
             return ()
-        return tuple(self.calibration.threshold(name.removeprefix(PREFIX), step) for name in branches[1:])
+        return tuple(self.calibration.bound(step, name.removeprefix(PREFIX)) for name in branches[1:])
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse with the mean of the masked logits and intersect the families' certificates.
@@ -104,5 +102,5 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
         log_p = log_probabilities(masked, self.temperature)  # (G, V)
         if self.calibration is None:
             return FamilyView(family, log_p, None, -math.inf, "none")
-        log_tau, state = self.calibration.threshold(family, step)
+        log_tau, state = self.calibration.bound(step, family)
         return FamilyView(family, log_p, certified_set(joint_support(log_p_fused, log_p), log_tau), log_tau, state)

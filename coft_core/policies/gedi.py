@@ -41,12 +41,6 @@ class GediPolicy(BaselinePolicy):
     generated tokens; in the authors' code it runs over the prompt's as well. Their code weights at temperature 1 and
     divides by the temperature afterwards, and penalises repeated tokens; here the temperature comes first, as for all
     methods, and nothing is penalised.
-
-    Attributes:
-        omega: Power of the posterior; 30 in the paper.
-        rho: Mass of the weighted distribution that the filter keeps at least; 0.2 in the authors' scripts.
-        certain: Posterior above which a token always stays; 0.97 in the paper.
-        scale: Power of the likelihood, the paper's alpha, which it learns.
     """
 
     discriminator: str | None = parameter(

@@ -34,11 +34,6 @@ class ItiPolicy(BaselinePolicy):
     The defaults of heads and strength are what was chosen for the embedded model by measuring them
     (``assets/steering/README.md``). Other models need directions and settings of their own:
     ``python -m bench.steering_directions`` fits the former.
-
-    Attributes:
-        directions: A file of directions fitted on the audited model; empty takes those of the embedded model.
-        heads: The paper's K; 48 there, of 1,024.
-        strength: The paper's alpha; 15 there.
     """
 
     directions: str = parameter("", "file", "Directions", "A fitted file; none is the embedded model's.", optional=True)

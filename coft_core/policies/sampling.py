@@ -44,13 +44,6 @@ def choose(
     On a CPU only the likeliest tokens are put in order wherever they settle the draw, since sorting a vocabulary takes
     longer than the rest of a step; the token is the same. On other devices, and where this is compiled, every token is
     sorted: to ask whether some were enough would wait for the device.
-
-    Args:
-        log_p: Log-probabilities to choose from (the fused ones for COFT), ``(G, V)``.
-        certified: Boolean ``(G, V)``; None when the policy certifies nothing.
-        sampling: The controls; the temperature is part of ``log_p`` already.
-        uniform: ``(G,)`` numbers in [0, 1).
-        greedy: Take the likeliest token of the set.
     """
     if certified is None:
         restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)
@@ -82,15 +75,7 @@ def _sizes(log_p: Tensor, sampling: Sampling) -> list[int]:
 
 
 def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Draw a token a row with only ``size`` tokens in order, and whether all in order would give the same one.
-
-    Args:
-        log_p: ``(G, V)``, ``-inf`` for tokens that are not in the set.
-        empty: Rows that take the likeliest token, ``(G,)``.
-        sampling: The controls.
-        uniform: ``(G,)``.
-        size: Tokens in order, at least top-k where that cuts.
-    """
+    """Draw a token a row with only ``size`` tokens in order, and whether all in order would give the same one."""
     vocabulary = log_p.shape[-1]
     ordered, token_ids = _likeliest(log_p, size)  # (G, S)
     least = ordered[:, -1:]  # (G, 1)

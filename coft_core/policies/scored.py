@@ -147,7 +147,7 @@ class DtcdPolicy(ScoredPolicy):
         """Log-threshold of the probability at a step and what it rests on."""
         if self.calibration is None:
             return math.log(self.minimum) if self.minimum else -math.inf, "none"
-        return self.calibration.threshold(step), self.calibration.state(step)
+        return self.calibration.bound(step)
 
     def required(self, used: Fingerprint) -> Fingerprint:
         """The factual reading that this policy certifies by."""

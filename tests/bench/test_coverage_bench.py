@@ -50,7 +50,7 @@ def test_every_figure_is_over_contexts_and_rows_are_told_by_group_and_family() -
     whose = [(who, group) for who in ("He", "The box") for group in "ab"]
     examples = [Example(f"{who} said so", group=group) for who, group in whose for _ in range(25)]
     contexts, steps = np.repeat(np.arange(100), 2), np.tile([0, 1], 100)
-    made = cc.Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(np.full(200, -5.0), steps, contexts))
+    made = cc.Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues(np.full(200, -5.0), steps, contexts))
     # The first 30 contexts, all of them about "He", miss both steps.
     values = CalibrationValues(np.where(contexts < 30, -9.0, -1.0), steps, contexts, contexts + 1)
     found = coverage.measured(made, values, examples)

@@ -14,7 +14,7 @@ from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.writers import cells
 from bench.demo_model.sample_prompt_sets import AUDITED_SHARES, sample_sets, setting_weights, write
 from bench.demo_model.sample_rows import Drawer, OfCells
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers, groups_of
@@ -24,7 +24,7 @@ INDEX = json.loads((ASSETS / "prompts/samples.json").read_text(encoding="utf-8")
 FILES = [entry["file"] for entry in INDEX]
 COLUMNS = ("prompt", "reference", "spans", "group", "context", "weight")
 LARGEST = 150_000
-APART = CalibrationSettings().verification_share
+APART = CalibrationOptions().verification_share
 
 
 def records(name):

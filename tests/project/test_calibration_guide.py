@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.calibration import split_alpha
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.drift import LEAST_BASELINE, RECALIBRATE, WATCH, WATCH_P, WINDOW
-from coft_core.conformal.families import split_alpha
 from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, coverage_range, effective_size, minimum_contexts
 from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, LEAST_PROMPTS
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs/calibration_guide.md").read_text(encoding="utf-8")
 TEXT = " ".join(GUIDE.split())
 FIVE, THREE = 0.05, 0.03
-SHARE = CalibrationSettings().verification_share
-ROUNDS = CalibrationSettings().max_iterations
+SHARE = CalibrationOptions().verification_share
+ROUNDS = CalibrationOptions().max_iterations
 
 
 def table(name):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration, split_alpha
+from coft_core.conformal.calibration import Calibration, split_alpha
+from coft_core.conformal.part import Part
 from coft_core.conformal.quantile import conformal_threshold
 from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
@@ -74,10 +74,10 @@ def test_measured_coverage_of_the_intersection_holds_where_contexts_have_several
     for repeat in range(60):
         known, apart = rows_of_contexts(generator, CONTEXTS, 0), rows_of_contexts(generator, 100, CONTEXTS)
         parts = tuple(
-            (name, Calibration(TOY_FINGERPRINT, shares[name], known[name], apart[name], max_position=8, seed=repeat))
+            (name, Part(TOY_FINGERPRINT, shares[name], known[name], apart[name], max_position=8, seed=repeat))
             for name in FAMILIES
         )
-        measured = FactorizedCalibration(0.3, parts).coverage
+        measured = Calibration(0.3, parts).coverage
         kept, contexts = kept + measured.kept, contexts + measured.contexts
     assert kept / contexts >= 0.7
     # The union bound gives something away, but not everything.

@@ -31,7 +31,7 @@ def test_each_group_is_covered_by_its_own_thresholds_and_the_rare_one_not_by_com
         step = np.concatenate([np.arange(length) for length in lengths])
         level = (hardness + generator.normal(size=80))[context]
         values = CalibrationValues(-np.exp(level + 0.1 * generator.normal(size=context.size)), step, context)
-        calibration = Calibration(TOY_FINGERPRINT, ALPHA, values, context_groups=groups, bin_width=4, max_position=4)
+        calibration = Calibration.of(TOY_FINGERPRINT, ALPHA, values, context_groups=groups, bin_width=4, max_position=4)
         for name in SIZES:
             for read, found in ((calibration.for_group(name), own), (calibration, shared)):
                 found[name].append(stats.norm.cdf((np.log(-read.threshold(0)) - HARDNESS[name]) / math.hypot(1, 0.1)))

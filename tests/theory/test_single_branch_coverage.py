@@ -38,7 +38,7 @@ def shares():
             own[:CONTEXTS].flatten().numpy(), np.tile(np.arange(STEPS), CONTEXTS), np.repeat(np.arange(CONTEXTS), STEPS)
         )
         fingerprint = replace(TOY_FINGERPRINT, method=SINGLE_BRANCH)
-        calibration = Calibration(fingerprint, ALPHA, values, bin_width=1, max_position=STEPS)
+        calibration = Calibration.of(fingerprint, ALPHA, values, bin_width=1, max_position=STEPS)
         policy = SingleBranchPolicy(0.6, calibration)
         logits = torch.stack([factual[CONTEXTS:], masked[CONTEXTS:]], 2)  # (new, T, 2, V)
         members, joint = [], []

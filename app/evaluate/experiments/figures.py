@@ -16,7 +16,7 @@ from app.evaluate.methods import methods_from
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuiteOutcomes
 from app.evaluate.tables import main_table
 from app.shared.audits import AuditSettings
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.experiments.averages import Part, average, shown_as
 from coft_core.experiments.choice import Averaged
 from coft_core.suites.base import Figure, Outcome, Outside, Suite
@@ -125,7 +125,7 @@ class Kept:
     suites: Mapping[str, Suite]
     outcomes: tuple[SuiteOutcomes, ...]
     calibrations: tuple[CalibrationNote, ...] = ()
-    thresholds: Callable[[str, str, int], AnyCalibration | None] = lambda suite, method, seed: None
+    thresholds: Callable[[str, str, int], Calibration | None] = lambda suite, method, seed: None
     prompts: Callable[[str, int], tuple[list[str], list[str]] | None] = lambda suite, seed: None
     left_out: tuple[str, ...] = ()
     measured: Mapping[int, Any] = field(default_factory=dict)

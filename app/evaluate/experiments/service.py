@@ -34,7 +34,7 @@ from app.shared.operations import Json
 from app.shared.policies import parameter_values, policy_info
 from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
-from coft_core.conformal.families import AnyCalibration, load_calibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CoftError
 from coft_core.suites.base import Outside
 from db.evaluations import EvaluationsRepository
@@ -301,9 +301,9 @@ class ExperimentService:
             measured_by(view.job),
         )
 
-    def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> AnyCalibration | None:
+    def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> Calibration | None:
         data = self._store.calibration(evaluation_id, suite, method, seed)
-        return load_calibration(data) if data else None
+        return Calibration.from_bytes(data) if data else None
 
     def _prompts(
         self, request: EvaluationRequest, suite: str | None, seed: int

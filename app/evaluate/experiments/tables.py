@@ -296,7 +296,7 @@ def _calibrations(kept: Kept, suite: str, label: str) -> dict[int, Calibration]:
     """Calibrations of a method on a suite by seed; factorized ones are left out."""
     read = kept.suites.get(suite)
     found = {} if read is None else {seed: kept.thresholds(read.key, label, seed) for seed in kept.seeds}
-    return {seed: own for seed, own in found.items() if isinstance(own, Calibration)}
+    return {seed: own for seed, own in found.items() if own is not None and own.layout == "joint"}
 
 
 @dataclass(frozen=True)
@@ -317,9 +317,9 @@ class ChainsTable(Table):
         for suite in kept.suites:
             for seed, own in _calibrations(kept, suite, self.method).items():
                 for alpha, horizon in places:
-                    bound = union_bound(alpha, horizon, own.positions, own.values)
+                    bound = union_bound(alpha, horizon, own.positions, own.joint.values)
                     unions[alpha, horizon].append(1 - bound.level)
-                    found = own.sequence_coverage(alpha, horizon).overall
+                    found = own.joint.sequence_coverage(alpha, horizon).overall
                     if found.coverage is None:
                         why = (own.sequence(alpha, horizon).reason or "none was kept apart").rstrip(".")
                         reasons[f"Not measured: {kept.suites[suite].title}, {_steps(horizon)}: {why}."] = None
@@ -363,7 +363,7 @@ class DriftTable(Table):
         named = kept.suites[first].title if first in kept.suites else first
         base, lines, told = _calibrations(kept, first, self.method), [], []
         for title, suite in self.sets.items():
-            coverage, ratios, areas = [own.coverage.overall for own in base.values()], [1.0], []
+            coverage, ratios, areas = [own.coverage for own in base.values()], [1.0], []
             if suite != first:
                 others = _calibrations(kept, suite, self.method)
                 seeds = sorted(set(base) & set(others))

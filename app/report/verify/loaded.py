@@ -16,8 +16,8 @@ from app.shared.errors import ServiceError
 from app.shared.policies import certifies
 from app.shared.thresholds import reading_for
 from coft_core.conformal import informative
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
-from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError
 from coft_core.types import Certificate, CertificateState, Step
 
@@ -32,12 +32,12 @@ class Loaded:
     files: Mapping[str, bytes] | None = None
     manifest: Mapping[str, object] | None = None
     bundle_digest: str | None = None
-    stated: AnyCalibration | None = None
-    calibration: AnyCalibration | None = None
+    stated: Calibration | None = None
+    calibration: Calibration | None = None
     calibration_problem: str = ""
 
     @property
-    def applied(self) -> AnyCalibration | None:
+    def applied(self) -> Calibration | None:
         """The calibration whose thresholds were applied: the session's policy takes none, or none of another layout."""
         if self.calibration is None or not certifies(self.settings):
             return None
@@ -185,7 +185,7 @@ def _settings(report: ReportPart) -> AuditSettings:
 def _with_calibration(loaded: Loaded, data: bytes) -> Loaded:
     # The session's own id of its calibration means nothing here; only risk level and group are read.
     try:
-        stated = load_calibration(data)
+        stated = Calibration.from_bytes(data)
         loaded = replace(loaded, stated=stated)
         return replace(loaded, calibration=reading_for(stated, loaded.settings))
     except CoftError as error:

@@ -15,7 +15,8 @@ from app.shared.errors import ServiceError
 from app.shared.json import chain_json
 from app.shared.planning import other_layout, policy_of
 from app.shared.policies import policy_info
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.part import JOINT
 from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
@@ -33,7 +34,7 @@ def _require_usable(loaded: Loaded) -> None:
         raise ServiceError(f"{CALIBRATION} cannot be used: {loaded.calibration_problem}")
 
 
-def _calibration(loaded: Loaded) -> AnyCalibration:
+def _calibration(loaded: Loaded) -> Calibration:
     """The calibration with its values, for a check that can do nothing without."""
     _require_usable(loaded)
     if loaded.calibration is None:
@@ -171,8 +172,7 @@ def _threshold(loaded: Loaded, family: str | None, step: int) -> tuple[float, st
         return -math.inf, "none"
     if loaded.applied is None:
         return _listed(loaded.report.thresholds, family, step)
-    part = loaded.applied.part(family)
-    return (-math.inf, "uninformative") if part is None else (part.threshold(step), part.state(step))
+    return loaded.applied.bound(step, family or JOINT)
 
 
 def _listed(thresholds: ThresholdsPart | None, family: str | None, step: int) -> tuple[float, str]:

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
 from app.shared.wiring import Services
-from coft_core import load_calibration
+from coft_core.conformal.calibration import Calibration
 from tests.browser import served
 from tests.story.model import EMBEDDED
 
@@ -61,7 +61,7 @@ def test_a_reviewer_calibrates_the_embedded_model_on_her_own_prompts_and_audits_
     assert [(each.contexts, each.model) for each in made] == [(18, EMBEDDED)]
     with page.expect_download() as waiting:
         page.locator("#result").get_by_role("button", name="Download").click()
-    assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 18
+    assert Calibration.from_bytes(Path(waiting.value.path()).read_bytes()).context_count == 18
     page.get_by_role("link", name="Use in audits").click()
     expect(page.locator(".rail .note .badge")).to_contain_text("18 contexts")
     of_another_model = page.locator(".rail .note", has_text=EMBEDDED)

@@ -14,7 +14,6 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.kept_logits import KeptLogits
-from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
 from coft_core.policies.coft import CoftPolicy
@@ -53,12 +52,10 @@ def ran(wired, settings, prompt=PROMPT, spans=SPANS):
 def calibrated_at(wired, settings, lam):
     """A stored calibration of the same policy at another lambda, with values that move its thresholds."""
     stored = wired[CalibrationService].load(settings.calibration_id)
-    moved = replace(stored.values, values=stored.values.values + math.log(0.5))
-    other = replace(
-        stored, fingerprint=replace(stored.fingerprint, lam=lam), values=moved, name=f"made for {lam:g}", chains=None
-    )
-    assert isinstance(other, Calibration)
-    return wired[RereadService]._store.add(other).id
+    values, own = stored.joint.values, replace(stored.fingerprint, lam=lam)
+    moved = replace(values, values=values.values + math.log(0.5))
+    other = stored.each(lambda part: replace(part, fingerprint=own, values=moved, chains=None))
+    return wired[RereadService]._store.add(replace(other, name=f"made for {lam:g}")).id
 
 
 @pytest.fixture(scope="module")

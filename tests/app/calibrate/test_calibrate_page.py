@@ -16,7 +16,7 @@ from app.calibrate.service import CalibrationService, request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
-from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.calibration import Calibration
 from db.prompt_sets import PromptSetsRepository
 from tests.app.shared.test_accessibility import faulty
 
@@ -61,7 +61,7 @@ def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
     let_go, service = threading.Event(), services[CalibrationService]
     calibrate = service._calibrate
 
-    def half(context: JobContext, *work: Any) -> AnyCalibration:
+    def half(context: JobContext, *work: Any) -> Calibration:
         context.progress(0.1, "12 of 120 prompts")
         time.sleep(0.6)
         while not let_go.wait(0.1):

@@ -17,16 +17,13 @@ from app.calibrate.result_page import READING_FIELDS, ResultHandlers, reading_fr
 from app.calibrate.result_words import (
     MOST_ROWS,
     alphas,
-    families_table,
     fingerprint,
-    groups_table,
     promises,
     prompts_needed,
     ranges_by_reason,
     result_checks,
     result_head,
     silent_because,
-    smallest_alpha,
     thresholds,
 )  # fmt: skip
 from app.calibrate.service import CalibrationService
@@ -78,7 +75,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
     rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
     pieces = [
         prompt_set(parsed), row_errors((RowError(2, NASTY, NASTY),), 2), preview_rows(rows, 1), result_head(shown),
-        fingerprint(shown), groups_table(shown), runs_list([shown.summary], 1), resumable_jobs([job]),
+        fingerprint(shown), result_checks(shown), runs_list([shown.summary], 1), resumable_jobs([job]),
         comparison_settings(shown, shown), comparison_thresholds(shown, shown), alphas([(0.1, NASTY)], 0.1),
     ]  # fmt: skip
     assert all("<img" not in piece for piece in pieces)
@@ -89,17 +86,18 @@ def with_states(services: Services, *states: tuple[str, float]) -> CalibrationVi
     """The first calibration with bins of these states and thresholds, one for each step."""
     shown = view(services)
     bins = tuple(
-        replace(shown.bins[0], label=str(step + 1), first_step=step, last_step=step, state=state, tau=tau)
-        for step, (state, tau) in enumerate(states)
+        replace(shown.bins[0], first_step=step, last_step=step, state=state, log_tau=log_tau)
+        for step, (state, log_tau) in enumerate(states)
     )
     return replace(shown, bins=bins)
 
 
-WEAK, OPEN = ("uninformative", 7e-8), ("uninformative", 0.0)
+WEAK, OPEN = ("uninformative", math.log(7e-8)), ("uninformative", -math.inf)
+OWN = ("calibrated", math.log(0.02))
 
 
 def test_each_range_of_steps_is_usable_or_has_a_reason_and_none_is_both(services):
-    shown = with_states(services, WEAK, WEAK, ("calibrated", 0.02), ("calibrated", 0.01), OPEN, WEAK)
+    shown = with_states(services, WEAK, WEAK, OWN, ("calibrated", math.log(0.01)), OPEN, WEAK)
     ranges = ranges_by_reason(shown)
     assert ranges == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
     assert "2 of 6 ranges" in result_head(shown)
@@ -128,11 +126,13 @@ def test_what_certifies_nothing_says_why_and_is_not_the_main_way_on(services):
 
 def test_a_long_table_is_folded_and_a_short_one_is_not(services):
     assert "<details" not in thresholds(view(services))
-    assert "<details" in thresholds(with_states(services, *[("calibrated", 0.02)] * (MOST_ROWS + 1)))
+    assert "<details" in thresholds(with_states(services, *[OWN] * (MOST_ROWS + 1)))
 
 
 def test_small_thresholds_have_one_format(services):
-    cells = re.findall(r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", 0.00002))))
+    cells = re.findall(
+        r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", math.log(0.00002))))
+    )
     assert "0.000000070" in cells
     assert not any("e" in cell for cell in cells)
 
@@ -152,48 +152,21 @@ def test_everything_of_a_run_is_replaced_at_once(services):
     assert (head, foot) == (drift_head(report := services[CalibrationService].drift(2)), drift_foot(report))
 
 
-def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(services):
-    shown = alphas([(0.002, view(services, alpha=0.002)), (0.001, "The weights leave too few.")], 0.1)
-    assert "needs 499 contexts" in shown
-    assert "The weights leave too few." in shown
-
-
 def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     shown = view(services, "factorized")
     head = result_head(shown)
     assert "asked for 0.95" in head
     assert "at its share 0.05 of alpha 0.10" in head
     assert "agrees with 0.95" in result_checks(shown)
-    assert families_table(shown).count("<tr>") == 3
-    assert families_table(view(services)) == ""
-
-
-def test_a_bound_and_weights_are_said_with_the_promise(services):
-    assert "at most 2 times likelier than here" in promises(view(services, rho=2.0))
-    weighted = view(services, "weighted")
-    assert "prompts like those that the weights describe" in promises(weighted)
-    assert f"they count as {weighted.effective_contexts:.0f}" in result_head(weighted)
-
-
-def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_position(services):
-    shown = smallest_alpha(view(services))
-    assert [text in shown for text in ("in some bin of steps", "in every bin that has data", "for whole chains")] == [
-        True
-    ] * 3
-    assert "steps 25–32" in shown
-    assert "for whole chains" not in smallest_alpha(view(services, "factorized"))
+    families = result_checks(shown).split('id="families"')[1].split("</section>")[0]
+    assert families.count("<tr>") == 3
+    assert 'id="families"' not in result_checks(view(services))
 
 
 def test_groups_under_the_needed_size_are_called_refused(services):
-    shown = groups_table(view(services, "grouped"))
+    shown = result_checks(view(services, "grouped"))
     assert shown.count("own thresholds</span>") == 2
     assert "refused: 9 contexts needed" in shown
-
-
-def test_every_state_of_a_threshold_is_told_in_words(services):
-    shown = thresholds(view(services))
-    assert "none, every token passes" in shown
-    assert "not calibrated here, borrowed from 17–24" in shown
 
 
 def test_drift_is_a_mark_a_word_and_a_sentence():
@@ -328,4 +301,4 @@ def test_a_threshold_that_is_too_weak_is_told_so_wherever_it_shows(services):
     assert '<td colspan="2" class="caution">' in thresholds(shown)
     assert calibration_status(shown)[0] == "uninformative"
     assert bin_verdict(weak)[1] == f"{TOO_WEAK}."
-    assert calibration_status(with_states(services, WEAK, ("calibrated", 0.02)))[0] == "calibrated"
+    assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"

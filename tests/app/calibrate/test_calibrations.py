@@ -96,7 +96,7 @@ def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired
     last = view.bins[-1]
     assert (last.state, last.label, last.inherited_from) == ("inherited", "25 and later", "17–24")
     for asked in (ReadingRequest(family="gender"), ReadingRequest(alpha_by_family=(("gender", 0.1),))):
-        with pytest.raises(ServiceError, match="one masked branch"):
+        with pytest.raises((ServiceError, InvalidInputError), match="one masked branch"):
             wired[CalibrationService].view(view.summary.id, asked)
     taus = [
         wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2)
@@ -165,13 +165,13 @@ def test_a_calibration_by_group_is_read_for_each_group(wired, made):
     stored = wired[CalibrationService].load(view.summary.id)
     part = wired[CalibrationService].view(view.summary.id, ReadingRequest(group="b"))
     assert part.group == "b"
-    assert part.tokens == len(stored.for_group("b").values)
+    assert part.tokens == len(stored.for_group("b").joint.values)
     assert part.bins[0].tau == stored.for_group("b").bins[0].tau
-    assert part.groups == view.groups == stored.groups
+    assert part.groups == view.groups == stored.joint.groups
     # What each group needs follows alpha, although its size is looked up once.
     assert (
         wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3)).groups
-        == stored.read(alpha=0.3).groups
+        == stored.read(alpha=0.3).joint.groups
     )
     with pytest.raises(InvalidInputError, match="nothing is certified"):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.01, group="b"))
@@ -200,7 +200,7 @@ def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(
     with pytest.raises(ServiceError, match="age"):
         wired[CalibrationService].view(view.summary.id, ReadingRequest(family="age"))
     path = wired[CalibrationService].export(view.summary.id, tmp_path)
-    assert cc.load_calibration(path.read_bytes()) == stored
+    assert cc.Calibration.from_bytes(path.read_bytes()) == stored
     wired[CalibrationService].delete(view.summary.id)
     with pytest.raises(StoreError):
         wired[CalibrationService].view(view.summary.id)
@@ -222,7 +222,7 @@ def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wi
     assert set(np.unique(stored.chosen.contexts)) == set(range(20))
     many = made(grouped_rows(), **CHAINS, mask_layout=layout)
     stored = wired[CalibrationService].load(many.summary.id)
-    parts = [part for _, part in stored.parts] if layout == "factorized" else [stored]
+    parts = [part for _, part in stored.parts]
     held_out = {n for part in parts for n in np.unique(part.verification.contexts).tolist()}
     assert set(np.unique(stored.chosen.contexts).tolist()) == held_out
     assert many.has_chains
@@ -233,8 +233,9 @@ def test_weights_of_a_column_are_those_of_the_contexts(wired, made):
     rows = grouped_rows()
     view = made(rows, weighting="column", by_group=True)
     stored = wired[CalibrationService].load(view.summary.id)
-    assert dict(zip(stored.shift.contexts, stored.shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(60)}
-    assert view.effective_contexts == stored.effective_contexts < view.summary.contexts
+    shift = stored.joint.shift
+    assert dict(zip(shift.contexts, shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(60)}
+    assert view.effective_contexts == stored.joint.effective_contexts < view.summary.contexts
     plain = wired[CalibrationService].load(made(rows, by_group=True).summary.id)
     assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(60)}), created=stored.created)
 
@@ -277,8 +278,8 @@ def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):
     deployment = tuple(f"The Black man said number {i} to them," for i in range(40))
     view = made(grouped_rows(80), weighting="estimated", by_group=True, deployment=deployment)
     stored = wired[CalibrationService].load(view.summary.id)
-    weights = np.array(stored.shift.weights)
-    assert stored.shift.estimated
+    weights = np.array(stored.joint.shift.weights)
+    assert stored.joint.shift.estimated
     assert weights[1::2].mean() > 2 * weights[::2].mean()
     assert any("estimated" in note for note in view.notes)
 
@@ -358,11 +359,11 @@ def test_what_a_calibration_says_is_json(wired, made):
 def test_weights_are_not_estimated_for_contexts_that_an_earlier_version_counted_otherwise(wired, made):
     view = made(grouped_rows())
     stored = wired[CalibrationService].load(view.summary.id)
-    parts = (stored.values, stored.verification)
+    parts = (stored.joint.values, stored.joint.verification)
     merged = [replace(values, contexts=values.contexts // 30) for values in parts]
     record = wired[CalibrationService]._store.get(view.summary.id)
     older = wired[CalibrationService]._store.add(
-        replace(stored, values=merged[0], verification=merged[1]), record.prompt_set_id
+        stored.each(lambda part: replace(part, values=merged[0], verification=merged[1])), record.prompt_set_id
     )
     with pytest.raises(ServiceError, match="rows of one group"):
         wired[CalibrationService].reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")

@@ -285,7 +285,7 @@ def calibration(seed, shift=0.0, contexts=300, steps=8):
     rows = np.repeat(np.arange(contexts), steps)
     whole = CalibrationValues(values.ravel(), np.tile(np.arange(steps), contexts), rows)
     apart = list(range(contexts // 2, contexts))
-    return Calibration(
+    return Calibration.of(
         TOY_FINGERPRINT, 0.1, whole.select(list(range(contexts // 2))), whole.select(apart), bin_spacing="even"
     )
 

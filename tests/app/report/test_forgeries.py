@@ -17,7 +17,6 @@ from app.report.verify.untold import untold
 from app.shared.errors import ServiceError
 from app.shared.thresholds import reading_for
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import load_calibration
 from coft_core.errors import CoftError, ModelLoadError
 from tests.app.report.conftest import audit, check_named, failures, files_of, judge
 from tests.app.report.forging import Forgery, fields_of, rebuilt
@@ -93,9 +92,9 @@ def made_up(report, _):
 def shifted(report, files):
     """Values of the calibration moved by so little that no token changes sides, thresholds of the steps with them."""
     own = Calibration.from_bytes(files[CALIBRATION])
-    values = own.values.values
-    moved = np.minimum(values - np.float32(5e-3) * (np.abs(values) < 60), 0).astype(np.float32)
-    files[CALIBRATION] = replace(own, values=replace(own.values, values=moved)).to_bytes()
+    values = own.joint.values
+    moved = np.minimum(values.values - np.float32(5e-3) * (np.abs(values.values) < 60), 0).astype(np.float32)
+    files[CALIBRATION] = own.each(lambda part: replace(part, values=replace(values, values=moved))).to_bytes()
 
 
 def with_steps_of(change):
@@ -115,7 +114,7 @@ def with_steps_of(change):
 
 def verified_on_its_own(_, files):
     own = Calibration.from_bytes(files[CALIBRATION])
-    files[CALIBRATION] = replace(own, verification=own.values).to_bytes()
+    files[CALIBRATION] = own.each(lambda part: replace(part, verification=part.values)).to_bytes()
 
 
 def other_prompt(_, files):
@@ -408,7 +407,7 @@ def calibrations_read_once():
         return read[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.report.verify.loaded.load_calibration", functools.cache(load_calibration))
+        patch.setattr(Calibration, "from_bytes", functools.cache(Calibration.from_bytes))
         patch.setattr("app.report.verify.loaded.reading_for", reading)
         yield
 

@@ -166,7 +166,7 @@ def calibration(model, policy):
     own = replace(policy.fingerprint(model, "none"), estimator="hierarchical", source="reference")
     values = torch.full((99 * 8,), math.log(0.02)).numpy()
     steps, contexts = torch.arange(8).repeat(99).int().numpy(), torch.arange(99).repeat_interleave(8).int().numpy()
-    return cc.Calibration(own, 0.1, CalibrationValues(values, steps, contexts))
+    return cc.Calibration.of(own, 0.1, CalibrationValues(values, steps, contexts))
 
 
 def test_a_calibration_certifies_and_one_of_another_policy_is_refused(tiny):

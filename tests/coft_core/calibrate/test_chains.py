@@ -31,7 +31,7 @@ def thresholded(model, log_tau):
         bare.fingerprint(model, default_detector().version), estimator="hierarchical", source="rollout"
     )
     values = CalibrationValues(np.full(20, log_tau), np.zeros(20, dtype=int), np.arange(20))
-    return CoftPolicy(0.6, Calibration(fingerprint, 0.1, values))
+    return CoftPolicy(0.6, Calibration.of(fingerprint, 0.1, values))
 
 
 def prompts(model, texts=TEXTS):

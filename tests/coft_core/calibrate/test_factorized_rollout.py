@@ -12,8 +12,8 @@ import torch
 import coft_core as cc
 from coft_core.calibrate.chains import BATCH_ROWS, TRUTH_PATH, chain_prompts, chain_seed, generate_chains
 from coft_core.calibrate.rollouts import round_size
-from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import clopper_pearson
+from coft_core.conformal.part import Part
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
@@ -49,8 +49,8 @@ def thresholded(model, taus):
         name: CalibrationValues(np.full(99, log_tau), np.zeros(99, int), np.arange(99))
         for name, log_tau in taus.items()
     }
-    parts = tuple((name, Calibration(own, 0.05, own_values)) for name, own_values in values.items())
-    return cc.FactorizedCoftPolicy(0.6, cc.FactorizedCalibration(0.1, parts))
+    parts = tuple((name, Part(own, 0.05, own_values)) for name, own_values in values.items())
+    return cc.FactorizedCoftPolicy(0.6, cc.Calibration(0.1, parts))
 
 
 def prompts(model, policy):
@@ -142,7 +142,7 @@ class TestIteration:
         smallest = min(own.coverage.coverage or 0 for _, own in made.parts)
         assert made.coverage.coverage >= 0.6
         assert made.coverage.coverage <= smallest + 0.2
-        copy = cc.load_calibration(made.to_bytes())
+        copy = cc.Calibration.from_bytes(made.to_bytes())
         assert copy == made
         assert copy.chains == made.chains
         assert copy.chosen == made.chosen
@@ -155,7 +155,7 @@ class TestIteration:
             for i, e in enumerate(EXAMPLES[:10])
         ]
         assert all(Certificate.read(run.certificate).certified for run in runs)
-        assert made.sequence().certifies(runs[0].steps) in (True, False)
+        assert made.sequences().certifies(runs[0].steps) in (True, False)
         report = cc.drift_report(made, [cc.audit_summary(run.steps, 4) for run in runs], window=4)
         assert report.status in ("fresh", "watch")
         assert report.baseline == 40
@@ -168,7 +168,7 @@ class TestIteration:
         joint = cc.calibrate(model, masked, families=("gender",), **SETTINGS)
         own = parts.part("gender")
         assert own.chains == joint.chains
-        assert (own.values, own.verification, own.bins) == (joint.values, joint.verification, joint.bins)
+        assert (own.values, own.verification, own.bins) == (joint.joint.values, joint.joint.verification, joint.bins)
         assert parts.coverage == joint.coverage
         assert parts.chosen == joint.chosen
 

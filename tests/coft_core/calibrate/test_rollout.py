@@ -47,11 +47,11 @@ class TestIteration:
         assert sum(entry.contexts for entry in made.chains.iterations) + made.coverage.contexts == 160
         assert made.coverage.contexts == 40
         assert made.context_count == made.chains.iterations[-1].contexts
-        assert not set(made.values.contexts.tolist()) & set(made.verification.contexts.tolist())
+        assert not set(made.joint.values.contexts.tolist()) & set(made.joint.verification.contexts.tolist())
         assert made.coverage.low <= 1 - made.alpha <= made.coverage.high
         assert made.coverage.agrees
-        assert largest_change(None, made) == max(entry.tau for entry in made.bins)
-        assert largest_change(made, made) == 0.0
+        assert largest_change(None, made.joint) == max(entry.tau for entry in made.bins)
+        assert largest_change(made.joint, made.joint) == 0.0
 
     def test_budgets_and_splits_are_kept_and_what_cannot_be_iterated_is_refused(self, model):
         short = calibrate(model, EXAMPLES[:60], tolerance=0.0, max_iterations=2, **SETTINGS)
@@ -61,7 +61,7 @@ class TestIteration:
         assert short.chains.sentence in short.notes
         few = calibrate(model, EXAMPLES[:12], max_iterations=9, verification_share=0.0, **SETTINGS)
         assert all(entry.contexts >= 4 for entry in few.chains.iterations)
-        assert few.bin(0).state == "calibrated"
+        assert few.joint.bin(0).state == "calibrated"
         with pytest.raises(InvalidInputError, match="Example 2: The prompt is empty"):
             calibrate(model, [EXAMPLES[0], Example("  ")], **SETTINGS)
         for tolerance, rounds in ((-1.0, 4), (math.nan, 4), (0.1, 0)):
@@ -72,7 +72,7 @@ class TestIteration:
         bare = [Example(example.prompt) for example in EXAMPLES[:30]]
         one, other, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], EXAMPLES[:30], bare))
         assert replace(one, created="").to_bytes() == replace(other, created="").to_bytes()
-        assert without.values == one.values
+        assert without.joint.values == one.joint.values
 
 
 class TestPolicy:
@@ -120,7 +120,7 @@ class TestGroups:
         return calibrate(model, rows, alpha=0.2, by_group=True)
 
     def test_each_group_has_its_own_contexts_on_which_its_thresholds_rest(self, grouped):
-        common, rare = grouped.groups
+        common, rare = grouped.joint.groups
         assert (common.name, common.contexts, common.verification_contexts) == ("common", 108, 36)
         assert (rare.name, rare.contexts, rare.verification_contexts) == ("rare", 12, 4)
         assert grouped.context_count == 120
@@ -133,9 +133,9 @@ class TestGroups:
         strict = grouped.read(alpha=0.05)
         with pytest.raises(InvalidInputError, match=r"'rare' has 12 contexts, and 19 are needed"):
             strict.for_group("rare")
-        assert [entry.certifiable for entry in strict.groups] == [True, False]
-        assert strict.groups[1].smallest_alpha == pytest.approx(1 / 13)
-        assert grouped.read(alpha=0.1).for_group("rare").bin(0).state == "calibrated"
+        assert [entry.certifiable for entry in strict.joint.groups] == [True, False]
+        assert strict.joint.groups[1].smallest_alpha == pytest.approx(1 / 13)
+        assert grouped.read(alpha=0.1).for_group("rare").joint.bin(0).state == "calibrated"
         with pytest.raises(InvalidInputError, match="common, rare"):
             grouped.for_group("other")
 
@@ -158,7 +158,7 @@ class TestGroups:
 def test_rollouts_can_be_grouped(model):
     rows = [replace(e, group=str(i % 2)) for i, e in enumerate(EXAMPLES[:80])]
     made = calibrate(model, rows, by_group=True, **SETTINGS)
-    assert [entry.name for entry in made.groups] == ["0", "1"]
+    assert [entry.name for entry in made.joint.groups] == ["0", "1"]
     own = made.for_group("1")
     assert not own.as_rolled_out
     assert np.isfinite(own.threshold(0))
@@ -176,7 +176,7 @@ def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
             tiny_model(), examples, alpha=0.2, source="rollout", max_new_tokens=6, top_p=1.0, seed=seed,
             batch_size=batch_size,
         )  # fmt: skip
-        found = CalibrationValues.concat([made.values, made.verification])
+        found = CalibrationValues.concat([made.joint.values, made.joint.verification])
         return dict(zip(zip(found.contexts.tolist(), found.steps.tolist(), strict=True), found.values, strict=True))
 
     alone = supports(1)
@@ -185,6 +185,6 @@ def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
 
 
 def test_thresholds_in_force_stand_below_what_was_read_off_by_more_than_rounding(made):
-    (lower,) = in_force({"": made}).values()
+    (lower,) = in_force({"": made.joint}).values()
     for written, read in zip(lower.bins, made.bins, strict=True):
         assert written.log_tau == pytest.approx(read.log_tau - BELOW, abs=1e-6)

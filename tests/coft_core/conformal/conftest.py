@@ -29,7 +29,7 @@ def random_values(contexts, seed, longest=24, first_context=0):
 
 @pytest.fixture
 def calibration(fingerprint):
-    return Calibration(
+    return Calibration.of(
         fingerprint=fingerprint, alpha=0.1, values=random_values(60, seed=1),
         verification=random_values(40, seed=2, first_context=60), seed=3, created="2025-01-02T03:04:05+00:00",
         name="Wörter und mehr",

@@ -10,7 +10,8 @@ import torch
 
 import coft_core as cc
 from coft_core.calibrate.run import calibrate_factorized, calibrate_many
-from coft_core.conformal.families import FactorizedCalibration, split_alpha
+from coft_core.conformal.calibration import Calibration, split_alpha
+from coft_core.conformal.part import Part
 from coft_core.conformal.values import BELOW, CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
@@ -68,7 +69,7 @@ def test_every_weight_gives_the_slow_values(model):
     made = calibrate_many(model, EXAMPLES, LAMS, temperature=0.8, verification_share=0, batch_size=5, **OPTIONS)
     for lam, calibration in zip(LAMS, made, strict=True):
         expected = [slow_support(model, e, [("gender", "age")], lam, 0.8)[:, 0] for e in EXAMPLES]
-        np.testing.assert_allclose(calibration.values.values + BELOW, np.concatenate(expected), atol=2e-5)
+        np.testing.assert_allclose(calibration.joint.values.values + BELOW, np.concatenate(expected), atol=2e-5)
         assert calibration.fingerprint.lam == lam
 
 
@@ -98,7 +99,7 @@ def test_more_weights_do_not_run_the_model_more_often(model, monkeypatch):
 
 def test_bfloat16_values_are_close_to_those_of_float32():
     narrow, wide = (
-        calibrate_many(tiny_model(dtype=dtype), EXAMPLES, [0.6], verification_share=0, **OPTIONS)[0].values.values
+        calibrate_many(tiny_model(dtype=dtype), EXAMPLES, [0.6], verification_share=0, **OPTIONS)[0].joint.values.values
         for dtype in (torch.bfloat16, torch.float32)
     )
     assert narrow.dtype == np.float32
@@ -152,25 +153,21 @@ class TestFactorized:
         made = calibrate_factorized(model, EXAMPLES, **OPTIONS)[0]
         path = tmp_path / "families.coft"
         made.save(path)
-        assert FactorizedCalibration.load(path) == made
-        made.part("age").save(path)
-        with pytest.raises(CalibrationFormatError, match="one threshold for all families"):
-            FactorizedCalibration.load(path)
+        assert Calibration.load(path) == made
         path.write_bytes(made.to_bytes()[:-300])
         with pytest.raises(CalibrationFormatError):
-            FactorizedCalibration.load(path)
+            Calibration.load(path)
 
     def test_parts_of_different_policies_are_refused(self, fingerprint):
         one, other = (
-            cc.Calibration(print_, 0.05, CalibrationValues.empty())
-            for print_ in (fingerprint, replace(fingerprint, lam=0.1))
+            Part(print_, 0.05, CalibrationValues.empty()) for print_ in (fingerprint, replace(fingerprint, lam=0.1))
         )
         with pytest.raises(CalibrationMismatch, match="lam"):
-            FactorizedCalibration(0.1, (("age", one), ("race", other)))
-        with pytest.raises(InvalidInputError, match="at least one family"):
-            FactorizedCalibration(0.1, ())
+            Calibration(0.1, (("age", one), ("race", other)))
+        with pytest.raises(InvalidInputError, match="at least one part"):
+            Calibration(0.1, ())
         with pytest.raises(InvalidInputError, match="sum to more"):
-            FactorizedCalibration(0.07, (("age", one), ("race", one)))
+            Calibration(0.07, (("age", one), ("race", one)))
 
 
 class TestMaskSettings:
@@ -230,4 +227,4 @@ def test_reference_has_ended_only_where_it_is_written_with_the_end_of_text():
     ends = {continuation_ids(model, mask_prompt(model.tokenizer, "The old man", ()), " was a judge")[-1]}
     ending = replace(model, end_token_ids=frozenset(ends))
     (found,) = calibrate_many(ending, examples, [0.6], alpha=0.5, verification_share=0.0)
-    assert found.values.ends.tolist() == [0] * (len(found.values) - 1) + [1]
+    assert found.joint.values.ends.tolist() == [0] * (len(found.joint.values) - 1) + [1]

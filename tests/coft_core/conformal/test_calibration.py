@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import coverage_report
+from coft_core.conformal.part import JOINT
 from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import CalibrationValues
@@ -36,36 +37,37 @@ def rewritten(data, **settings):
 
 class TestReading:
     def test_bins_and_coverage_are_those_of_the_values(self, calibration):
-        values, positions = calibration.values, PositionBins()
-        bins = stepwise_bins(values.values, values.steps, values.contexts, 0.1, Rule(seed=calibration.seed), positions)
+        part, positions = calibration.joint, PositionBins()
+        values = part.values
+        bins = stepwise_bins(values.values, values.steps, values.contexts, 0.1, Rule(seed=part.seed), positions)
         assert calibration.bins == bins
-        assert calibration.coverage == coverage_report(calibration.verification, bins, positions, 0.1, calibration.seed)
+        assert calibration.coverage == coverage_report(part.verification, bins, positions, 0.1, part.seed)
         assert calibration.context_count == 60
 
     def test_step_is_looked_up_in_its_bin(self, calibration):
         for step in (0, 7, 8, 23, 255, 5000):
-            entry = calibration.bin(step)
+            entry = calibration.joint.bin(step)
             assert entry.first_step <= step
             assert entry.last_step is None or step <= entry.last_step
             assert calibration.threshold(step) == entry.log_tau
-            assert calibration.state(step) == entry.state
-        assert calibration.state(0) == "calibrated"
-        assert calibration.state(5000) == "inherited"
+            assert calibration.bound(step) == (entry.log_tau, entry.state)
+        assert calibration.joint.bin(0).state == "calibrated"
+        assert calibration.joint.bin(5000).state == "inherited"
 
     def test_estimator_and_source_are_the_fingerprints_and_settings_out_of_range_refused(self, calibration):
         assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
         with pytest.raises(InvalidInputError, match="median"):
-            replace(calibration, fingerprint=replace(calibration.fingerprint, estimator="median"))
+            calibration.read(estimator="median")
         with pytest.raises(InvalidInputError, match="counted from 0"):
             calibration.threshold(-1)
         with pytest.raises(FrozenInstanceError):
             calibration.alpha = 0.2
         for field, value in (("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)):
             with pytest.raises(InvalidInputError):
-                replace(calibration, **{field: value})
+                replace(calibration.joint, **{field: value})
 
     def test_without_values_everything_passes_and_is_called_uninformative(self, fingerprint):
-        empty = Calibration(fingerprint, 0.1, CalibrationValues.empty())
+        empty = Calibration.of(fingerprint, 0.1, CalibrationValues.empty())
         assert empty.threshold(0) == -math.inf
         assert {entry.state for entry in empty.bins} == {"uninformative"}
         assert empty.coverage.coverage is None
@@ -77,7 +79,7 @@ class TestReadingAgain:
         assert other.threshold(0) > calibration.threshold(0)
         assert other.fingerprint == calibration.fingerprint
         assert other.read(alpha=0.1) == calibration
-        assert calibration.read(alpha=0.01).bin(0).state == "uninformative"
+        assert calibration.read(alpha=0.01).joint.bin(0).state == "uninformative"
         assert calibration.read() == calibration
 
     def test_another_estimator_changes_only_that_field_of_the_fingerprint(self, calibration):
@@ -91,7 +93,7 @@ class TestReadingAgain:
     def test_other_bins_are_computed_from_the_same_values(self, calibration):
         other = calibration.read(bin_width=4, max_position=12)
         assert [entry.last_step for entry in other.bins] == [0, 1, 3, 7, None]
-        assert sum(entry.values for entry in other.bins) == len(calibration.values)
+        assert sum(entry.values for entry in other.bins) == len(calibration.joint.values)
         even = calibration.read(bin_width=4, max_position=12, bin_spacing="even")
         assert [entry.last_step for entry in even.bins] == [3, 7, None]
         assert even.reading.bin_words == "4 steps"
@@ -123,10 +125,11 @@ class TestFile:
         estimator=st.sampled_from(["hierarchical", "one_per_context", "pooled"]),
     )
     def test_every_setting_survives_the_round_trip(self, calibration, name, alpha, lam, width, seed, estimator):
-        changed = replace(
-            calibration, fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator), alpha=alpha,
-            bin_width=width, seed=seed, name=name,
+        part = replace(
+            calibration.joint, fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator), alpha=alpha,
+            bin_width=width, seed=seed,
         )  # fmt: skip
+        changed = Calibration(alpha, ((JOINT, part),), name=name)
         copy = Calibration.from_bytes(changed.to_bytes())
         assert copy == changed
         assert copy.bins == changed.bins
@@ -134,7 +137,7 @@ class TestFile:
 
     def test_values_without_support_survive(self, fingerprint):
         values = CalibrationValues(np.array([-np.inf, -1.0]), np.array([0, 0]), np.array([0, 1]))
-        original = Calibration(fingerprint, 0.5, values)
+        original = Calibration.of(fingerprint, 0.5, values)
         assert Calibration.from_bytes(original.to_bytes()) == original
 
     def test_saving_replaces_leaves_nothing_behind_and_keeps_the_old_file_where_it_fails(
@@ -173,7 +176,7 @@ class TestFile:
         with pytest.raises(CalibrationFormatError, match="calibration"):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), kind="something else"))
         with pytest.raises(CalibrationFormatError, match="damaged"):
-            Calibration.from_bytes(calibration.values.to_bytes())
+            Calibration.from_bytes(calibration.joint.values.to_bytes())
         forged = calibration.fingerprint.to_dict() | {"lam": 0.9}
         with pytest.raises(CalibrationFormatError, match="changed"):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), fingerprint=forged))

@@ -20,7 +20,7 @@ def calibration(counts, estimator="hierarchical"):
     values = CalibrationValues(
         -1.0 - np.arange(len(rows)) / 1000, np.array([s for _, s in rows]), np.array([c for c, _ in rows])
     )
-    made = Calibration(TOY_FINGERPRINT, 0.1, values, bin_width=1, max_position=len(counts))
+    made = Calibration.of(TOY_FINGERPRINT, 0.1, values, bin_width=1, max_position=len(counts))
     return made.read(estimator=estimator)
 
 
@@ -29,17 +29,16 @@ def calibration(counts, estimator="hierarchical"):
 def test_level_can_be_read_and_a_smaller_one_certifies_everything(count, estimator):
     made = calibration([count], estimator)
     smallest = made.smallest_alpha().overall
-    assert made.read(alpha=smallest).bin(0).state == "calibrated"
-    assert made.read(alpha=smallest * 0.999).bin(0).state == "uninformative"
+    assert made.read(alpha=smallest).joint.bin(0).state == "calibrated"
+    assert made.read(alpha=smallest * 0.999).joint.bin(0).state == "uninformative"
 
 
 def test_levels_rise_with_unsupported_tokens_and_the_density_ratio():
     values = CalibrationValues(np.array([-math.inf] + [-1.0] * 8), np.zeros(9, dtype=int), np.arange(9))
-    assert Calibration(TOY_FINGERPRINT, 0.1, values).smallest_alpha().overall == 0.2
+    assert Calibration.of(TOY_FINGERPRINT, 0.1, values).smallest_alpha().overall == 0.2
     assert calibration([99]).read(rho=1.5).smallest_alpha().overall == 0.015
-    empty = Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues.empty()).smallest_alpha()
+    empty = Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues.empty()).smallest_alpha()
     assert (empty.overall, empty.everywhere, empty.sequence, empty.bins) == (None, None, None, ())
-    assert "Nothing can be certified" in empty.sentence
     few = calibration([2]).read(rho=4.0)
     assert few.smallest_alpha().overall is None
     assert few.bins[0].state == "uninformative"
@@ -49,7 +48,6 @@ def test_levels_rise_with_unsupported_tokens_and_the_density_ratio():
         ("1", 99, 0.01),
         ("2", 49, 0.02),
     ]
-    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 in every bin that has data."
 
 
 @settings(derandomize=True, deadline=None)

@@ -27,7 +27,7 @@ def calibration():
     """39 chains of 4 steps; chain i has supports -(i + 1) / 8, but for its second step, which is 1/16 lower."""
     level = -np.arange(1.0, 40.0) / 8
     values = np.stack([level, level - 0.0625, level, level], axis=1)
-    return Calibration(
+    return Calibration.of(
         TOY_FINGERPRINT, 0.1, CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
         bin_width=2, bin_spacing="even", max_position=4,
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_chains_that_end_by_themselves_count_and_are_spoken_of():
         range(39),
         [i % 3 > 0 for i in range(39)],
     )
-    found = Calibration(TOY_FINGERPRINT, 0.1, values)
+    found = Calibration.of(TOY_FINGERPRINT, 0.1, values)
     law = found.sequence(horizon=4).lengths
     assert (law.reached, law.ended, law.cut, law.shortest, law.median, law.longest) == (13, 26, 0, 2, 2.0, 4)
     assert "13 reach the horizon and 26 end by themselves before it; those used count 2 to 4 steps" in law.sentence
@@ -89,29 +89,29 @@ def test_chains_that_end_by_themselves_count_and_are_spoken_of():
 
 
 def test_calibration_that_did_not_note_how_chains_ended_says_so_and_claims_nothing(calibration):
-    values = calibration.values
+    values = calibration.joint.values
     older = np.full(len(values), UNKNOWN, dtype=np.int8)
-    found = Calibration(
+    found = Calibration.of(
         TOY_FINGERPRINT, 0.1, CalibrationValues(values.values, values.steps, values.contexts, values.rows, older)
     )
     made = certify_supports(found, [-1.0] * 4, finished="length")
     assert (made.sequence_certified, made.sequence.state) == (None, "uninformative")
     assert made.reason.startswith("This calibration was saved by an earlier version")
     # The steps' own thresholds are as they were.
-    assert found.threshold(0) == Calibration(TOY_FINGERPRINT, 0.1, values).threshold(0)
+    assert found.threshold(0) == Calibration.of(TOY_FINGERPRINT, 0.1, values).threshold(0)
 
 
 def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(calibration):
     chains = [np.full(n, value) for n, value in ((4, -1.0), (4, -99.0), (4, -2.0), (2, -1.0), (3, -99.0))]
     held_out = CalibrationValues.of_chains(chains, range(100, 105), range(100, 105))
-    found = replace(calibration, verification=held_out).sequence_coverage()
+    found = replace(calibration.joint, verification=held_out).sequence_coverage()
     assert (found.overall.kept, found.overall.contexts) == (2, 3)
     assert (found.overall.low, found.overall.high) == clopper_pearson(2, 3)
     assert [(row.label, row.kept, row.contexts) for row in found.lengths] == [
         ("4 steps, the horizon", 2, 3),
         ("1–3 steps, cut short", 1, 2),
     ]
-    assert calibration.sequence_coverage().overall.coverage is None
+    assert calibration.joint.sequence_coverage().overall.coverage is None
 
 
 def test_nothing_is_bounded_without_own_thresholds_and_levels_and_ratios_count(calibration):
@@ -136,7 +136,7 @@ def test_steps_of_an_audit_are_certified_by_what_they_show():
     model = tiny_model()
     bare = generate(model, "He said", CoftPolicy(0.6), max_new_tokens=3)
     values = CalibrationValues(np.full(120, -50.0), np.tile(np.arange(3), 40), np.repeat(np.arange(40), 3))
-    calibration = Calibration(TOY_FINGERPRINT, 0.1, values)
+    calibration = Calibration.of(TOY_FINGERPRINT, 0.1, values)
     assert certify_chain(calibration, bare.steps).sequence_certified is None
     accepted = generate(model, "He said", CoftPolicy(0.6, calibration, accept_mismatch=True), max_new_tokens=3)
     assert "another policy" in certify_chain(calibration, accepted.steps).reason
@@ -145,14 +145,15 @@ def test_steps_of_an_audit_are_certified_by_what_they_show():
 def level(log_tau, count=6):
     """One threshold for all steps and for chains."""
     values = np.full(39 * count, log_tau), np.tile(np.arange(count), 39), np.repeat(np.arange(39), count)
-    return Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(*values))
+    return Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues(*values))
 
 
 def chain_of(log_tau):
     """Steps of the tiny model under a threshold of its own, the calibration and the policy."""
     model = tiny_model()
     bare = CoftPolicy(0.6).fingerprint(model, default_detector().version)
-    fitting = replace(level(log_tau), fingerprint=replace(bare, estimator="hierarchical", source="reference"))
+    own = replace(bare, estimator="hierarchical", source="reference")
+    fitting = level(log_tau).each(lambda part: replace(part, fingerprint=own))
     policy = CoftPolicy(0.6, fitting)
     return fitting, policy, generate(model, "He said", policy, max_new_tokens=6, keep_logits=True)
 
@@ -210,8 +211,8 @@ class TestUnionBound:
 
 def test_shipped_calibration_states_its_horizon_and_what_was_measured_there():
     shipped = Calibration.load(assets_path("models", "demo", "calibration.zip"))
-    sequence, coverage = shipped.sequence(), shipped.sequence_coverage()
-    assert shipped.values.ends_known
+    sequence, coverage = shipped.sequence(), shipped.joint.sequence_coverage()
+    assert shipped.joint.values.ends_known
     assert "too weak to say anything" in sequence.reason
     assert shipped.sequence(alpha=0.3).reason == ""
     assert sequence.lengths.reached + sequence.lengths.ended >= 0.9 * shipped.context_count
@@ -220,7 +221,7 @@ def test_shipped_calibration_states_its_horizon_and_what_was_measured_there():
 
 def test_a_chain_threshold_that_nearly_every_chain_passes_says_nothing():
     values = CalibrationValues.of_chains([np.full(4, -14.0)] * 39, range(39), range(39), [False] * 39)
-    found = Calibration(TOY_FINGERPRINT, 0.1, values)
+    found = Calibration.of(TOY_FINGERPRINT, 0.1, values)
     assert found.sequence(horizon=4).state == "uninformative"
     certificate = certify_supports(found, [-1.0] * 4, finished="length")
     assert certificate.sequence_certified is None

@@ -54,7 +54,7 @@ class TestReport:
         report = coverage_report(
             CalibrationValues(values, steps, contexts), thresholds(-5.0, -5.0), POSITIONS, alpha=0.1
         )
-        for counted in (report.overall, *report.bins):
+        for counted in (report, *report.bins):
             assert (counted.contexts, counted.kept, counted.coverage) == (10, 7, 0.7)
             assert (counted.low, counted.high) == clopper_pearson(7, 10)
         assert (report.contexts, report.kept, report.coverage) == (10, 7, 0.7)
@@ -90,7 +90,7 @@ class TestReport:
         report = coverage_report(CalibrationValues.empty(), thresholds(-1.0, -1.0), POSITIONS, alpha=0.1)
         assert (report.contexts, report.coverage, report.low, report.high) == (0, None, None, None)
         assert not report.agrees
-        assert report.overall.verdict == "not measured"
+        assert report.verdict == "not measured"
         assert "no contexts were kept apart" in report.summary
         contexts = np.arange(400)
         values = CalibrationValues(np.where(contexts < 364, -1.0, -9.0), np.zeros(400, dtype=int), contexts)

@@ -26,7 +26,8 @@ def chains(level, count, seed):
 def recorded(calibration):
     chosen = chains(0.0, 60, seed=1)
     values = CalibrationValues(chosen.ravel(), np.tile(np.arange(8), 60), np.repeat(np.arange(60), 8))
-    return replace(calibration, chosen=values, chains=ChainRecord(calibration.reading, 8))
+    record = ChainRecord(calibration.reading, 8)
+    return replace(calibration.each(lambda part: replace(part, chains=record)), chosen=values)
 
 
 def audits(level, count, seed=2):

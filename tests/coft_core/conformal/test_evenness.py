@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from coft_core.conformal.bins import EVENNESS_LEVEL, PositionBins, bin_evenness, evenness_sentence
+from coft_core.conformal.bins import EVENNESS_LEVEL, PositionBins, bin_evenness
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.values import CalibrationValues
@@ -40,9 +40,6 @@ class TestEvenness:
         kept, contexts, steps = flags([0.75, *[0.92] * 7], 400, np.random.default_rng(1))
         (found,) = bin_evenness(kept, contexts, steps, EIGHT)
         assert (found.label, found.steps, found.uneven, found.level) == ("1 and later", 8, True, EVENNESS_LEVEL)
-        assert "steps 1 and later single steps differ beyond noise (level 0.05 over 1 bin " in evenness_sentence(
-            [found]
-        )
 
     def test_the_level_is_shared_out_among_bins_copies_count_once_and_single_steps_tell_nothing(self):
         kept, contexts, steps = flags([0.8] * 16, 100, np.random.default_rng(2))
@@ -58,7 +55,6 @@ class TestEvenness:
         assert bin_evenness(np.ones(160, bool), np.repeat(np.arange(20), 8), steps, EIGHT) == ()
         assert bin_evenness(np.arange(20) > 9, np.arange(20), np.arange(20) % 8, EIGHT) == ()
         assert bin_evenness(np.zeros(0, bool), np.zeros(0, int), np.zeros(0, int), EIGHT) == ()
-        assert evenness_sentence(()) == ""
 
 
 class TestCalibration:
@@ -71,22 +67,21 @@ class TestCalibration:
         context, step = np.repeat(np.arange(600), 8), np.tile(np.arange(8), 600)
         values = CalibrationValues(drawn.ravel(), step, context)
         own, apart = values.select(list(range(450))), values.select(list(range(450, 600)))
-        return Calibration(TOY_FINGERPRINT, 0.1, own, apart)
+        return Calibration.of(TOY_FINGERPRINT, 0.1, own, apart)
 
     def test_coverage_stands_by_step_and_only_eights_are_marked(self, made):
         for row, step in zip(made.coverage.steps, range(8), strict=True):
-            at = made.verification.values[made.verification.steps == step]
+            at = made.joint.verification.values[made.joint.verification.steps == step]
             kept = int((at >= made.threshold(step)).sum())
             assert (row.label, row.contexts, row.kept) == (str(step + 1), 150, kept)
             assert (row.low, row.high) == clopper_pearson(kept, 150)
         even = made.read(bin_spacing="even")
-        assert [entry.label for entry in even.evenness if entry.uneven] == ["1–8"]
-        assert evenness_sentence(even.evenness)
-        assert not any(entry.uneven for entry in made.evenness)
+        assert [entry.label for entry in even.joint.evenness if entry.uneven] == ["1–8"]
+        assert not any(entry.uneven for entry in made.joint.evenness)
         # A matter of the calibration's details: no audit repeats it.
         assert even.notes == made.notes == ()
         values = CalibrationValues(
             np.array([-1.0, -1.0, -9.0, -9.0]), np.zeros(4, int), np.array([0, 0, 1, 1]), np.array([1, 2, 3, 4])
         )
-        found = Calibration(TOY_FINGERPRINT, 0.4, CalibrationValues.empty(), values).coverage.steps
+        found = Calibration.of(TOY_FINGERPRINT, 0.4, CalibrationValues.empty(), values).coverage.steps
         assert [(row.label, row.contexts) for row in found] == [("1", 2)]

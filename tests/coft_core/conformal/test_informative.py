@@ -26,7 +26,7 @@ def policy(log_tau, contexts):
     fingerprint = replace(own, estimator="hierarchical", source="reference")
     steps = np.zeros(contexts, dtype=int)
     values = CalibrationValues(np.full(contexts, log_tau), steps, np.arange(contexts))
-    return CoftPolicy(0.6, Calibration(fingerprint, 0.1, values, bin_width=8))
+    return CoftPolicy(0.6, Calibration.of(fingerprint, 0.1, values, bin_width=8))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def policy(log_tau, contexts):
 def test_library_certifies_nothing_where_thresholds_say_nothing(log_tau, contexts, why):
     used = policy(log_tau, contexts)
     run = generate(tiny_model(), "He said", used, max_new_tokens=3)
-    assert used.calibration.bin(0).state == "uninformative"
+    assert used.calibration.joint.bin(0).state == "uninformative"
     assert run.certificate == f"uncertified: {why}"
     assert not any(step.certified for step in run.steps)
     assert {step.state for step in run.steps} == {"uninformative"}
@@ -84,6 +84,6 @@ def test_a_lower_threshold_and_a_borrowed_weak_one_are_never_judged_better():
     assert judged == sorted(judged)
     assert {False, True} == set(judged)
     values = CalibrationValues(np.full(35, math.log(7e-8)), np.zeros(35, dtype=int), np.arange(35))
-    bins = Calibration(TOY_FINGERPRINT, 0.1, values).bins
+    bins = Calibration.of(TOY_FINGERPRINT, 0.1, values).bins
     assert {entry.state for entry in bins} == {"uninformative"}
-    assert bins[1].inherited_from == 0
+    assert bins[1].inherited_from == bins[0].label

@@ -18,7 +18,7 @@ class TestBound:
         shifted = calibration.read(rho=2.0)
         assert [b.log_tau for b in shifted.bins] == [b.log_tau for b in calibration.read(alpha=0.05).bins]
         assert shifted.alpha == 0.1
-        assert shifted.coverage.overall.alpha == 0.05
+        assert shifted.coverage.alpha == 0.05
         assert any("at most 2" in note for note in shifted.notes)
         # 0.3 / 3 in floating point is 0.09999999999999999, a rank too low for 59 contexts and more.
         shifted = calibration.read(alpha=0.3, rho=3.0)
@@ -38,20 +38,21 @@ class TestWeights:
 
     def test_each_bin_is_the_weighted_threshold_of_its_rows(self, calibration, weights):
         shifted = calibration.reweighted(weights, test_weight=1.5)
-        rows = (calibration.values.steps >= 4) & (calibration.values.steps < 8)
-        contexts = calibration.values.contexts[rows]
+        rows = (calibration.joint.values.steps >= 4) & (calibration.joint.values.steps < 8)
+        contexts = calibration.joint.values.contexts[rows]
         expected = conformal_threshold(
-            calibration.values.values[rows], 0.1, contexts, weights=[weights[int(context)] for context in contexts],
-            test_weight=1.5,
+            calibration.joint.values.values[rows], 0.1, contexts,
+            weights=[weights[int(context)] for context in contexts], test_weight=1.5,
         )  # fmt: skip
         assert shifted.threshold(4) == expected
-        assert shifted.bin(4).coverage_low is None
-        assert shifted.bin(4).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))
+        assert shifted.joint.bin(4).coverage_low is None
+        effective = shifted.joint.shift.effective(set(contexts.tolist()))
+        assert shifted.joint.bin(4).effective_contexts == pytest.approx(effective)
 
     def test_weights_are_measured_on_the_target_and_equal_ones_change_nothing(self, calibration):
         same = calibration.reweighted(dict.fromkeys(range(100), 0.3))
         assert [b.log_tau for b in same.bins] == [b.log_tau for b in calibration.bins]
-        assert same.effective_contexts == pytest.approx(60)
+        assert same.joint.effective_contexts == pytest.approx(60)
         assert same.coverage == calibration.coverage
         # Verification contexts 60-79 hardly occur in the target, so hardly any of them is counted.
         weights = {context: 1e-6 if 60 <= context < 80 else 1.0 for context in range(100)}
@@ -98,8 +99,8 @@ def test_too_few_prompts_are_not_compared_and_a_damaged_shift_is_refused():
 
 def test_file_of_the_first_version_is_still_read():
     old = Calibration.load(Path(__file__).with_name("data") / "calibration_version_1.zip")
-    assert old.shift == Shift()
+    assert old.joint.shift == Shift()
     assert old.chains is None
-    assert old.groups == ()
-    assert old.bin(0).state == "calibrated"
+    assert old.joint.groups == ()
+    assert old.joint.bin(0).state == "calibrated"
     assert Calibration.from_bytes(old.to_bytes()) == replace(old)

@@ -126,15 +126,16 @@ class TestStates:
         bins = bins_with_contexts([20, 20, 6, 0, 0])
         assert [b.state for b in bins] == ["calibrated", "calibrated", "uninformative", "inherited", "inherited"]
         for borrower in bins[3:]:
-            assert borrower.inherited_from == 1
+            assert borrower.inherited_from == bins[1].label
             assert borrower.log_tau == bins[1].log_tau
             assert (borrower.contexts, borrower.values, borrower.rank) == (0, 0, 0)
             assert borrower.coverage_low is None
         bins = bins_with_contexts([20, 0, 20])
-        assert bins[1].inherited_from == 0
-        assert bins_with_contexts([20, 0, 0, 20])[2].inherited_from == 3
+        assert bins[1].inherited_from == bins[0].label
+        bins = bins_with_contexts([20, 0, 0, 20])
+        assert bins[2].inherited_from == bins[3].label
         bins = bins_with_contexts([20, 0, 0, 0])
-        assert [b.inherited_from for b in bins] == [None, 0, 0, 0]
+        assert [b.inherited_from for b in bins] == [None, *[bins[0].label] * 3]
 
     def test_bins_without_support_or_neighbours_are_uninformative(self):
         bins = bins_with_contexts([5, 0])
@@ -147,7 +148,7 @@ class TestStates:
         bins = stepwise_bins(values, steps, np.tile(np.arange(20), 2), 0.1, positions=positions)
         assert [b.state for b in bins] == ["uninformative", "inherited", "calibrated"]
         assert bins[0].rank == 2
-        assert bins[1].inherited_from == 2
+        assert bins[1].inherited_from == bins[2].label
 
     def test_pooled_counts_values_and_claims_no_range(self):
         (only,) = bins_with_contexts([8], estimator="pooled", repeats=100)

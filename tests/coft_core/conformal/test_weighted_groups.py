@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.shift import estimate_density_ratio
 from coft_core.conformal.values import CalibrationValues
@@ -28,13 +27,13 @@ def values(contexts, seed):
 
 def joint(alpha=0.1, seed=0, contexts=range(CONTEXTS)):
     held_out = values(range(CONTEXTS, CONTEXTS + HELD_OUT), seed + 1)
-    return Calibration(TOY_FINGERPRINT, alpha, values(contexts, seed), verification=held_out, context_groups=GROUPS)
+    return Calibration.of(TOY_FINGERPRINT, alpha, values(contexts, seed), verification=held_out, context_groups=GROUPS)
 
 
 @pytest.fixture(scope="module")
 def factorized():
-    few = joint(0.05, 7, range(40))
-    return FactorizedCalibration(0.1, (("gender", joint(0.05, 3)), ("age", few)))
+    few = joint(0.05, 7, range(40)).joint
+    return Calibration(0.1, (("gender", joint(0.05, 3).joint), ("age", few)))
 
 
 def heavy(place, weight):
@@ -58,7 +57,7 @@ def test_a_group_whose_contexts_are_worth_too_little_is_refused_as_all_together_
     shifted = joint().reweighted(weights)
     worth = (59 + 9) ** 2 / (59 + 81)
     assert shifted.for_group("odd").group == "odd"
-    (even, odd) = shifted.groups
+    (even, odd) = shifted.joint.groups
     assert even.effective == pytest.approx(worth)
     assert odd.effective == pytest.approx(60)
     assert even.certifiable
@@ -71,16 +70,16 @@ def test_a_group_whose_contexts_are_worth_too_little_is_refused_as_all_together_
         f"The weights leave the 60 contexts of the group 'even' worth {few:.1f} and at least 30 are needed; calibrate "
         "on prompts that are more like those of the deployment."
     )
-    assert [group.certifiable for group in outweighed.groups] == [False, True]
+    assert [group.certifiable for group in outweighed.joint.groups] == [False, True]
 
 
 def test_the_floor_rises_with_the_contexts_that_alpha_needs():
     shifted = joint(0.02).reweighted(heavy(4, 4.0))
-    assert shifted.groups[1].effective == pytest.approx(60)
+    assert shifted.joint.groups[1].effective == pytest.approx(60)
     assert shifted.for_group("odd").group == "odd"
-    assert shifted.groups[0].effective == pytest.approx(63**2 / (59 + 16))
+    assert shifted.joint.groups[0].effective == pytest.approx(63**2 / (59 + 16))
     assert shifted.for_group("even").threshold(0) == weighted_threshold(
-        shifted.values.select(GROUPS.contexts("even")), heavy(4, 4.0), 4.0, 0.02
+        shifted.joint.values.select(GROUPS.contexts("even")), heavy(4, 4.0), 4.0, 0.02
     )
     with pytest.raises(InvalidInputError, match=r"worth 49\.\d and at least 49 are|66 are needed"):
         joint(0.015).reweighted(heavy(4, 4.0)).for_group("even")
@@ -88,30 +87,30 @@ def test_the_floor_rises_with_the_contexts_that_alpha_needs():
 
 def test_a_groups_smallest_level_counts_the_new_prompts_weight():
     shifted = joint().reweighted(heavy(4, 4.0))
-    even, odd = shifted.groups
+    even, odd = shifted.joint.groups
     for group, total in ((even, 63.0), (odd, 60.0)):
         assert group.smallest_alpha == pytest.approx(4 / (total + 4), abs=1e-6)
-        own = shifted.read(alpha=group.smallest_alpha).restricted(group.name)
-        assert own.threshold(0) > -math.inf
-        less = shifted.read(alpha=group.smallest_alpha * 0.99).restricted(group.name)
-        assert less.threshold(0) == -math.inf
+        own = shifted.read(alpha=group.smallest_alpha).joint.restricted(group.name)
+        assert own.bin(0).log_tau > -math.inf
+        less = shifted.read(alpha=group.smallest_alpha * 0.99).joint.restricted(group.name)
+        assert less.bin(0).log_tau == -math.inf
 
 
 def test_without_weights_a_group_is_as_it_was():
     plain = joint()
-    assert [group.effective for group in plain.groups] == [None, None]
-    assert [group.smallest_alpha for group in plain.groups] == pytest.approx([1 / 61, 1 / 61])
-    assert all(group.certifiable for group in plain.groups)
+    assert [group.effective for group in plain.joint.groups] == [None, None]
+    assert [group.smallest_alpha for group in plain.joint.groups] == pytest.approx([1 / 61, 1 / 61])
+    assert all(group.certifiable for group in plain.joint.groups)
 
 
 def test_factorized_thresholds_are_reweighted_family_by_family(factorized):
     weights = {context: 1.0 + (context % 3) / 2 for context in range(CONTEXTS + HELD_OUT)}
     shifted = factorized.reweighted(weights, test_weight=1.5)
     for name, part in factorized.parts:
-        log_tau, state = shifted.threshold(name, 0)
+        log_tau, state = shifted.bound(0, name)
         assert (log_tau, state) == (weighted_threshold(part.values, weights, 1.5, part.alpha), "calibrated")
     assert [sentence for sentence in shifted.notes if "Weighted to the shifted prompts" in sentence]
-    assert FactorizedCalibration.from_bytes(shifted.to_bytes()) == shifted
+    assert Calibration.from_bytes(shifted.to_bytes()) == shifted
     equal = factorized.reweighted(dict.fromkeys(range(CONTEXTS + HELD_OUT), 0.3))
     assert [equal.threshold(name, 0) for name in equal.families] == [
         factorized.threshold(name, 0) for name in factorized.families
@@ -147,5 +146,5 @@ def test_estimated_weights_of_a_deployment_serve_factorized_thresholds(factorize
     wide = replace(factorized, parts=(factorized.parts[0],), alpha=0.1)
     shifted = wide.reweighted(weights, ratio.test_weight, estimated=True)
     own = weighted_threshold(wide.parts[0][1].values, weights, ratio.test_weight, 0.05)
-    assert shifted.threshold("gender", 0)[0] == pytest.approx(own)
+    assert shifted.threshold(0, "gender") == pytest.approx(own)
     assert any("estimated, so the level is approximate" in note for note in shifted.notes)

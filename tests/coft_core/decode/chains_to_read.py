@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import coft_core as cc
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.policies.ablations import SingleBranchPolicy, factual_only
 from tests.conftest import PlainDetector
@@ -23,7 +23,7 @@ def calibration(model, policy, low=0.005, high=0.06):
     fingerprint = replace(bare, estimator="hierarchical", source="reference")
     values = np.tile(np.log(np.linspace(low, high, 99)), 8)
     steps = np.repeat(np.arange(8), 99)
-    return cc.Calibration(fingerprint, 0.1, CalibrationValues(values, steps, np.tile(np.arange(99), 8)))
+    return cc.Calibration.of(fingerprint, 0.1, CalibrationValues(values, steps, np.tile(np.arange(99), 8)))
 
 
 def coft(model, lam=0.6, **settings):
@@ -35,16 +35,17 @@ def alone(model, lam=0.6):
     """Certified in the factual reading alone; its thresholds fit at every lambda."""
     bare = SingleBranchPolicy(lam=lam)
     made = calibration(model, bare)
-    return replace(bare, calibration=replace(made, fingerprint=factual_only(made, made.fingerprint)))
+    own = factual_only(made, made.fingerprint)
+    return replace(bare, calibration=made.each(lambda part: replace(part, fingerprint=own)))
 
 
 def factorized(model, lam=0.6):
     bare = cc.FactorizedCoftPolicy(lam=lam)
     parts = (
-        ("gender", calibration(model, bare, 0.004, 0.02).read(alpha=0.05)),
-        ("age", calibration(model, bare, 0.01, 0.05).read(alpha=0.05)),
+        ("gender", calibration(model, bare, 0.004, 0.02).read(alpha=0.05).joint),
+        ("age", calibration(model, bare, 0.01, 0.05).read(alpha=0.05).joint),
     )
-    return replace(bare, calibration=FactorizedCalibration(0.1, parts))
+    return replace(bare, calibration=Calibration(0.1, parts))
 
 
 def rollout(model, policy, steps=(), path="0", **options):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.captured import capture_steps, path_text, step_functions
 from coft_core.model.fake import tiny_model
@@ -24,7 +24,7 @@ def calibration(taus):
     count = 99
     values = np.concatenate([np.full(count, math.log(tau)) for tau in taus])
     steps, contexts = np.repeat(np.arange(len(taus)) * 2, count), np.tile(np.arange(count), len(taus))
-    return cc.Calibration(
+    return cc.Calibration.of(
         TOY_FINGERPRINT, 0.1, CalibrationValues(values, steps, contexts), bin_width=2, max_position=4,
         bin_spacing="even",
     )  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one(monkeypat
     [
         cc.CoftPolicy(calibration=calibration([0.01, 0.05]), accept_mismatch=True),
         cc.FactorizedCoftPolicy(
-            calibration=FactorizedCalibration(0.1, (("gender", calibration([0.02])),)), accept_mismatch=True
+            calibration=Calibration(0.1, (("gender", calibration([0.02]).joint),)), accept_mismatch=True
         ),
         cc.VanillaPolicy(),
     ],

@@ -26,7 +26,7 @@ def calibration(model, log_tau, policy=None, contexts=99, steps=16):
     own = (policy or cc.CoftPolicy()).fingerprint(model, DETECTOR.version)
     fingerprint = replace(own, estimator="hierarchical", source="reference")
     index = torch.arange(steps)
-    return cc.Calibration(
+    return cc.Calibration.of(
         fingerprint=fingerprint,
         alpha=0.1,
         values=CalibrationValues(

@@ -57,7 +57,7 @@ def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):
     whole = CalibrationValues(values.ravel(), np.tile(np.arange(steps), contexts), rows)
     apart = list(range(contexts - checked, contexts))
     kept = np.setdiff1d(rows, apart).tolist()
-    return Calibration(TOY_FINGERPRINT, 0.1, whole.select(kept), whole.select(apart), bin_spacing="even")
+    return Calibration.of(TOY_FINGERPRINT, 0.1, whole.select(kept), whole.select(apart), bin_spacing="even")
 
 
 def test_coverage_elsewhere_is_as_asked_for_on_prompts_of_the_same_kind_and_falls_on_harder_ones():

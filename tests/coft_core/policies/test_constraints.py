@@ -100,7 +100,7 @@ def test_single_branch_values_are_factual_log_probabilities_under_a_fingerprint_
     calibration = calibrate_single_branch(model, EXAMPLES, alpha=0.2)
     steps = [cc.score(model, each.prompt, each.reference or "", cc.VanillaPolicy(), ()) for each in EXAMPLES]
     expected = sorted(step.log_p_factual for steps_of_one in steps for step in steps_of_one)
-    own = (calibration.values.values + BELOW).tolist() + calibration.verification.values.tolist()
+    own = (calibration.joint.values.values + BELOW).tolist() + calibration.joint.verification.values.tolist()
     assert sorted(own) == pytest.approx(expected, abs=1e-4)
     model = tiny_model(seed=1)
     single = calibrate_single_branch(model, EXAMPLES, alpha=0.2).fingerprint

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.part import Part
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
@@ -33,8 +34,8 @@ def calibration(model, taus, **settings):
     parts = []
     for family, tau in taus.items():
         values = torch.full((99 * 16,), math.log(tau)).numpy()
-        parts.append((family, cc.Calibration(fingerprint, 0.05, CalibrationValues(values, steps, contexts))))
-    return FactorizedCalibration(0.1, tuple(parts))
+        parts.append((family, Part(fingerprint, 0.05, CalibrationValues(values, steps, contexts))))
+    return Calibration(0.1, tuple(parts))
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def calibration(model: cc.LanguageModel) -> cc.Calibration:
     values = np.log(np.linspace(0.001, 0.02, CONTEXTS))[:, None] + np.linspace(0, 0.3, LENGTH)[None]  # (n, T)
     steps, contexts = np.tile(np.arange(LENGTH), CONTEXTS), np.repeat(np.arange(CONTEXTS), LENGTH)
     own = CalibrationValues(values.ravel(), steps, contexts)
-    return replace(made, values=own, alpha=0.2, bin_width=1, max_position=LENGTH, verification=own.select([]))
+    return cc.Calibration.of(made.fingerprint, 0.2, own, bin_width=1, bin_spacing="finest", max_position=LENGTH)
 
 
 def written(model: cc.LanguageModel, policy: Any, forced: Mapping[int, int] | None = None, **given: Any) -> Any:
@@ -63,7 +63,7 @@ def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibr
         for at, step in enumerate(steps):
             log_p = factual(model, [before.token_id for before in steps[:at]])
             # 39 contexts and alpha 0.2 give rank 8 of 40; the test counts on no token being within rounding of it.
-            log_tau = sorted(calibration.values.values[calibration.values.steps == at].tolist())[7]
+            log_tau = sorted(calibration.joint.values.values[calibration.joint.values.steps == at].tolist())[7]
             certified = {token for token, value in enumerate(log_p) if value >= log_tau}
             shown = {row.token_id: row.certified for row in step.candidates}
             assert step.set_size == len(certified)
@@ -77,7 +77,7 @@ def test_a_chains_certificate_is_that_of_its_steps_token_for_token(model, calibr
         assert chain.union_certified is (False if not all(members) else None if weak else True)
         assert chain.log_support == pytest.approx(min(supports), abs=1e-4)
         assert chain.weakest == supports.index(min(supports))
-        least = calibration.values.values.reshape(CONTEXTS, LENGTH).min(1)
+        least = calibration.joint.values.values.reshape(CONTEXTS, LENGTH).min(1)
         missed = min(supports) < sorted(least.tolist())[7]
         assert chain.sequence_certified is (False if missed else True if chain.informative_steps == LENGTH else None)
         assert audit_summary(steps[5:], 1) == pytest.approx(supports[5], abs=1e-4)
@@ -113,7 +113,7 @@ def test_steps_certified_in_both_readings_keep_their_joint_certificate(model) ->
     policy = cc.CoftPolicy()
     bare = policy.fingerprint(model, "none")
     values = CalibrationValues(np.full(40, -9.0), np.zeros(40, dtype=int), np.arange(40))
-    own = cc.Calibration(replace(bare, estimator="hierarchical", source="reference"), 0.1, values)
+    own = cc.Calibration.of(replace(bare, estimator="hierarchical", source="reference"), 0.1, values)
     steps = written(model, replace(policy, calibration=own, accept_mismatch=True))
     assert {step.certified_in for step in steps} == {"both"}
     joint = [min(step.log_p_fused, step.log_p_masked) for step in steps]
